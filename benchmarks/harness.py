@@ -88,6 +88,7 @@ PROGRAMS = (
     Program(name="grpc-calls", module="grpc_calls", rounds=3),
     Program(name="openapi", module="openapi", rounds=1),
     Program(name="openapi-fastmcp", module="peer_fastmcp_openapi", rounds=1, peer="fastmcp", quick=False),
+    Program(name="temporal", module="temporal", rounds=1, quick=False),
     Program(name="gate", module="gate_cost", rounds=3),
     Program(name="resilience-cost", module="resilience_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),

@@ -237,6 +237,14 @@ GROUPS: dict[str, tuple[Row, ...]] = {
             "grow.",
         ),
     ),
+    "Durable runs on Temporal (its dev server, on the same machine)": (
+        Row(key="temporal.call_one", what="a tool call of many at once, one worker process", bar=20 * _MS),
+        Row(key="temporal.call_two", what="the same, two worker processes"),
+        Row(key="temporal.scaling", what="what two worker processes do in the time of one", unit="share", bar=1.7),
+        Row(key="temporal.bare_activity", what="a bare activity of Temporal's SDK, one after the other"),
+        Row(key="temporal.durable_call", what="a step of a durable chain, one after the other"),
+        Row(key="temporal.overhead", what="the second beside the first", unit="ratio", bar=1.3),
+    ),
     "Workflows (`Exec.run_workflow`)": (
         Row(key="workflow.first", what="the first one of a process, with the parser's tables"),
         Row(key="workflow.parse", what="parsing 200 lines", bar=15 * _MS),

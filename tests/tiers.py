@@ -34,6 +34,7 @@ FULL = {
     "runtime/containers/gvisor/": "needs runsc",
     "runtime/containers/test_containers.py": "needs every engine",
     "runtime/containers/test_kata.py": "needs a containerd",
+    "durable/temporal/": "starts servers of Temporal, and workers",
     "runtime/unsafe_host/": "starts bash, node and Go on the host",
     "runtime/wasm/test_component.py": "builds components",
     "runtime/wasm/test_instance": "compiles components of its own",

@@ -59,6 +59,7 @@ _ELSEWHERE: Final = {
     "audit": ("audit", "audit", _SERVER),
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
+    "temporal": ("temporal", "temporal", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),
 }

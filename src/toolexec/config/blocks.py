@@ -41,6 +41,7 @@ __all__ = [
     "SourcesBlock",
     "TasksBlock",
     "TelemetryBlock",
+    "TemporalBlock",
 ]
 
 
@@ -316,6 +317,26 @@ class LearningBlock(Block):
     path: File = _key("", "The file that keeps it; empty: outputs.json in the state directory.")
 
 
+class TemporalBlock(Block):
+    """Durable runs on many machines; setting any of these has them run there."""
+
+    address: str = _key("localhost:7233", "Where Temporal is.")
+    namespace: str = _key("default", "The namespace of the runs.")
+    task_queue: str = _key("toolexec-execution", "The queue of runs and tool calls; queue-wasm and the like: of code.")
+    prefix: str = _key("toolexec-", "What comes before the ID of a run in Temporal.")
+    tls: bool = _key(False, "Connect with TLS.")
+    api_key: str = _key("", "The API key of the server.", secret=True)
+    key: str = _key("", "A secret of 16 characters or more that encrypts all that the server gets.", secret=True)
+    old_keys: ListOf[str] = _key((), "Former keys, which can still be read.", secret=True)
+    large_bytes: Size = _key(256 * 1024, "Larger payloads are kept as files.", ge=1)
+    large_directory: File = _key("", "The directory of those, shared by all; empty: there is none.")
+    call_timeout: Seconds = _key(300.0, "How long one attempt at a call may take.", ge=0.1)
+    heartbeat_timeout: Seconds = _key(10.0, "A worker that is silent for so long counts as lost.", ge=0.5)
+    attempts: int = _key(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
+    max_events: int = _key(8000, "A run continues in a new history after so many events.", ge=50)
+    linger: Seconds = _key(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
+
+
 class DurableBlock(Block):
     """Runs that go on where they stopped: chains, workflows and code with an ID."""
 
@@ -324,6 +345,7 @@ class DurableBlock(Block):
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
     linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
+    temporal: TemporalBlock = TemporalBlock.model_construct()
 
 
 class CacheBlock(Block):

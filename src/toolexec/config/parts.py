@@ -14,6 +14,7 @@ from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
+    from toolexec.durable.temporal import TemporalEngine
     from toolexec.exec.options import Options
     from toolexec.run.gate import GatePart
     from toolexec.run.layers.cache import Cache
@@ -41,6 +42,7 @@ __all__ = [
     "rule",
     "sandbox_settings",
     "serve_settings",
+    "temporal_engine",
 ]
 
 _REFERENCE: Final = "secretref:"
@@ -257,7 +259,17 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         wanted["code_limits"] = Limits(**{_BYTES.get(name, name): value for name, value in of_code.items()})
     if loaded.has("sandboxes"):
         wanted["runtime_backends"] = sandbox_settings(loaded)
+    if loaded.has("durable.temporal"):
+        wanted["journal"] = temporal_engine(loaded)
     return replace(base, **wanted)
+
+
+def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:
+    """Return what runs durable runs; raises ConfigurationError, and MissingExtraError."""
+    from toolexec.durable.temporal import TemporalEngine, TemporalSettings
+
+    values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "durable.temporal"}
+    return TemporalEngine(TemporalSettings(**values))
 
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:

@@ -22,7 +22,7 @@ from toolexec.process.owner import this_owner
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
-__all__ = ["Execution", "check_tools", "new_owner", "wait_to_json"]
+__all__ = ["Execution", "check_tools", "new_owner", "wait_to_json", "waiting_error"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Execution:
                 each.cancel()
             await asyncio.wait([*watching, task])
         if self._suspended is not None:
-            raise _waiting(self._run.id, self._suspended)
+            raise waiting_error(self._run.id, self._suspended)
         if self.replay.failure is not None:
             raise _located(self.replay.failure, task)
         result = task.result()
@@ -197,7 +197,8 @@ def wait_to_json(wait: Wait) -> JSONDict:
     return {key: value for key, value in data.items() if value not in ("", None)}
 
 
-def _waiting(run_id: str, waits: Sequence[Wait]) -> RunWaitingError:
+def waiting_error(run_id: str, waits: Sequence[Wait]) -> RunWaitingError:
+    """Return the error of a run that is suspended."""
     what = ", ".join(wait.name or wait.kind for wait in waits)
     return RunWaitingError(
         f"the run {run_id} is suspended until something happens: {what}; it goes on by resume, in any process",

@@ -31,6 +31,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "psycopg": "postgres",
     "quickjs_rs": "javascript",
     "starlette": "serve",
+    "temporalio": "temporal",
     "uvicorn": "serve",
     "yaml": "serve",
 }

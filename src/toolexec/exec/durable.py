@@ -8,15 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
-from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord
+from toolexec.durable.engine import DurableEngine
+from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal
 from toolexec.durable.log import OwnedRun
+from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.replay import Replay
-from toolexec.durable.run import Execution, check_tools, new_owner
+from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import DocsOfRun, IndexOfRun
 from toolexec.errors import (
@@ -103,6 +106,45 @@ class RunHooks:
 NO_HOOKS: Final = RunHooks()
 
 
+class _JournalStore:
+    """Asks a journal for runs, and does not hold up the event loop."""
+
+    def __init__(self, journal: Journal, do: Callable[..., Awaitable[Any]]) -> None:
+        self._journal = journal
+        self._do = do
+
+    async def get(self, run_id: str) -> RunRecord:
+        """Do what `Journal.get` does."""
+        return await self._do(self._journal.get, run_id)
+
+    async def calls(self, run_id: str) -> list[CallRecord]:
+        """Do what `Journal.calls` does."""
+        return await self._do(self._journal.calls, run_id)
+
+    async def runs(
+        self,
+        *,
+        states: Sequence[RunState] = (),
+        caller: str | None = None,
+        limit: int = 100,
+        before: float | None = None,
+    ) -> list[RunRecord]:
+        """Do what `Journal.runs` does."""
+        return await self._do(partial(self._journal.runs, states=states, caller=caller, limit=limit, before=before))
+
+    async def signal(self, run_id: str, signal: Signal) -> bool:
+        """Do what `Journal.signal` does."""
+        return await self._do(self._journal.signal, run_id, signal)
+
+    async def cancel(self, run_id: str) -> bool:
+        """Do what `Journal.cancel` does."""
+        return await self._do(self._journal.cancel, run_id)
+
+    async def delete(self, run_id: str) -> bool:
+        """Do what `Journal.delete` does."""
+        return await self._do(self._journal.delete, run_id)
+
+
 class DurableRuns:
     """Begins, resumes and repeats the durable runs of one `Exec`."""
 
@@ -128,8 +170,21 @@ class DurableRuns:
                     "toolexec.toml",
                     details={"setting": "journal"},
                 )
+            if isinstance(given, DurableEngine):
+                raise ConfigurationError("the runs of this Exec are on an engine of their own; ask that one for this")
             self._journal = _opened(given) if isinstance(given, str | Path) else given
         return self._journal
+
+    @property
+    def engine(self) -> DurableEngine | None:
+        """What runs the durable runs elsewhere, if the options name one in place of a journal."""
+        given = self._options.journal
+        return given if isinstance(given, DurableEngine) else None
+
+    @property
+    def store(self) -> DurableEngine | _JournalStore:
+        """What can be asked for runs: the engine, or the journal. Raises as `journal` does."""
+        return self.engine or _JournalStore(self.journal, self.do)
 
     def close(self) -> None:
         """Close the journal, if it was opened here."""
@@ -197,6 +252,8 @@ class DurableRuns:
             owner=owner,  # so that no other process takes it before this one does
             lease=time.time() + _LEASE,
         )
+        if self.engine is not None:
+            return await self._come_to(await self.engine.run(replace(wanted, owner="", lease=0.0)))
         run = await self.do(self.journal.create, wanted)
         if run.digest != digest or run.caller != origin.caller.id:
             raise RunError(
@@ -212,6 +269,8 @@ class DurableRuns:
 
     async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run; see `Runs.resume`."""
+        if self.engine is not None:
+            return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
         with acting(origin_from_json(run.settings.get("origin") or {})):
             return await self._go_on(run, new_owner(), NO_HOOKS, accept_changes=accept_changes)
@@ -222,7 +281,7 @@ class DurableRuns:
         if run.state not in ("done", "failed", "cancelled"):
             run = await self.do(self.journal.claim, run.id, owner, _LEASE)
         if run.state in ("done", "failed", "cancelled"):
-            return await self._ended(run)
+            return self._ended(run, await self.do(self.journal.calls, run.id))
         execution = None
         try:
             calls = await self.do(self.journal.calls, run.id)
@@ -256,7 +315,7 @@ class DurableRuns:
             lease=_LEASE,
         )
 
-    def work(self, run: RunRecord, runner: DurableRunner, hooks: RunHooks) -> Awaitable[RunResult]:
+    def work(self, run: RunRecord, runner: DurableRunner, hooks: RunHooks = NO_HOOKS) -> Awaitable[RunResult]:
         """Return what makes the calls of the run by *runner*."""
         settings: JSONDict = dict(run.settings.get("given") or {})
         if run.kind == "chain":
@@ -312,16 +371,25 @@ class DurableRuns:
             return ChainResult(error=error)
         return CodeResult(error=error, language=_language(run))
 
-    async def _ended(self, run: RunRecord) -> RunResult:
+    async def _come_to(self, run: RunRecord) -> RunResult:
+        """Return the result of a run of the engine, which has ended or waits."""
+        if run.state == "waiting":
+            return self._failed(run, waiting_error(run.id, run.waits))
+        assert self.engine is not None
+        return self._ended(run, () if run.kind == "chain" else await self.engine.calls(run.id))
+
+    def _ended(self, run: RunRecord, calls: Sequence[CallRecord]) -> RunResult:
         """Return the result of a run that has ended."""
         if run.result is None:
             cancelled = RunError(
                 f"the run {run.id} was cancelled", code="run_cancelled", op="resume", details={"run_id": run.id}
             )
             return self._failed(run, cancelled)
+        if "raised" in run.result:  # nothing was run
+            raise error_from_json(run.result["raised"])
         if run.kind == "chain":
             return chain_from_json(run.result)
-        return code_from_json(run.result, await self.do(self.journal.calls, run.id))
+        return code_from_json(run.result, calls)
 
     # -- repeating ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.links.links import Links
     from toolexec.discovery.results import SearchResults
     from toolexec.discovery.summary import Filters
+    from toolexec.durable.temporal.worker import TemporalWorker
     from toolexec.exec.chain import ChainResult, Step
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
@@ -554,6 +555,20 @@ class Exec:
         if durable is not None:
             return await self._parts.durable.run_workflow(durable, source, inputs, settings, on_progress)
         return await self._parts.code.run_workflow(source, inputs, settings, on_progress)
+
+    def worker(
+        self, *, isolations: Sequence[str] | None = None, max_activities: int = 200, patience: float = 10.0
+    ) -> TemporalWorker:
+        """Return a worker for durable runs on Temporal, with the tools and sandboxes of this Exec: `async with
+        ex.worker(): ...`.
+
+        The `journal` must be a `TemporalEngine`, whose settings the worker has, too. It takes code for sandboxes of
+        these *isolations* (default: all that work here, but none), does *max_activities* things at once, and when the
+        block ends gives what runs *patience* seconds. Raises ConfigurationError without such a journal.
+        """
+        from toolexec.exec.temporal import worker_of
+
+        return worker_of(self._parts, isolations=isolations, max_activities=max_activities, patience=patience)
 
     @property
     def runs(self) -> Runs:

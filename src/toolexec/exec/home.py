@@ -6,6 +6,7 @@ import asyncio
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.forks import forks
+from toolexec.run.large import ON_LOOP
 
 __all__ = ["Home"]
 
@@ -23,6 +24,8 @@ class Home:
     def enter(self) -> None:
         """Make the running loop the home, or check that it is; raises ConfigurationError when another one is."""
         loop = asyncio.get_running_loop()
+        if ON_LOOP.get():  # its calls are made elsewhere, by a loop that is at home
+            return
         if self._loop is None or (self._loop.is_closed() and self._forks == forks.count):
             self._loop, self._forks = loop, forks.count
             return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import DocStore
     from toolexec.discovery.index import Index
     from toolexec.discovery.toolset import Toolset
+    from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
     from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceHook
@@ -32,6 +33,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.discovery.docs": ("DocStore",),
             "toolexec.discovery.index": ("Index",),
             "toolexec.discovery.toolset": ("Toolset",),
+            "toolexec.durable.engine": ("DurableEngine",),
             "toolexec.durable.journal": ("Journal",),
             "toolexec.run.gate": ("Gate",),
             "toolexec.run.layers.trace": ("TraceHook",),
@@ -74,8 +76,8 @@ class Options:
     `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
-    `secretref:` to one, a `PostgresJournal`. A run that waits, and does nothing else for `linger` seconds, is
-    suspended.
+    `secretref:` to one, a `PostgresJournal`; with a `TemporalEngine` they run elsewhere. A run that waits, and does
+    nothing else for `linger` seconds, is suspended.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 
@@ -110,7 +112,7 @@ class Options:
     max_tool_calls: int = 100
     code_limits: Limits = field(default_factory=Limits)
     result_bytes: int = DEFAULT_RESULT_BYTES
-    journal: Journal | str | Path | None = None
+    journal: Journal | DurableEngine | str | Path | None = None
     linger: float = 1.0
 
     def __post_init__(self) -> None:
@@ -160,5 +162,5 @@ class ExecSettings(TypedDict, total=False):
     max_tool_calls: int
     code_limits: Limits
     result_bytes: int
-    journal: Journal | str | Path | None
+    journal: Journal | DurableEngine | str | Path | None
     linger: float

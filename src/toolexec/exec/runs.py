@@ -48,22 +48,15 @@ class Runs:
         *states* (`running`, `waiting`, `done`, `failed`, `cancelled`), *caller* and *before* (seconds since 1970)
         narrow them down.
         """
-        durable = self._durable()
-
-        def read() -> list[RunRecord]:
-            return durable.journal.runs(states=states, caller=caller, limit=limit, before=before)
-
-        return await durable.do(read)
+        return await self._durable().store.runs(states=states, caller=caller, limit=limit, before=before)
 
     async def get(self, run_id: str) -> RunRecord:
         """Return a run: its state, what it waits for, its source, settings and result."""
-        durable = self._durable()
-        return await durable.do(durable.journal.get, run_id)
+        return await self._durable().store.get(run_id)
 
     async def calls(self, run_id: str) -> list[CallRecord]:
         """Return the tool calls of a run, in the order in which they were begun."""
-        durable = self._durable()
-        return await durable.do(durable.journal.calls, run_id)
+        return await self._durable().store.calls(run_id)
 
     async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run where it stopped, for the caller that began it, and return its result, or that of then.
@@ -118,20 +111,19 @@ class Runs:
         the run does not wait for it yet. Signals with the same *id* are one. Raises RunError with the code `run_ended`,
         and InputValidationError for an answer that does not fit what was asked for.
         """
-        durable = self._durable()
-        run = await durable.do(durable.journal.get, run_id)
+        store = self._durable().store
+        run = await store.get(run_id)
         for wait in run.waits:
             if wait.name == name and wait.kind == "input":
                 check_input(payload, (wait.details or {}).get("schema"))
         sender = current_origin().caller.id
         signal = Signal(id=id or uuid.uuid4().hex, name=name, payload=payload, sent=time.time(), sender=sender)
-        return await durable.do(durable.journal.signal, run_id, signal)
+        return await store.signal(run_id, signal)
 
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run; return whether it has ended by that. Another process that has it learns of it within a second
         or so, stops it, and keeps that it was cancelled."""
-        durable = self._durable()
-        return await durable.do(durable.journal.cancel, run_id)
+        return await self._durable().store.cancel(run_id)
 
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
@@ -140,5 +132,4 @@ class Runs:
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run that has ended; return whether there was one. Raises RunBusyError for one that has not."""
-        durable = self._durable()
-        return await durable.do(durable.journal.delete, run_id)
+        return await self._durable().store.delete(run_id)

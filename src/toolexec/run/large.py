@@ -11,6 +11,7 @@ import heapq
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,7 @@ from toolexec.process.threads import WorkerThreads
 
 __all__ = [
     "MAX_STEPS",
+    "ON_LOOP",
     "Budget",
     "BudgetExceededError",
     "encode_large",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+ON_LOOP: ContextVar[bool] = ContextVar("toolexec_on_loop", default=False)
+"""True where the same must happen in every run, whatever the time: no threads, and no slices by the clock."""
 MAX_STEPS: Final = 20_000_000
 """How many steps one selection may take: some seconds, enough for a plain filter of a million rows."""
 _SMALL_NODES: Final = 2000
@@ -87,7 +91,10 @@ class Budget:
 
 
 async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
-    """Do *work* in one of two threads for this; raises what it raises. Cancelling stops it."""
+    """Do *work* in one of two threads for this; raises what it raises. Cancelling stops it. Under `ON_LOOP` it is done
+    at once."""
+    if ON_LOOP.get():
+        return work(budget)
     try:
         return await _threads.run(work, budget)
     except asyncio.CancelledError:

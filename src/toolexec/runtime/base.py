@@ -21,6 +21,7 @@ __all__ = [
     "SandboxSession",
     "SessionBackend",
     "info_of",
+    "judged_kind",
     "located",
 ]
 
@@ -107,6 +108,13 @@ class SessionBackend(Protocol):
 def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
     """Return what a result says about the backend that made it; how ready that is, the runtime adds."""
     return BackendInfo(kind=backend.kind, isolation=backend.isolation, details=details)
+
+
+def judged_kind(backend: SandboxBackend) -> str:
+    """Return the kind of the sandbox that runs the code in the end: that of `inner`, where a backend has others do the
+    work. Profiles choose by it."""
+    inner = getattr(backend, "inner", None)
+    return judged_kind(inner) if isinstance(inner, SandboxBackend) else backend.kind
 
 
 def located(error: AnyError, backend: SandboxBackend) -> AnyError:

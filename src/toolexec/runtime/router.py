@@ -32,6 +32,7 @@ from toolexec.runtime.base import (
     SandboxBackend,
     SandboxSession,
     SessionBackend,
+    judged_kind,
 )
 from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.runs import OwnRuns
@@ -148,7 +149,13 @@ class Runtime:
         fixed = self._by_profile.get(profile)
         if fixed is not None:
             return fixed
-        return [self._by_kind[kind] for kind in self._order[profile] if kind in self._by_kind]
+        found = [
+            backend
+            for kind in self._order[profile]
+            for backend in self._by_kind.values()
+            if kind in (backend.kind, judged_kind(backend))
+        ]
+        return [*dict.fromkeys(found)]
 
     def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
         """Keep how ready *backend* was measured to be for *language*; results report it from now on."""
@@ -280,7 +287,7 @@ class Runtime:
         assert request.gateway is not None
         gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
         request = replace(request, profile=profile, limits=limits, gateway=gateway, language=language)
-        candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
+        candidates = [backend for backend in self.candidates(profile) if not only or judged_kind(backend) == only]
         refused: list[str] = []
         denied: SandboxError | None = None
         is_durable = isinstance(gateway, Tools) and gateway.deliveries is not None

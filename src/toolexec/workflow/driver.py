@@ -12,8 +12,8 @@ from toolexec.code.deliveries import Deliveries
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
 from toolexec.errors import JournalError, RunError, ToolExecError
+from toolexec.run.large import ON_LOOP, off_loop
 from toolexec.run.large import Budget as WorkBudget
-from toolexec.run.large import off_loop
 from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep
 from toolexec.workflow.program import Program
 from toolexec.workflow.values import Value
@@ -25,6 +25,10 @@ _SLICE: Final = 0.004
 
 _STEPS: Final = 500
 """How many steps are taken between two looks at the clock: a fraction of a millisecond."""
+
+_SLICES: Final = 200
+_PAUSE: Final = 0.001
+"""A run that must not look at the clock pauses for so many seconds after so many times `_STEPS`."""
 
 _MAX_WORK: Final = 50_000_000
 """How many steps the work on one large value may take."""
@@ -105,14 +109,17 @@ class Driver:
         machine = self.machine
         outcome = machine.advance(_STEPS)
         self._note(outcome)
-        ends = perf_counter() + _SLICE
+        ends, slices, is_fixed = perf_counter() + _SLICE, 0, ON_LOOP.get()
         while isinstance(outcome, Paused):
             self._begin(outcome)
             if outcome.is_long:
                 work = WorkBudget(steps=_MAX_WORK, is_over=self._tools.is_closed)
                 outcome = await off_loop(lambda budget: machine.advance(1, budget=budget), work)
             else:
-                if perf_counter() > ends:
+                slices += 1
+                if is_fixed and slices % _SLICES == 0:
+                    await asyncio.sleep(_PAUSE)
+                elif not is_fixed and perf_counter() > ends:
                     await asyncio.sleep(0)
                     ends = perf_counter() + _SLICE
                 outcome = machine.advance(_STEPS)

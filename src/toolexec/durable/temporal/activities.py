@@ -1,0 +1,148 @@
+"""The work of a worker for durable runs: tool calls, and code in sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+
+from toolexec.durable.journal import CallRecord, Signal
+from toolexec.durable.outcomes import outcome_of, read_outcome
+from toolexec.durable.replay import Replay
+from toolexec.durable.runner import DurableRunner
+from toolexec.durable.temporal.exchanges import Exchanges
+from toolexec.durable.temporal.host import Host
+from toolexec.durable.temporal.messages import CallSpec, read_call, read_record
+from toolexec.errors import InvalidResultError
+from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict
+from toolexec.run.types import Result
+
+__all__ = ["Activities", "beating"]
+
+_MAX_BYTES: Final = 1_800_000
+"""Temporal takes two megabytes in one payload."""
+_MOST_BEATS: Final = 3
+"""How many heartbeats go into the time that a worker may be silent."""
+
+
+@asynccontextmanager
+async def beating() -> AsyncGenerator[None, None]:
+    """Report to Temporal that the current activity is alive; its answer is how a cancellation gets here."""
+    limit = activity.info().heartbeat_timeout
+    pause = limit.total_seconds() / _MOST_BEATS if limit is not None else 5.0
+    activity.heartbeat("begun")
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(pause)
+            activity.heartbeat("begun")
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+class Activities:
+    """The activities of one worker, for the tools and sandboxes of *host*."""
+
+    def __init__(self, host: Host, client: Client, *, keeps_large: bool) -> None:
+        """With *keeps_large* there is a place for values that do not fit into a history."""
+        self._host = host
+        self._client = client
+        self._keeps_large = keeps_large
+
+    @activity.defn(name="call_tool")
+    async def call_tool(self, spec: CallSpec) -> dict[str, Any]:
+        """Make one tool call. What came of it is always a value: only a lost worker fails this."""
+        async with beating():
+            found = await self._host.call(spec)
+            if self._keeps_large:
+                return found
+            return await asyncio.to_thread(_fitting, spec, found)
+
+    @activity.defn(name="settle_call")
+    async def settle_call(self, spec: CallSpec) -> dict[str, Any]:
+        """Find out about a call whose worker was lost."""
+        async with beating():
+            return await self._host.settle(spec)
+
+    @activity.defn(name="run_code")
+    async def run_code(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Run the code of a run in a sandbox; what was answered before is answered the same again."""
+        info = activity.info()
+        handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+        record = read_record(given)
+        # The number of an attempt begins again with each activity; this one orders all of them.
+        number = int(info.started_time.timestamp() * 1000)
+        async with beating():
+            known = await handle.execute_update("attach", number, result_type=dict[str, Any])
+            replay = Replay(record.id, record.kind, [read_call(call) for call in known["calls"]], known["delivered"])
+            async with _Link(handle, record.id, record.caller, number) as link:
+                runner = DurableRunner(link, self._host.find, link, replay)
+                replay.sleeper = runner.sleep
+                return await self._host.run(record, runner, replay)
+
+
+def _fitting(spec: CallSpec, found: JSONDict) -> JSONDict:
+    """Return the outcome of a call, or in its place the failure of one that no history takes."""
+    text = json.dumps(found).encode()
+    if len(text) <= _MAX_BYTES or len(zlib.compress(text, 1)) <= _MAX_BYTES:
+        return found
+    error = InvalidResultError(
+        f"{spec.tool} returned {len(text) / 1e6:.1f} MB, more than Temporal keeps in a history; set large_directory, "
+        "or have it return less",
+        tool_id=spec.tool,
+        op="normalize",
+    )
+    return {"state": "done", "outcome": outcome_of(Result(spec.tool, None, error))}
+
+
+class _Link(Exchanges):
+    """A runner whose calls are made by the workflow of the run."""
+
+    is_remote = False
+
+    def __init__(self, handle: WorkflowHandle[Any, Any], run_id: str, caller: str, attempt: int) -> None:
+        super().__init__(handle, attempt)
+        self.run_id = run_id
+        self._caller = caller
+        self._digests: dict[str, str] = {}
+
+    def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
+        """Keep it for the exchange that makes the call."""
+        self._digests[call.step] = call.args
+        self.delivered += [[*group] for group in delivered]
+
+    def end(self, step: str, state: str, outcome: Mapping[str, Any]) -> None:
+        """Do nothing: the workflow knows it already."""
+
+    def take(self, step: str, name: str) -> Signal | None:
+        """Return nothing: signals are the workflow's."""
+        return None
+
+    async def run(self, call: ToolCall) -> Result:
+        """Have the workflow make a call."""
+        spec = CallSpec(
+            run_id=self.run_id,
+            step=call.step,
+            tool=call.tool_id,
+            args=dict(call.args or {}),
+            timeout=call.timeout,
+            caller=self._caller,
+            digest=self._digests.get(call.step, ""),
+        )
+        return read_outcome(await self.ask(call.step, asdict(spec)))
+
+    def stream(self, call: ToolCall) -> Any:
+        """Code does not stream its calls."""
+        raise NotImplementedError("durable runs do not stream their calls")

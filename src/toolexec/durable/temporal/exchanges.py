@@ -1,0 +1,99 @@
+"""The sandbox's half of the exchange with its workflow: many requests, few updates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Self
+
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from toolexec.durable.temporal.messages import Exchange
+from toolexec.errors import RunError
+from toolexec.model.json_value import JSONDict
+
+__all__ = ["Exchanges"]
+
+
+class Exchanges:
+    """Asks the workflow of a sandbox, as `async with`.
+
+    Temporal takes ten updates at a time, so what is asked at one moment goes in one, and there are at most two: the
+    next one ends the wait of the last.
+    """
+
+    def __init__(self, handle: WorkflowHandle[Any, Any], attempt: int) -> None:
+        self.delivered: list[list[str]] = []
+        """What goes along with the next exchange."""
+        self._handle = handle
+        self._attempt = attempt
+        self._new: list[JSONDict] = []
+        self._given_up: list[str] = []
+        self._pending: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_due = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def ask(self, name: str, item: JSONDict) -> Mapping[str, Any]:
+        """Return the workflow's answer to *item*, whose ID is *name*; cancelling has that cancelled too.
+
+        Raises RunError with the code `run_lost` when another worker has the run.
+        """
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[name] = answer
+        self._new.append(item)
+        self._soon()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._given_up.append(name)
+            self._soon()
+            raise
+        finally:
+            del self._pending[name]
+
+    def _soon(self) -> None:
+        """Exchange once the requests of this moment are all there."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        exchange = Exchange(self._attempt, self._new, [*self._pending], self._given_up, self.delivered)
+        self._new, self._given_up, self.delivered = [], [], []
+        task = asyncio.create_task(self._exchange(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _exchange(self, exchange: Exchange) -> None:
+        try:
+            answers: JSONDict = await self._handle.execute_update("exchange", exchange, result_type=dict[str, Any])
+        except WorkflowUpdateFailedError as error:
+            is_lost = isinstance(error.cause, ApplicationError) and error.cause.type == "run_lost"
+            self._fail(RunError("another worker runs this code by now", code="run_lost") if is_lost else error)
+            return
+        except Exception as error:
+            self._fail(error)
+            return
+        for name, answer in answers.items():
+            future = self._pending.get(name)
+            if future is not None and not future.done():
+                future.set_result(answer)
+        is_last = len(self._tasks) == 1 and not self._is_due
+        if is_last and any(not future.done() for future in self._pending.values()):
+            self._soon()
+
+    def _fail(self, error: Exception) -> None:
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,168 @@
+"""What a worker of Temporal has of an `Exec`: its tools, its rules and its sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from toolexec.code.deliveries import Deliveries
+from toolexec.discovery.index import Index, Registered
+from toolexec.durable.journal import RunRecord
+from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error
+from toolexec.durable.runner import DurableRunner
+from toolexec.durable.temporal.engine import TemporalEngine
+from toolexec.durable.temporal.messages import CallSpec
+from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, ToolExecError
+from toolexec.exec.chain import ChainResult
+from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
+from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict, to_json_lossy
+from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Caller, Origin
+from toolexec.run.reconcile import check_outcome
+from toolexec.run.repeating import is_repeatable
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+from toolexec.runtime.base import SandboxBackend
+from toolexec.workflow.compiler import compile_workflow
+from toolexec.workflow.parser import parse
+
+if TYPE_CHECKING:
+    from toolexec.durable.temporal.worker import TemporalWorker
+    from toolexec.exec.parts import Parts
+
+__all__ = ["ExecHost", "worker_of"]
+
+
+def worker_of(
+    parts: Parts, *, isolations: Sequence[str] | None, max_activities: int, patience: float
+) -> TemporalWorker:
+    """Return a worker; see `Exec.worker`."""
+    engine = parts.options.journal
+    if not isinstance(engine, TemporalEngine):
+        raise ConfigurationError(
+            "a worker needs to know where Temporal is: Exec(journal=TemporalEngine()), or the settings "
+            "[durable.temporal] of toolexec.toml",
+            details={"setting": "journal"},
+        )
+    from toolexec.durable.temporal.worker import TemporalWorker
+
+    return TemporalWorker(
+        ExecHost(parts), engine.settings, isolations=isolations, max_activities=max_activities, patience=patience
+    )
+
+
+class ExecHost:
+    """Makes the calls of durable runs with the tools of an `Exec`, and runs their programs. Implements `Host`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @property
+    def index(self) -> Index:
+        """The tools."""
+        return self._parts.scope.index
+
+    def find(self, tool_id: str) -> Registered:
+        """Implement `Host.find`."""
+        return self._parts.scope.resolver.resolve(tool_id)
+
+    def sandboxes(self) -> Mapping[str, SandboxBackend]:
+        """Implement `Host.sandboxes`: those of the Exec, but for those that have others do the work."""
+        if not self._parts.options.enable_code_execution:
+            return {}
+        backends = self._parts.code.runtime.backends
+        return {backend.kind: backend for backend in backends if getattr(backend, "inner", None) is None}
+
+    async def start(self) -> None:
+        """Implement `Host.start`."""
+        if self._parts.sources.pending:
+            await self._parts.sources.start()
+        await asyncio.to_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        """Load what a Temporal workflow needs: it may not take two seconds for one step, and imports are slow."""
+        compile_workflow(parse("return 1"))
+        _ = (self._parts.durable, self._parts.chains, self._parts.code.executor)
+        import_module("toolexec.durable.temporal.workflows")
+        import_module("toolexec.workflow.engine")
+
+    async def call(self, spec: CallSpec) -> JSONDict:
+        """Implement `Host.call`."""
+        asked: list[ApprovalRequest] = []
+
+        def ask(request: ApprovalRequest) -> ApprovalAnswer:
+            if spec.answer is None:
+                asked.append(request)
+                raise ApprovalRequiredError("the run waits for the approval")
+            return spec.answer
+
+        call = self._call(spec)
+        call.origin = _origin(spec, ask)
+        try:
+            result = await self._parts.calls.make(call)
+            return {"state": "done", "outcome": _outcome(result)}
+        except ToolExecError as error:
+            if asked and error.never_began:
+                return {"state": "waits", "details": _details(asked[-1])}
+            return {"state": "done", "outcome": outcome_of_error(error)}
+
+    async def settle(self, spec: CallSpec) -> JSONDict:
+        """Implement `Host.settle`."""
+        try:
+            entry = self.find(spec.tool)
+        except ToolExecError:
+            return {"state": "unknown"}
+        if is_repeatable(entry.tool):
+            return {"state": "again"}
+
+        async def make(check: Registered, args: JSONDict) -> Result:
+            return await self._parts.calls.make(ToolCall(check.tool.id, args, origin=_origin(spec, None)))
+
+        found = await check_outcome(entry, spec.args, f"{spec.run_id}/{spec.step}", self.find, make)
+        if found is None:
+            return {"state": "unknown"}
+        if not found.done:
+            return {"state": "again"}
+        return {"state": "done", "outcome": _outcome(Result(entry.tool.id, found.value, None, 0.0, entry.binding))}
+
+    async def run(self, record: RunRecord, runner: Runner, deliveries: Deliveries | None) -> JSONDict:
+        """Implement `Host.run`."""
+        assert isinstance(runner, DurableRunner)
+        # Not as `acting`: a workflow that is dropped half-way is closed in another context, where nothing can be reset.
+        CURRENT.set(origin_from_json(record.settings.get("origin") or {}))
+        try:
+            result = await self._parts.durable.work(record, runner)
+        except ToolExecError as error:  # nothing was run, or the run cannot go on
+            return {"state": "failed", "result": {"raised": error_to_json(error)}}
+        data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
+        return {"state": "done" if result.error is None else "failed", "result": data}
+
+    def _call(self, spec: CallSpec) -> ToolCall:
+        return ToolCall(
+            spec.tool, spec.args, spec.timeout, idempotency_key=f"{spec.run_id}/{spec.step}", step=spec.step
+        )
+
+
+def _origin(spec: CallSpec, ask: object) -> Origin:
+    path = spec.path if spec.path in ("chain", "code") else "code"
+    return Origin(caller=Caller(id=spec.caller), path=path, parent=spec.run_id, ask=ask)  # type: ignore[arg-type]
+
+
+def _details(request: ApprovalRequest) -> JSONDict:
+    return {
+        "tool": request.tool_id,
+        "args": to_json_lossy(request.args),
+        "reason": request.reason,
+        "description": request.description,
+        "caller": request.caller.id,
+    }
+
+
+def _outcome(result: Result) -> JSONDict:
+    """Return a result as it is recorded; one that cannot be recorded is a failure."""
+    try:
+        return outcome_of(result)
+    except InvalidResultError as error:
+        return outcome_of(Result(result.tool_id, None, error, result.duration, result.binding))

@@ -1,0 +1,30 @@
+"""A Temporal server for the tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from temporalio.runtime import Runtime
+from tests.durable.temporal.servers import DevServer
+
+from toolexec.durable.temporal import TemporalSettings
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DevServer]:
+    """Start the dev server, for one module."""
+    server = DevServer()
+    server.start()
+    Runtime.default()  # its threads and files stay for the whole process
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def settings(server: DevServer, request: pytest.FixtureRequest) -> TemporalSettings:
+    """Settings with task queues of the test's own, and time-outs as short as tests need them."""
+    name = request.node.name.replace("[", "-").replace("]", "")
+    return TemporalSettings(address=server.address, task_queue=name, prefix=f"{name}-", heartbeat_timeout=3, linger=0.2)

@@ -1,0 +1,125 @@
+"""The sandbox backend that runs each request as a Temporal workflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.durable.temporal.programs import SLOW_CODE, run_slow_code
+from tests.waiting import until
+
+from toolexec import Exec
+from toolexec.durable.temporal import TemporalBackend, TemporalEngine, TemporalSettings
+from toolexec.errors import InvalidRequestError, SandboxDeniedError, SandboxFailedError, SandboxUnavailableError
+from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.router import Runtime
+from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
+from toolexec.runtime.wasm.backend import WasmBackend
+from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, run_sandbox_check
+
+_ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("check", SANDBOX_CHECKS)
+async def test_it_keeps_the_contract_of_sandboxes(check: str, settings: TemporalSettings) -> None:
+    """Each check of the suite holds with the embedded sandbox underneath."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[SandboxBackend]:
+        backend = TemporalBackend(WasmBackend(), settings, serve=True)
+        try:
+            yield backend
+        finally:
+            await backend.aclose()
+
+    await run_sandbox_check(make, check)
+
+
+@contextmanager
+def process(role: str, settings: TemporalSettings, effects: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `programs` in a process of its own; it is killed at the end."""
+    given = {"address": settings.address, "task_queue": settings.task_queue, "prefix": settings.prefix}
+    text = json.dumps({**given, "heartbeat_timeout": settings.heartbeat_timeout})
+    command = [sys.executable, "-m", "tests.durable.temporal.programs", role, text, str(effects)]
+    started = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait(30)
+
+
+async def test_a_request_survives_its_caller(settings: TemporalSettings, tmp_path: Path) -> None:
+    """The caller is killed while its code runs; another one with the same request and ID answers from then on, and gets
+    the result. Each call was made once."""
+    effects = tmp_path / "effects"
+    backend = TemporalBackend(WasmBackend(), settings, serve=True)
+    try:
+        assert (await backend.check()).ok
+        with process("caller-of-sandbox", settings, effects):
+            await until(effects.exists, 0.05)
+        result = await run_slow_code(settings, effects)
+        again = await run_slow_code(settings, effects)
+    finally:
+        await backend.aclose()
+    assert result.raise_for_error().value == again.raise_for_error().value == 3
+    assert effects.read_text().split() == ["1", "2"]
+
+
+async def test_a_lost_worker_fails_the_request(settings: TemporalSettings, tmp_path: Path) -> None:
+    """A request that was begun is not begun again: the result says that the worker was lost."""
+    effects = tmp_path / "effects"
+    backend = TemporalBackend(WasmBackend(), settings)
+    ex = Exec(journal=TemporalEngine(settings), runtime_backends=[backend], default_timeout=None)
+    with process("worker", settings, effects) as worker:
+        async with ex, ex.worker(isolations=[]):
+            ex.add(lambda number: worker.kill() or number, "shop:mark")
+            await until(lambda: _is_ready(backend), 0.2)
+            result = await ex.execute_code(SLOW_CODE, timeout=60)
+    assert isinstance(result.error, SandboxFailedError)
+    assert "was lost" in result.error.message
+
+
+async def _is_ready(backend: TemporalBackend) -> bool:
+    return (await backend.check()).ok
+
+
+async def test_another_request_of_the_same_id_is_refused(settings: TemporalSettings) -> None:
+    """A run ID stands for one request."""
+    backend = TemporalBackend(WasmBackend(), settings, serve=True)
+    async with Exec(runtime_backends=[backend]) as ex:
+        first = await ex.execute_code("return 1", metadata={"run_id": "job"})
+        with pytest.raises(InvalidRequestError, match="another request"):
+            await ex.execute_code("return 2", metadata={"run_id": "job"})
+    assert first.value == 1
+
+
+async def test_it_is_judged_by_the_sandbox_underneath() -> None:
+    """No profile takes `unsafe_host` behind Temporal that would not take it as it is; others take it as their own."""
+    unsafe, safe = TemporalBackend(UnsafeHostBackend()), TemporalBackend(WasmBackend())
+    assert (unsafe.isolation, safe.isolation) == ("none", "wasm")
+    runtime = Runtime([unsafe])
+    assert [runtime.candidates(profile) for profile in ("dev", "standard", "hardened")] == [[unsafe], [], []]
+    assert Runtime([safe]).candidates("standard") == [safe]
+    async with Exec(runtime_backends={"standard": unsafe}) as ex:
+        with pytest.raises(SandboxDeniedError, match="isolation 'none'"):
+            await ex.execute_code("return 1", unsafe_opt_in=True)
+    await safe.aclose()
+
+
+async def test_it_is_unavailable_without_a_worker_or_a_server(settings: TemporalSettings) -> None:
+    """The reason says what is missing."""
+    backend = TemporalBackend(WasmBackend(), settings)
+    async with Exec(runtime_backends=[backend]) as ex:
+        with pytest.raises(SandboxUnavailableError, match="toolexec temporal worker"):
+            await ex.execute_code("return 1")
+    backend = TemporalBackend(WasmBackend(), replace(settings, address="127.0.0.1:9"))
+    async with Exec(runtime_backends=[backend]) as ex:
+        with pytest.raises(SandboxUnavailableError, match=r"127\.0\.0\.1:9"):
+            await ex.execute_code("return 1")

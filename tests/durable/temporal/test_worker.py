@@ -1,0 +1,79 @@
+"""`toolexec temporal worker`, and the settings that say where Temporal is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.durable.temporal.servers import DevServer
+
+from toolexec.config.build import build
+from toolexec.config.load import load_settings
+from toolexec.durable.temporal import TemporalEngine
+from toolexec.errors import ConfigurationError
+from toolexec.exec import Exec
+
+_TOOLS = """from toolexec import tool
+
+@tool("shop:price")
+def price(item: int) -> int:
+    return item * 20
+"""
+
+
+def write_settings(directory: Path, address: str) -> Path:
+    """Write a configuration with one tool whose durable runs are on Temporal."""
+    (directory / "tools.py").write_text(_TOOLS)
+    file = directory / "toolexec.toml"
+    file.write_text(
+        f'[sources]\npython = ["tools.py"]\n[durable.temporal]\naddress = "{address}"\ntask_queue = "shop"\n'
+        'key = "secretref:env:TEMPORAL_KEY"\n'
+    )
+    return file
+
+
+def test_the_settings_make_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[durable.temporal]` has the runs of the Exec on Temporal, with a key that is a secret elsewhere."""
+    monkeypatch.setenv("TEMPORAL_KEY", "a key of at least sixteen characters")
+    monkeypatch.chdir(tmp_path)
+    built = build(load_settings([str(write_settings(tmp_path, "127.0.0.1:7000"))]))
+    engine = built.ex.options.journal
+    built.close()
+    assert isinstance(engine, TemporalEngine)
+    assert (engine.settings.address, engine.settings.task_queue) == ("127.0.0.1:7000", "shop")
+    assert engine.settings.key == "secretref:env:TEMPORAL_KEY"
+
+
+def test_a_worker_needs_an_engine() -> None:
+    """Without one there is nothing to work for, and the error names the settings."""
+    with pytest.raises(ConfigurationError, match=r"durable\.temporal"):
+        Exec().worker()
+
+
+async def test_the_command_works_until_it_is_stopped(
+    server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker started on the command line runs what another process asks for; SIGTERM ends it."""
+    monkeypatch.setenv("TEMPORAL_KEY", "a key of at least sixteen characters")
+    monkeypatch.chdir(tmp_path)
+    file = write_settings(tmp_path, server.address)
+    command = [sys.executable, "-m", "toolexec", "temporal", "worker", "--json", "--isolation", "wasm", "-c", str(file)]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path)
+    try:
+        assert worker.stdout is not None
+        built = build(load_settings([str(file)]))
+        async with built.ex as ex:
+            result = await ex.run_chain([{"tool": "shop:price", "args": {"item": 2}}], durable="order")
+        built.close()
+        worker.send_signal(signal.SIGTERM)
+        out, _ = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+        worker.wait(30)
+    assert result.raise_for_error().value == 40
+    assert worker.returncode == 0
+    assert json.loads(out)["queues"] == ["shop", "shop-wasm"]
