@@ -38,12 +38,11 @@ async def beating() -> AsyncGenerator[None, None]:
     """Report to Temporal that the current activity is alive; its answer is how a cancellation gets here."""
     limit = activity.info().heartbeat_timeout
     pause = limit.total_seconds() / _MOST_BEATS if limit is not None else 5.0
-    activity.heartbeat("begun")
 
     async def beat() -> None:
-        while True:
+        while True:  # the first one only after a pause: each is a request, and most calls are short
             await asyncio.sleep(pause)
-            activity.heartbeat("begun")
+            activity.heartbeat()
 
     task = asyncio.create_task(beat())
     try:

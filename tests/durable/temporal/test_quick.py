@@ -1,0 +1,42 @@
+"""Runs on Temporal's test server, which is quicker than the dev server and keeps no list of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from temporalio.runtime import Runtime
+from tests.durable.temporal.servers import TestServer
+
+from toolexec import Exec, Step
+from toolexec.durable.temporal import TemporalEngine, TemporalSettings
+
+
+@pytest.fixture(scope="module")
+def quick_settings() -> Iterator[TemporalSettings]:
+    """Start a test server for this module."""
+    Runtime.default()
+    server = TestServer()
+    server.start()
+    try:
+        yield TemporalSettings(address=server.address, linger=0.1)
+    finally:
+        server.stop()
+
+
+async def test_a_chain_with_a_wait(quick_settings: TemporalSettings) -> None:
+    """A chain of twenty steps, of which one waits for an input that must fit a schema, ends with the value."""
+    async with Exec(journal=TemporalEngine(quick_settings)) as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        asked = {"question": "How many?", "schema": {"type": "integer"}, "name": "count"}
+        steps = [
+            Step("run:input", asked),
+            *(Step("math:add", {"a": {"$ref": f"steps.{n}"}, "b": 1}) for n in range(19)),
+        ]
+        async with ex.worker(isolations=[]):
+            waiting = await ex.run_chain(steps, durable="quick")
+            assert waiting.error is not None
+            assert waiting.error.code == "run_waiting"
+            await ex.runs.signal("quick", "count", 5)
+            result = await ex.runs.resume("quick")
+    assert result.raise_for_error().value == 24
