@@ -107,6 +107,33 @@ async def test_a_run_that_another_process_took_stops_at_once(tmp_path: Path) -> 
             assert journal.get("run").owner == "another"
 
 
+async def test_a_tool_that_ignores_its_cancellation_holds_up_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is cancelled ends, whatever its tool does then; the call has no outcome."""
+    monkeypatch.setattr("toolexec.durable.run._PATIENCE", 0.05)
+    hangs, began = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        began.set()
+        while not hangs.is_set():
+            try:
+                await hangs.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with Exec(journal=tmp_path / "runs.db", default_timeout=None) as ex:
+        ex.add(stubborn, "t:stubborn")
+        task = asyncio.ensure_future(ex.run_chain([Step("t:stubborn")], durable="run"))
+        await until(began.is_set)
+        await ex.runs.cancel("run")
+        result = await task
+        assert result.error is not None
+        assert (result.error.code, (await ex.runs.get("run")).state) == ("run_cancelled", "cancelled")
+        assert [call.state for call in await ex.runs.calls("run")] == ["begun"]
+        hangs.set()
+
+
 async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     """The error says so, and the file is as it was."""
     path = tmp_path / "runs.db"

@@ -34,6 +34,10 @@ _GRACE: Final = 1.0
 """How long a program that diverged has to fail at the line where it is."""
 
 
+_PATIENCE: Final = 5.0
+"""How long a tool that ignores its cancellation is waited for."""
+
+
 def new_owner() -> str:
     """Return a name for one who has a run: this process, and which of its runs."""
     return f"{this_owner()}/{secrets.token_hex(4)}"
@@ -72,6 +76,7 @@ class Execution:
         self.runner: DurableRunner = DurableRunner(inner, find, log, self.replay, self.waits)
         self.replay.sleeper = self.runner.sleep
         self._suspended: tuple[Wait, ...] | None = None
+        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done when waiting is in vain
 
     async def run(self, work: Awaitable[T]) -> T:
         """Return what *work* gives, which makes its calls by the `runner`.
@@ -85,11 +90,11 @@ class Execution:
         self.replay.on_failure = lambda error: _call_soon(loop, self._stop, task, error)
         watching = [loop.create_task(self._watch(task)), loop.create_task(self._beat())]
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([task, self._left], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in (*watching, *([] if task.done() else [task])):
                 each.cancel()
-            await asyncio.wait([*watching, task])
+            await asyncio.wait([*watching, task], timeout=_PATIENCE)
         if self._suspended is not None:
             raise waiting_error(self._run.id, self._suspended)
         if self.replay.failure is not None:
@@ -131,7 +136,7 @@ class Execution:
                 return
             if suspended:
                 self._suspended = waits
-                task.cancel()
+                self._cancel(task)
                 return
 
     def _idle(self) -> tuple[Wait, ...]:
@@ -171,9 +176,14 @@ class Execution:
 
     def _stop(self, task: asyncio.Future[Any], error: ToolExecError) -> None:
         if error.code in ("run_lost", "run_cancelled"):
-            task.cancel()
+            self._cancel(task)
         else:
-            asyncio.get_running_loop().call_later(_GRACE, task.cancel)
+            asyncio.get_running_loop().call_later(_GRACE, self._cancel, task)
+
+    def _cancel(self, task: asyncio.Future[Any]) -> None:
+        """Cancel the program, and leave it behind if a tool of it ignores that."""
+        task.cancel()
+        asyncio.get_running_loop().call_later(_PATIENCE, _settle, self._left)
 
     async def _do(self, method: Callable[..., T], *args: Any) -> T:
         return await asyncio.to_thread(method, *args) if self._journal.is_remote else method(*args)
@@ -218,13 +228,18 @@ def _changed(run_id: str, what: str) -> RunError:
 
 def _located(failure: ToolExecError, task: asyncio.Future[Any]) -> ToolExecError:
     """Return the failure with the line at which the program has met it."""
-    if task.cancelled() or task.exception() is not None:
+    if not task.done() or task.cancelled() or task.exception() is not None:
         return failure
     error = getattr(task.result(), "error", None)
     if isinstance(error, CodeError) and error.line and "line" not in failure.details:
         failure.details |= {"line": error.line, "source": error.source}
         failure.message = f"line {error.line}: {failure.message}"
     return failure
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
