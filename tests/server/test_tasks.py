@@ -16,9 +16,10 @@ from tests.server.harness import ERAS, connect, gated, serving
 from tests.server.task_clients import TaskClient, taking_tasks
 from tests.waiting import until
 
-from toolexec import Exec, ToolContext
+from toolexec import ConfigurationError, Exec, ToolContext
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import TaskSettings
+from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore
 
 both = pytest.mark.parametrize("era", ERAS)
 ALWAYS = TaskSettings(mode="always")
@@ -400,3 +401,25 @@ async def test_another_server_of_the_same_file(tmp_path: Path) -> None:
             await elsewhere.cancel(task_id)
             await client.until(task_id, "cancelled")
             assert (await elsewhere.get(task_id))["status"] == "cancelled"
+
+
+@both
+async def test_a_result_that_cannot_be_written_yet(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result is there while its file cannot be written, and is written as soon as it can be."""
+    ex, go = slow_tools()
+    go.set()
+    refusals = [ConfigurationError("the disk is full")] * 2
+    write = TaskStore.finish
+
+    def finish(store: TaskStore, task_id: str, outcome: TaskOutcome) -> StoredTask | None:
+        if refusals:
+            raise refusals.pop()
+        return write(store, task_id, outcome)
+
+    monkeypatch.setattr(TaskStore, "finish", finish)
+    async with serving(ex, tasks=ALWAYS) as server, tasks_of(server, era) as client:
+        task = await client.call(*WAIT)
+        assert "hello" in str(await client.result(task["taskId"]))
+        await until(lambda: not server.tasks_at_work)
+        assert refusals == []
+        assert "hello" in str(await client.result(task["taskId"]))
