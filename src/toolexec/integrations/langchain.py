@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Literal, Unpack
+from collections.abc import Collection, Coroutine
+from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
@@ -11,7 +11,6 @@ from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import MissingExtraError
-from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
 from toolexec.model.json_value import JSONObject
@@ -81,8 +80,8 @@ class _Blocking:
     async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         return self._sync.run_tool(tool_id, args)
 
-    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
-        return self._sync.execute_code(code, **settings)
+    async def execute_code(self, code: str, *, allowed_tools: Collection[str] | None = None) -> CodeResult:
+        return self._sync.execute_code(code, allowed_tools=allowed_tools)
 
 
 def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias, Unpack, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -16,7 +16,6 @@ from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
 from toolexec.errors.hints import did_you_mean
-from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -55,7 +54,7 @@ class Work(Protocol):
         """Implement `Exec.run_tool`."""
         ...
 
-    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
+    async def execute_code(self, code: str, *, allowed_tools: Collection[str] | None = None) -> CodeResult:
         """Implement `Exec.execute_code`."""
         ...
 
@@ -174,11 +173,10 @@ class Toolset:
         return await _run_tool(work, args["tool_id"], args.get("args", {}))
 
     async def _execute(self, work: Work, args: JSONObject) -> Answer:
-        settings: CodeSettings = {}
+        allowed = None
         if self._filters is not None:
             allowed = [entry.tool.id for entry in self.ex.visible()[0].tools() if self._counts(entry)]
-            settings["allowed_tools"] = allowed
-        result = await work.execute_code(args["code"], **settings)
+        result = await work.execute_code(args["code"], allowed_tools=allowed)
         data: JSONDict = {"value": result.value}
         data |= {name: text for name, text in (("stdout", result.stdout), ("stderr", result.stderr)) if text}
         if result.error is not None:

@@ -108,6 +108,7 @@ class Runtime:
         self._deny_unsafe = frozenset(deny_unsafe)
         self._order = {**CANDIDATES, **(order or {})}
         self._by_kind: dict[str, SandboxBackend] = {}
+        self._serving: dict[str, list[SandboxBackend]] = {}  # with those that have another one do their work
         self._by_profile: dict[str, list[SandboxBackend]] = {}
         self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
         self._runs = OwnRuns()
@@ -125,6 +126,8 @@ class Runtime:
         if backend.kind in self._by_kind:
             raise ConfigurationError(f"there is a sandbox of kind {backend.kind} already; remove it first")
         self._by_kind[backend.kind] = backend
+        for kind in {backend.kind, judged_kind(backend)}:
+            self._serving.setdefault(kind, []).append(backend)
 
     def register(self, profile: str, *backends: SandboxBackend) -> None:
         """Have just these sandboxes serve *profile*, in this order; replaces what served it.
@@ -149,12 +152,7 @@ class Runtime:
         fixed = self._by_profile.get(profile)
         if fixed is not None:
             return fixed
-        found = [
-            backend
-            for kind in self._order[profile]
-            for backend in self._by_kind.values()
-            if kind in (backend.kind, judged_kind(backend))
-        ]
+        found = (backend for kind in self._order[profile] for backend in self._serving.get(kind, ()))
         return [*dict.fromkeys(found)]
 
     def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
