@@ -11,12 +11,17 @@ from tests.durable.temporal.servers import DevServer
 from toolexec.durable.temporal import TemporalSettings
 
 
+@pytest.fixture(scope="session", autouse=True)
+def runtime() -> None:
+    """Start the threads of Temporal's SDK, which stay, with their files, for the whole process."""
+    Runtime.default()
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[DevServer]:
     """Start the dev server, for one module."""
     server = DevServer()
     server.start()
-    Runtime.default()  # its threads and files stay for the whole process
     try:
         yield server
     finally:

@@ -17,6 +17,8 @@ from toolexec.code.types import CodeResult
 from toolexec.durable.temporal import TemporalBackend, TemporalEngine, TemporalSettings
 from toolexec.runtime.wasm.backend import WasmBackend
 
+PAUSE = "TOOLEXEC_TEST_PAUSE"
+"""The variable that says how many seconds a charge takes."""
 CHAIN = [
     Step("shop:charge", {"number": 0, "amount": 0}),
     *(Step("shop:charge", {"number": n, "amount": {"$ref": f"steps.{n - 1}"}}) for n in range(1, 100)),
@@ -59,7 +61,7 @@ def make_exec(effects: Path, settings: TemporalSettings) -> Exec:
     @tool("shop:charge", meta={"toolexec/check": "shop:charged"})
     async def charge(number: int, amount: int) -> int:
         """Charge something: it must not happen twice."""
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(float(os.environ.get(PAUSE, "0.01")))
         with effects.open("a") as file:
             file.write(f"{number}\n")
             file.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.durable.temporal.programs import CHAIN_VALUE, CODE_VALUE, WORKFLOW_VALUE
+from tests.durable.temporal.programs import CHAIN_VALUE, CODE_VALUE, PAUSE, WORKFLOW_VALUE
 from tests.durable.temporal.servers import DevServer
 
 _KINDS = {"chain": CHAIN_VALUE, "workflow": WORKFLOW_VALUE, "code": CODE_VALUE}
@@ -24,14 +25,18 @@ _LONGEST = 400.0
 class _Process:
     """A process of `programs`, which is started again when it was killed."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, pause: float, *args: str) -> None:
         self._args = args
+        self._pause = str(pause)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         if self._process is None or self._process.poll() is not None:
             command = [sys.executable, "-m", "tests.durable.temporal.programs", *self._args]
-            self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            environment = {**os.environ, PAUSE: self._pause}
+            self._process = subprocess.Popen(
+                command, cwd=_ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
 
     def kill(self) -> None:
         if self._process is not None:
@@ -55,10 +60,12 @@ def survive(directory: Path, kills: int, seed: int) -> tuple[dict[str, object], 
     server = DevServer(directory / "temporal.db")
     effects = directory / "effects"
     settings = json.dumps({"address": server.address, "heartbeat_timeout": 2.0, "linger": 0.5})
-    workers = [_Process("worker", settings, str(effects)) for _ in range(2)]
+    pause = 0.2 if kills < 10 else 0.7  # so that nothing is done before the last kill
+    workers = [_Process(pause, "worker", settings, str(effects)) for _ in range(2)]
     files = {kind: directory / f"{kind}.json" for kind in _KINDS}
     callers = {
-        kind: _Process("caller", settings, str(effects), kind, f"run-{kind}", str(files[kind])) for kind in _KINDS
+        kind: _Process(pause, "caller", settings, str(effects), kind, f"run-{kind}", str(files[kind]))
+        for kind in _KINDS
     }
     ends = time.monotonic() + _LONGEST
     with ExitStack() as stack:

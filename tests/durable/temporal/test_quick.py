@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from temporalio.runtime import Runtime
 from tests.durable.temporal.servers import TestServer
 
 from toolexec import Exec, Step
@@ -15,7 +14,6 @@ from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 @pytest.fixture(scope="module")
 def quick_settings() -> Iterator[TemporalSettings]:
     """Start a test server for this module."""
-    Runtime.default()
     server = TestServer()
     server.start()
     try:
