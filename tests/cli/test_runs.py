@@ -70,6 +70,19 @@ def test_workflows_and_skills_are_durable_too(cli: Cli, settings: Path, tmp_path
     assert [(run["id"], run["state"], run["calls"]) for run in runs] == [("two", "done", 1), ("one", "done", 1)]
 
 
+def test_a_workflow_that_waits(cli: Cli, settings: Path, tmp_path: Path) -> None:
+    """The check knows the tools of durable runs, a run that is not durable says so, and a resumed one prints."""
+    flow = tmp_path / "flow.workflow"
+    flow.write_text('print("begun")\nreturn run("run:input", {question: "How many?"})\n')
+    assert cli("workflow", "check", flow, "-c", settings).exit_code == 0
+    failed = cli("workflow", "run", flow, "-c", settings)
+    assert failed.exit_code != 0
+    assert "only a durable run has it" in failed.stderr
+    assert "input:0.1" in cli("workflow", "run", flow, "--durable", "form", "-c", settings).stderr
+    cli("runs", "signal", "form", "input:0.1", "3", "-c", settings)
+    assert cli("runs", "resume", "form", "-c", settings).stdout == "begun\n3\n"
+
+
 def test_code_is_durable_too(cli: Cli, settings: Path) -> None:
     """The program prints as ever."""
     code = "print('adding')\nreturn tools.math.add(a=1, b=2)"

@@ -251,9 +251,13 @@ async def delete(session: Session, run_id: str) -> int:
 
 
 def _show_result(session: Session, run_id: str, result: RunResult) -> None:
+    from toolexec.cli.code_output import Printed
     from toolexec.cli.tables import value_text
+    from toolexec.code.types import CodeResult
     from toolexec.errors import RunWaitingError
 
+    if isinstance(result, CodeResult):
+        Printed(session.screen).finish(result)
     if isinstance(result.error, RunWaitingError):
         for wait in result.error.waits:
             session.screen.note(f"{run_id} waits for {wait.get('name') or wait['kind']}")

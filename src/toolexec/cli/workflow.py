@@ -189,6 +189,7 @@ async def check(session: Session, files: list[str]) -> int:
 
 def findings_of(session: Session, source: str) -> list[Finding]:
     """Return what is wrong with a workflow; a syntax error is the only finding."""
+    from toolexec.durable.waits import IndexOfRun
     from toolexec.errors import WorkflowSyntaxError
     from toolexec.workflow.checker import check as check_workflow
     from toolexec.workflow.findings import Finding
@@ -198,7 +199,8 @@ def findings_of(session: Session, source: str) -> list[Finding]:
 
     index = session.ex.index
     try:
-        return check_workflow(parse(source), index if len(index) else None, learned=session.ex.learned)
+        # It may be meant as a durable run, which has tools of its own.
+        return check_workflow(parse(source), IndexOfRun(index) if len(index) else None, learned=session.ex.learned)
     except WorkflowSyntaxError as syntax:
         error = with_tool(syntax, index, lambda _: True)
         at = Position(error.line, error.column, error.line, error.column + 1)

@@ -30,6 +30,7 @@ __all__ = ["ToolChecks", "conversion"]
 _MAX_COMPARED: Final = 2000
 _MAX_HINTS: Final = 20
 _MAX_DEPTH: Final = 60
+_OF_DURABLE_RUNS: Final = frozenset({"run:sleep", "run:signal", "run:input"})
 _BY_NAMES: Final = frozenset({"type", "required", "additionalProperties", "maxProperties", "minItems", "maxItems"})
 """Keywords that hold or not whatever the members and items of a value are."""
 _NEED_ALL_NAMES: Final = frozenset({"required", "minProperties", "dependentRequired"})
@@ -143,7 +144,10 @@ class ToolChecks:
         same = [each for each in known if name in each.split(":")]
         if same:
             return f"did you mean {', '.join(shown(each) for each in same[:3])}?"
-        return shown(did_you_mean(wanted, known, otherwise="search_tools or `toolexec list` shows what there is"), 200)
+        otherwise = "search_tools or `toolexec list` shows what there is"
+        if wanted in _OF_DURABLE_RUNS:
+            return "only a durable run has it: give this one an ID, with durable= or --durable"
+        return shown(did_you_mean(wanted, known, otherwise=otherwise), 200)
 
     def _all_ids(self, index: Index) -> list[str]:
         if self._small_index is None:
