@@ -160,3 +160,23 @@ def test_a_lazy_package_without_the_name() -> None:
     """It says so as any module does."""
     with pytest.raises(AttributeError, match=r"module 'toolexec\.code' has no attribute 'Engin'"):
         importlib.import_module("toolexec.code").Engin  # noqa: B018
+
+
+BUILD = """
+import sys, types
+for name in ("hatchling", "hatchling.builders", "hatchling.builders.hooks", "hatchling.builders.hooks.plugin"):
+    sys.modules[name] = types.ModuleType(name)
+interface = sys.modules["hatchling.builders.hooks.plugin.interface"] = types.ModuleType("interface")
+interface.BuildHookInterface = type("BuildHookInterface", (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+sys.path.insert(0, sys.argv[1])
+import hatch_build, importlib, pathlib
+hatch_build._stand_in_for_packages(pathlib.Path(sys.argv[1]) / "src")
+importlib.import_module(f"{hatch_build.PACKAGE}.component")
+"""
+
+
+def test_a_wheel_is_built_without_any_dependency() -> None:
+    """The hook of the build imports what makes the sandbox where nothing is installed but the standard library."""
+    command = [sys.executable, "-I", "-S", "-c", BUILD, str(ROOT.parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

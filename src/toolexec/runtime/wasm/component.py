@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.model.json_value import JSONDict
 from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.requirements import (
@@ -24,6 +23,9 @@ from toolexec.runtime.wasm.requirements import (
     add_time_zones,
     install_packages,
 )
+
+if TYPE_CHECKING:
+    from toolexec.model.json_value import JSONDict  # a wheel is built where no dependency is installed
 
 __all__ = [
     "GUEST",
