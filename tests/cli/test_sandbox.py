@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolexec.cli import sandbox as command
-from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
+from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache, _component_name
 
 Cli = Callable[..., Any]
 
@@ -23,8 +23,8 @@ def cache(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     real = ComponentCache()
     own = tmp_path / "cache" / "sandbox"
     own.mkdir(parents=True, mode=0o700)
-    newest = max(real.directory.glob("*.wasm"), key=lambda path: path.stat().st_mtime)
-    for path in (newest, newest.with_name(f"{newest.name}.json")):
+    current = real.directory / _component_name(())  # other versions of toolexec keep theirs there, too
+    for path in (current, current.with_name(f"{current.name}.json")):
         shutil.copy(path, own / path.name)
     monkeypatch.setenv("TOOLEXEC_CACHE", str(own.parent))
     return own

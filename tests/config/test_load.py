@@ -81,7 +81,8 @@ def other(key: Key, number: int) -> Any:
         return words[min(number, len(words) - 1)]
     if isinstance(key.default, bool):
         return key.default if number == 1 else not key.default
-    return 2000 + number if key.path.startswith("results") or key.path == "cache.max_bytes" else 11 + number
+    large = key.path.startswith("results") or key.path in ("cache.max_bytes", "durable.temporal.max_events")
+    return 2000 + number if large else 11 + number
 
 
 def needed(key: Key) -> dict[str, Any]:
