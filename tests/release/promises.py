@@ -43,6 +43,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "backends -c app.py", 0, "local"),
     ("bare", "export -f openai -c app.py", 0, "shop__price"),
     ("bare", "code program.py -c app.py", 0, r"^4\.5$"),
+    ("bare", "temporal worker -c app.py", 2, "needs to know where Temporal is"),
     ("bare", "workflow check cost.workflow -c app.py", 0, "0 errors"),
     ("bare", "workflow graph cost.workflow", 0, "shop:price"),
     ("bare", "workflow graph cost.workflow item=tea --run -c app.py", 0, "shop:price<br/>"),
