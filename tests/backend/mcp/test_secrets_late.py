@@ -172,7 +172,7 @@ async def test_a_missing_secret_makes_the_backend_unavailable(leaking, environme
     await backend.start()
     reason = "MCP server s: env.PLANTED_A: the environment variable GH_TOKEN is not set"
     assert backend.status().reason == reason
-    assert backend.status().info == {"transport": "stdio"}
+    assert backend.status().info == {"transport": "stdio", "restarts_left": 5, "last_error": reason}
     with pytest.raises(BackendUnavailableError, match=r"env\.PLANTED_A"):
         await call(backend, "described")
     environment["GH_TOKEN"] = SECRET
