@@ -51,6 +51,15 @@ async def test_old_keys_are_still_read() -> None:
         await codec_of(replace(new, old_keys=[])).decode([packed])
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+async def test_a_payload_in_plain_text_is_refused_where_there_is_a_key(size: int, tmp_path: Path) -> None:
+    """Refuse answers that a client of the server has made up, also compressed and as a file."""
+    plain = TemporalSettings(large_directory=tmp_path, large_bytes=50)
+    [packed] = await codec_of(plain).encode([_payload(b"1" * size)])
+    with pytest.raises(JournalError, match="not encrypted"):
+        await codec_of(replace(plain, key=KEY)).decode([packed])
+
+
 async def test_a_changed_payload_is_refused(tmp_path: Path) -> None:
     """One bit is enough; so is a file that was changed or is gone."""
     codec = codec_of(TemporalSettings(key=KEY, large_directory=tmp_path, large_bytes=1000))

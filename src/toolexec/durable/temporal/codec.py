@@ -36,7 +36,8 @@ class RunCodec(PayloadCodec):
     """Compresses payloads over 4 KiB, encrypts all of them with AES-GCM if there is a key, and keeps those that are
     still large as files, named by their SHA-256.
 
-    Decoding raises JournalError for a payload of another key, one that was changed, or one whose file is gone.
+    Decoding raises JournalError for a payload of another key or, where there is one, of none, one that was changed, or
+    one whose file is gone.
     """
 
     def __init__(self, keys: Sequence[str], large_bytes: int, directory: Path | None) -> None:
@@ -72,6 +73,8 @@ class RunCodec(PayloadCodec):
     async def _unpacked(self, payload: Payload) -> Payload:
         """Take the wrappings off: a payload has each of the three at most once."""
         for encoding in (_LARGE, _ENCRYPTED, _COMPRESSED):
+            if encoding == _ENCRYPTED:
+                self._check_sealed(payload)
             if payload.metadata.get("encoding") != encoding:
                 continue
             if encoding == _LARGE:
@@ -82,6 +85,15 @@ class RunCodec(PayloadCodec):
                 data = _inflated(payload.data)
             payload = Payload.FromString(data)
         return payload
+
+    def _check_sealed(self, payload: Payload) -> None:
+        """Raise JournalError for a payload in plain text where a key is set: a client that can write to the server
+        could make up the answers of calls."""
+        if self._first is not None and payload.metadata.get("encoding") != _ENCRYPTED:
+            raise JournalError(
+                "a payload is not encrypted, and a key of Temporal is set; set the same key for all callers and "
+                "workers, and end the runs that were begun without one first"
+            )
 
     def _read(self, name: bytes) -> bytes:
         digest = name.decode("ascii", "replace")
