@@ -176,7 +176,7 @@ async def test_a_catalogue_that_cannot_be_used() -> None:
         build(load_settings([path]))
     assert Path("kept.db").read_text() == "not mine" * 1000
     Path("kept.db").chmod(0o666)
-    with pytest.raises(CatalogueError, match="others may write"):
+    with pytest.raises(CatalogueError, match="other users may write"):
         build(load_settings([path]))
     Path("kept.db").unlink()
     path = write({}, python="nothing = 1\n")

@@ -333,6 +333,11 @@ class InMemoryIndex:
         """Grows with every change."""
         return self._version
 
+    def settled_version(self) -> int:
+        """Return `version` once no change is under way: it counts all that the searcher knows of by then."""
+        with self._lock:
+            return self._version
+
     def __len__(self) -> int:
         return len(self._entries)
 

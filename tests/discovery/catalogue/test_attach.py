@@ -18,7 +18,7 @@ from tests.discovery.catalogue.tools import ODD, assert_same, filled, saved, som
 from tests.servers import server_environment
 
 from toolexec.discovery import InMemoryIndex
-from toolexec.discovery.catalogue import SQLiteCatalogue
+from toolexec.discovery.catalogue import SQLiteCatalogue, tables
 from toolexec.errors import CatalogueError, ConfigurationError
 from toolexec.model import LocalBinding, MCPBinding
 
@@ -237,7 +237,7 @@ WRITER = """
 import sys
 from toolexec import Tool
 from toolexec.model import MCPBinding
-from toolexec.discovery.catalogue import SQLiteCatalogue
+from toolexec.discovery.catalogue import SQLiteCatalogue, tables
 
 path, part = sys.argv[1:]
 print("ready", flush=True)
@@ -251,6 +251,59 @@ with SQLiteCatalogue(path, delay=0.001) as catalogue:
         if number % 10 == 0:
             catalogue.flush()
 """
+
+
+def test_a_search_index_that_is_ahead_of_the_tools_is_not_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool goes while a change is being written that has the search index written, too; then the process dies. The
+    tool is still there for the next one, which has to find it."""
+    index = filled(400, odd=False)
+    with SQLiteCatalogue(path) as reader, SQLiteCatalogue(path, delay=3600) as catalogue:
+        catalogue.attach(index)
+        for number in range(300):
+            index.replace(some_tool(number, "history"), MCPBinding(f"server{number % 3}", f"tool_{number}"))
+        gone = some_tool(7).id
+        count = tables.changed_since_search
+
+        def counted(database: sqlite3.Connection) -> list[str]:
+            if index.find(gone) is not None:
+                index.unregister(gone)
+            return count(database)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tables, "changed_since_search", counted)
+            catalogue.flush()
+        assert index.find(gone) is None
+        left = reader.open()
+        assert left.find(gone) is not None
+        assert gone in left.search("item7", 20).ids()
+
+
+def test_saving_does_not_undo_what_is_written_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that another thread adds while all are saved is there afterwards."""
+    index = filled(20, odd=False)
+    with SQLiteCatalogue(path, delay=0.0) as catalogue:
+        catalogue.attach(index)
+        catalogue.flush()
+        settled = InMemoryIndex.settled_version
+        late = some_tool(1000)
+        asked: list[int] = []
+
+        def changed(self: InMemoryIndex) -> int:
+            version = settled(self)
+            if threading.current_thread() is threading.main_thread():
+                asked.append(version)
+                if len(asked) == 2:  # the rows to save have been collected
+                    index.register(late, MCPBinding("server", late.name))
+                    time.sleep(0.2)  # a moment to write it now
+            return version
+
+        with monkeypatch.context() as patch:
+            patch.setattr(InMemoryIndex, "settled_version", changed)
+            catalogue.save(index)
+        assert len(asked) == 2
+        catalogue.flush()
+        assert stored(path).find(late.id) is not None
+        assert len(stored(path)) == len(index)
 
 
 @pytest.mark.full

@@ -58,7 +58,7 @@ class TestRights:
         other = Path(f"{path}{suffix}")
         other.touch()
         other.chmod(mode)
-        refuses(path, "others may write")
+        refuses(path, "other users may write")
         other.chmod(0o644)
         assert len(stored(path)) == len(ODD)
 
@@ -67,7 +67,7 @@ class TestRights:
         """Refuses a file of another owner, who could have written anything."""
         saved(path, filled())
         os.chown(path, 12345, 12345)
-        refuses(path, "others may write")
+        refuses(path, "other users may write")
 
     def test_what_is_no_file(self, path: Path) -> None:
         """A directory and a pipe are refused, and nothing waits for the pipe."""

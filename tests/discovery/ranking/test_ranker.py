@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +81,28 @@ def test_many_equal_tools() -> None:
         made.add(Tool(name=f"same{i:05}", description="equal words here", input_schema=True))
     assert [hit.tool_id for hit in made.search("equal words", 5)] == [f"same{i:05}" for i in range(5)]
     assert len(made.search("equal", 10_000)) == 6000
+
+
+def test_words_that_cost_much_cost_less_when_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frequent word of a large catalogue is found through finer bit sets after a while, and finds the same."""
+    monkeypatch.setattr(ranker_module, "_LARGE", 1000)
+    made = BM25Searcher()
+    for tool in catalogue(8000, 5):
+        made.add(tool)
+    expected = one_by_one(made, "waa", 10)
+    looked: list[int] = []
+    exact = ranker_module.Ranker._exact
+
+    def counted(*args: Any) -> Any:
+        looked[-1] += len(args[2])
+        return exact(*args)
+
+    monkeypatch.setattr(ranker_module.Ranker, "_exact", counted)
+    for _ in range(6):
+        looked.append(0)
+        assert found(made, "waa", 10) == expected
+    assert looked[0] == looked[1] > 2 * looked[2]
+    assert looked[2:] == [looked[2]] * 4
 
 
 def test_planes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

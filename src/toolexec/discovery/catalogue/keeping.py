@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from toolexec.discovery.index import ChangeEvent, Index
 from toolexec.errors import CatalogueError
@@ -16,12 +17,13 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 class Keeper:
     """Gathers the IDs of changed tools, and gives them to *write*: *delay* seconds after the first of them, from a
-    thread that ends when nothing is left to do.
+    thread that ends when nothing is left to do. *write* also receives the version of the index up to which all changes
+    have been given to it by then.
 
     What cannot be written is logged and tried again with the next change.
     """
 
-    def __init__(self, index: Index, write: Callable[[set[str]], None], delay: float) -> None:
+    def __init__(self, index: Index, write: Callable[[set[str], int], None], delay: float) -> None:
         self._write = write
         self._delay = delay
         self._changed: set[str] = set()
@@ -29,6 +31,7 @@ class Keeper:
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._reached = index.version  # read before listening: a change in between is not counted as reached
         self._forget = index.on_change(self._hear)
 
     def note(self, tool_ids: set[str]) -> None:
@@ -39,14 +42,21 @@ class Keeper:
                 self._thread = threading.Thread(target=self._run, name="toolexec-catalogue", daemon=True)
                 self._thread.start()
 
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Write nothing meanwhile; changes are gathered."""
+        with self._writing:
+            yield
+
     def flush(self) -> None:
         """Write all that has changed. Raises as *write* does; nothing is forgotten then."""
         with self._writing:
             with self._lock:
                 changed, self._changed = self._changed, set()
+                reached = self._reached
             try:
                 if changed:
-                    self._write(changed)
+                    self._write(changed, reached)
             except BaseException:
                 with self._lock:
                     self._changed |= changed
@@ -72,6 +82,8 @@ class Keeper:
     def _hear(self, event: ChangeEvent) -> None:
         if event.tool_id:
             self.note({event.tool_id})
+        with self._lock:
+            self._reached = max(self._reached, event.version)
 
     def _run(self) -> None:
         while not self._stop.wait(self._delay):

@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from toolexec.discovery.catalogue.rows import (
 )
 from toolexec.discovery.catalogue.tables import connect, transaction, unusable
 from toolexec.discovery.index import Index, Registered
+from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.search import Searcher
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import CatalogueError, ConfigurationError, ToolExecError
@@ -144,12 +145,15 @@ class SQLiteCatalogue:
         """Store the tools of *index* in place of all that is stored, with a snapshot of its search index; returns how
         many. *local* says whether those of this process are stored, too. Raises CatalogueError, with the file as it
         was."""
-        version = index.version
-        data = _snapshot_of(index)
-        rows = list(_rows(index.tools(), local))
-        with self._writing() as database:
-            tables.replace_rows(database, rows)
-            tables.put_search(database, data if index.version == version else b"")
+        keeper = self._keeper
+        with keeper.paused() if keeper is not None else nullcontext():  # its newer rows must not be written over
+            version = _settled(index)
+            data = _snapshot_of(index)
+            rows = list(_rows(index.tools(), local))
+            unchanged = _settled(index) == version
+            with self._writing() as database:
+                tables.replace_rows(database, rows)
+                tables.put_search(database, data if unchanged else b"")
         return len(rows)
 
     def replace_tools(self, backend: str, tools: Iterable[tuple[Tool, Binding]]) -> bool:
@@ -224,7 +228,7 @@ class SQLiteCatalogue:
     ) -> None:
         self.close()
 
-    def _write(self, index: Index, local: bool, changed: set[str]) -> None:
+    def _write(self, index: Index, local: bool, changed: set[str], reached: int) -> None:
         put: list[Row] = []
         gone: set[str] = set()
         for tool_id in changed:
@@ -242,16 +246,15 @@ class SQLiteCatalogue:
                 _FEW_CHANGES, database.execute("SELECT count(*) FROM tools").fetchone()[0] // _LARGE_PART
             )
         if due:
-            self._write_search(index)
+            self._write_search(index, reached)
 
-    def _write_search(self, index: Index) -> None:
-        """Store the search index, unless it knows of changes already that are not stored."""
-        version = index.version
+    def _write_search(self, index: Index, stored: int) -> None:
+        """Store the search index, unless it knows of changes after version *stored*, which the rows do not have: a tool
+        that it has forgotten, and that is still there after a crash, would not be found."""
         data = _snapshot_of(index)
-        if data:
+        if data and _settled(index) == stored:
             with self._writing() as database:
-                if index.version == version:
-                    tables.put_search(database, data)
+                tables.put_search(database, data)
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
@@ -301,6 +304,11 @@ def _tell(searcher: Searcher, entries: Iterable[Registered]) -> None:
 def _snapshot_of(index: Index) -> bytes:
     searcher = getattr(index, "searcher", None)
     return searcher.dump() if type(searcher) is BM25Searcher else b""
+
+
+def _settled(index: Index) -> int:
+    """Return the version of *index* that has all changes which its searcher knows of by now."""
+    return index.settled_version() if isinstance(index, InMemoryIndex) else index.version
 
 
 def _rows(entries: Iterable[Registered], local: bool) -> Iterator[Row]:

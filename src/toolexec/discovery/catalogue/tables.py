@@ -7,9 +7,7 @@ and a change costs no more than the pages that it touches.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import stat
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +16,7 @@ from typing import Final
 
 from toolexec.discovery.catalogue.rows import COLUMNS, Row, digest_of
 from toolexec.errors import CatalogueError
+from toolexec.process.database import open_database, use_wal
 
 __all__ = [
     "FORMAT",
@@ -227,8 +226,7 @@ def connect(path: Path) -> sqlite3.Connection:
     opened.
     """
     with unusable(path):
-        _check_owner(path)
-        database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        database = open_database(path, timeout=_PATIENCE)  # its content is trusted: no one else may write to it
         try:
             database.execute("PRAGMA trusted_schema=OFF")
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
@@ -263,28 +261,6 @@ def transaction(database: sqlite3.Connection, *, write: bool) -> Generator[None]
         raise
 
 
-def _check_owner(path: Path) -> None:
-    """Make the file if need be, and refuse it if another user may have written to it: its content is trusted."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, flags in ((path, os.O_CREAT), (f"{path}-wal", 0), (f"{path}-journal", 0)):
-        try:
-            file = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | flags, 0o600)
-        except FileNotFoundError:
-            continue
-        try:
-            status = os.fstat(file)
-        finally:
-            os.close(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise CatalogueError(f"the catalogue {name} is not a file", op="catalogue")
-        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise CatalogueError(
-                f"others may write to the catalogue {name}, and its tools would be trusted; "
-                "make it yours alone (chmod 600), or delete it",
-                op="catalogue",
-            )
-
-
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if not _objects(database):
         database.execute(f"PRAGMA page_size={_PAGE_SIZE}")
@@ -311,8 +287,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             f"the catalogue {path} has other tables than it should; delete the file, and it is made again",
             op="catalogue",
         )
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=NORMAL")
+    use_wal(database, sync=False)
 
 
 def _objects(database: sqlite3.Connection) -> dict[str, str]:

@@ -43,9 +43,7 @@ _PER_OCTAVE: Final = 16
 _FEW: Final = 3000
 _COARSE: Final = [*(odds / (1 + odds) for odds in (0.25, 0.5, 1, 2, 4, 8, 16)), 1.0]
 _FINE: Final = [*(odds / (1 + odds) for odds in (2 ** (i / 4) for i in range(-8, 17))), 1.0]
-"""The most that the tiers add, as shares of a word's factor. More tiers cost more to build for many tools, and less
-tools to look at one by one."""
-_LARGE: Final = 30_000
+"""The most that the tiers add, as shares of a word's factor."""
 _PLACES: Final = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 
@@ -86,12 +84,13 @@ class Levels(dict[int, int]):
     """The tier of a posting by its count and the class of the tool's length, as `count | class << 8`; computed when it
     is first asked for.
 
-    `flat + slope * length` is what BM25 adds to a count in the denominator; *tools* is their number.
+    `flat + slope * length` is what BM25 adds to a count in the denominator. Fine ones cost more to build for many
+    tools, and leave less tools to look at one by one.
     """
 
-    def __init__(self, flat: float, slope: float, tools: int) -> None:
+    def __init__(self, flat: float, slope: float, *, fine: bool) -> None:
         super().__init__()
-        self.shares: list[float] = _COARSE if tools > _LARGE else _FINE
+        self.shares: list[float] = _FINE if fine else _COARSE
         self._norms = [flat + slope * (2 ** (i / _PER_OCTAVE) if i else 0.0) for i in range(256)]
 
     def __missing__(self, key: int) -> int:
