@@ -1,4 +1,7 @@
-"""Makes one durable run in a process of its own, which the tests kill: `host.py DIRECTORY KIND`."""
+"""Makes one durable run in a process of its own, which the tests kill: `host.py DIRECTORY KIND [PAUSE [JOURNAL]]`.
+
+Each call takes PAUSE seconds. The journal is in the directory, unless JOURNAL names a database.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,19 @@ return [total, len(order)]
 class Effects:
     """Effects that outlive the process: a line each, in a file that is only ever appended to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pause: float) -> None:
         self.path = path
+        self.pause = pause
 
     async def add(self, args: dict[str, Any]) -> int:
-        """Do what must not be done twice, in a few milliseconds."""
-        await asyncio.sleep(0.002)
+        """Do what must not be done twice, in the middle of a pause."""
+        await asyncio.sleep(self.pause / 2)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, b"%d\n" % args["n"])
         finally:
             os.close(file)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(self.pause / 2)
         return args["n"]
 
     def has(self, args: dict[str, Any]) -> Any:
@@ -54,12 +58,12 @@ class Effects:
         return {"done": str(args["n"]) in self.path.read_text().split(), "value": args["n"]}
 
 
-def opened(directory: Path) -> Exec:
+def opened(directory: Path, pause: float = 0.004, journal: str = "") -> Exec:
     """Return an Exec with the journal and the effects of the directory."""
-    effects = Effects(directory / "effects")
+    effects = Effects(directory / "effects", pause)
     effects.path.touch()
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    ex = Exec(journal=directory / "runs.db", max_tool_calls=500, default_timeout=120)
+    ex = Exec(journal=journal or directory / "runs.db", max_tool_calls=500, default_timeout=120)
     meta = {"toolexec/check": "fx:has"}
     ex.add(Tool(name="add", namespace="fx", input_schema=schema, meta=meta), handler=effects.add)
     hints = ToolAnnotations(read_only=True)
@@ -76,9 +80,9 @@ async def run(ex: Exec, kind: str) -> Any:
     return await ex.execute_code(CODE, durable="run", max_tool_calls=200)
 
 
-async def main(directory: Path, kind: str) -> None:
+async def main(directory: Path, kind: str, pause: str = "0.004", journal: str = "") -> None:
     """Make the run, and print its value."""
-    async with opened(directory) as ex:
+    async with opened(directory, float(pause), journal) as ex:
         if kind == "code":  # a sandbox that is loaded, so that the run itself is what is killed
             await ex.execute_code("1")
         print("begun", flush=True)
@@ -87,4 +91,4 @@ async def main(directory: Path, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,19 @@ EFFECTS = {
 }
 LONGEST = {"chain": 0.5, "workflow": 0.15, "code": 0.25}
 """About as many seconds as a run takes that is not killed."""
+SLOW = {"chain": "0.06", "workflow": "0.4", "code": "2.5"}
+"""How many seconds a call takes in a run that is killed many times."""
+SLOW_LONGEST = 5.0
+"""Such a run takes longer than that."""
 
 
-def host(directory: Path, kind: str, seconds: float | None) -> str:
+def nothing() -> None:
+    """Do nothing."""
+
+
+def host(directory: Path, kind: str, seconds: float | None, *more: str) -> str:
     """Run a host and kill it after so many seconds, if it is not done by then; return what it has printed."""
-    command = [sys.executable, "-m", "tests.durable.host", str(directory), kind]
+    command = [sys.executable, "-m", "tests.durable.host", str(directory), kind, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         begun = process.stdout.readline()
@@ -53,13 +63,30 @@ def survive(directory: Path, kind: str, kills: int, seed: int = 9) -> None:
         while not output and done < kills:
             output = host(place, kind, chance.uniform(0, LONGEST[kind]))
             done += not output
-        output = output or host(place, kind, None)
-        assert json.loads(output) == {"value": EXPECTED[kind], "error": None}
-        effects = Counter(map(int, (place / "effects").read_text().split()))
-        assert effects == Counter(EFFECTS[kind])
+        check(place, kind, output or host(place, kind, None))
         if done >= kills:
             return
     raise AssertionError("the hosts were too quick to be killed")
+
+
+def check(place: Path, kind: str, output: str) -> None:
+    """Require the exact result, and each effect once."""
+    assert json.loads(output) == {"value": EXPECTED[kind], "error": None}
+    effects = Counter(map(int, (place / "effects").read_text().split()))
+    assert effects == Counter(EFFECTS[kind])
+
+
+def survive_all(directory: Path, kind: str, kills: int, *more: str, half_way: Callable[[], None] = nothing) -> None:
+    """Kill hosts of one and the same run at random moments, *kills* times; *half_way* is done between two of them."""
+    chance = random.Random(f"{kind} {kills}")
+    done = 0
+    while done < kills:
+        if done == kills // 2:
+            half_way()
+        output = host(directory, kind, chance.uniform(0, SLOW_LONGEST / kills), SLOW[kind], *more)
+        assert not output, f"it was done before the last {kills - done} kills: {output}"
+        done += 1
+    check(directory, kind, host(directory, kind, None, SLOW[kind], *more))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,3 +106,38 @@ async def test_a_run_survives_two_kills(tmp_path: Path, kind: str) -> None:
 def test_a_run_survives_twenty_kills(tmp_path: Path, kind: str, seed: int) -> None:
     """Twenty processes are killed at random moments; each run has its exact result, and no effect is doubled."""
     survive(tmp_path, kind, 4, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_run_survives_twenty_kills(tmp_path: Path, kind: str) -> None:
+    """The same run is killed twenty times before it ends."""
+    survive_all(tmp_path, kind, 20)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_run_survives_kills_and_a_restart_of_the_database(tmp_path: Path, kind: str) -> None:
+    """The hosts of one run are killed, and the server that has the journal crashes and starts again."""
+    survive_on_postgres(tmp_path, kind, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_run_survives_twenty_kills_and_a_restart_of_the_database(tmp_path: Path, kind: str) -> None:
+    """The same with twenty kills."""
+    survive_on_postgres(tmp_path, kind, 20)
+
+
+def survive_on_postgres(directory: Path, kind: str, kills: int) -> None:
+    """Do the same with a journal in PostgreSQL, whose server crashes once."""
+    from tests.durable.postgres import server
+
+    with server() as database:
+
+        def crash() -> None:
+            database.stop(signal.SIGQUIT)
+            database.start()
+
+        address = f"postgresql://tests@/postgres?host={database.directory}"
+        survive_all(directory, kind, kills, address, half_way=crash)

@@ -517,3 +517,23 @@ async def test_a_worker_goes_on_with_runs_as_they_wake(shop: Shop) -> None:
     worker.cancel()
     await asyncio.wait([worker])
     assert results["bill"].value == 7
+
+
+async def test_a_run_is_followed_to_its_end(shop: Shop) -> None:
+    """A run goes on whenever it can, says what it waits for meanwhile, and gives the result of the whole."""
+    ex, elsewhere = shop.open(), shop.open()
+    steps = [*adds(1), Step("run:signal", {"name": "go"}), Step("run:sleep", {"seconds": 0.2}), *adds(2)]
+    await ex.run_chain(steps, durable="bill")
+    seen: list[list[str]] = []
+    following = asyncio.create_task(
+        ex.runs.follow("bill", on_waits=lambda waits: seen.append([wait.name or wait.kind for wait in waits]))
+    )
+    await until(lambda: seen)
+    await elsewhere.runs.signal("bill", "go")
+    result = await following
+    assert result.raise_for_error().value == 4
+    assert seen[:2] == [["go"], []]
+    assert shop.done == [1, 2]
+    with pytest.raises(RunError) as caught:
+        await ex.runs.follow("nothing")
+    assert caught.value.code == "run_not_found"

@@ -185,3 +185,47 @@ def test_settings(wrong: dict[str, Any]) -> None:
     """Settings that make no sense are refused by name."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         TaskSettings(**wrong)
+
+
+def test_durable_runs_are_left_to_the_next_server(tmp_path: Path) -> None:
+    """A task that is a durable run is not interrupted by the death of its server: another one takes it, once."""
+    now = 1000.0
+    settings = TaskSettings(path=str(tmp_path / "tasks.db"))
+    stores = [TaskStore(settings, clock=lambda: now) for _ in range(3)]
+    one, other, third = stores
+    released = create(one, run_id="released", run={"args": {"max_bytes": 5}})
+    silent = create(one, run_id="silent", run={})
+    assert other.claim_lost() == []
+    one.release(released.id)
+    assert other.claim_lost() == [released]
+    now += 300
+    other.stops()
+    assert [task.id for task in third.claim_lost()] == [silent.id]
+    assert third.claim_lost() == other.claim_lost() == []
+    found = one.get_task(silent.id)
+    assert found is not None
+    assert found.status == "working"
+    now += settings.ttl
+    create(one)
+    third.finish(silent.id, TaskOutcome("cancelled", "its time was over"))
+    assert one.get_task(silent.id) is None
+    for store in stores:
+        store.close()
+
+
+def test_the_file_of_an_older_version(tmp_path: Path) -> None:
+    """A file without durable runs takes them."""
+    path = tmp_path / "tasks.db"
+    store = TaskStore(TaskSettings(path=str(path)))
+    task = create(store)
+    store.finish(task.id, done())
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE tasks DROP COLUMN run")
+    database.close()
+    again = TaskStore(TaskSettings(path=str(path)))
+    found = again.get_task(task.id)
+    assert found is not None
+    assert (found.run, found.outcome) == (None, {"content": "ok"})
+    create(again, run_id="new", run={})
+    again.close()

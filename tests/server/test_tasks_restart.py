@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 from tests.config.commands import COMMAND
 from tests.server.harness import ERAS
 from tests.server.task_clients import TaskClient, taking_tasks
@@ -66,6 +67,9 @@ id = "bob"
 sha256 = "{hash_key("bob's")}"
 """
 PID = ("run_tool", {"tool_id": "job:pid"})
+ASKS = (
+    "pid = tools.job.pid()\nreturn [pid, tools.run('run:input', {'question': 'Go on?', 'schema': {'type': 'boolean'}})]"
+)
 
 
 @pytest.fixture
@@ -106,10 +110,19 @@ def served(words: list[str], tmp_path: Path) -> Generator[str]:
 
 
 @asynccontextmanager
-async def caller(url: str, era: str, key: str) -> AsyncGenerator[TaskClient]:
+async def caller(url: str, era: str, key: str, **options: Any) -> AsyncGenerator[TaskClient]:
     async with httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60) as http:
-        async with taking_tasks(streamable_http_client(url, http_client=http), era) as client:
+        async with taking_tasks(streamable_http_client(url, http_client=http), era, **options) as client:
             yield client
+
+
+def answering(url: str, era: str, key: str) -> AbstractAsyncContextManager[TaskClient]:
+    """A caller who says yes to whatever is asked while it waits for a result."""
+
+    async def yes(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"answer": True})
+
+    return caller(url, era, key, elicitation_callback=yes)
 
 
 async def refused(client: TaskClient, method: str, task_id: str) -> None:
@@ -147,6 +160,32 @@ async def test_over_http(era: str, words: list[str], tmp_path: Path) -> None:
             assert "interrupted" in task["statusMessage"]
             assert (await ann.get(stopped))["status"] == "cancelled"
             await refused(bob, "tasks/get", finished)
+
+
+@both
+async def test_a_durable_run_survives_kills(era: str, words: list[str], tmp_path: Path) -> None:
+    """A run that waits is there after a kill of its server; only its own caller can answer, and the result is there
+    after one more kill."""
+    settings = tmp_path / "toolexec.toml"
+    settings.write_text(SETTINGS.replace('mode = "always"', 'mode = "always"\ndurable = true'))
+    with served(words, tmp_path) as url:
+        async with answering(url, era, "ann's") as ann:
+            task_id = (await ann.call("execute_code", {"language": "python", "code": ASKS}))["taskId"]
+            await ann.until(task_id, "input_required")
+    with served(words, tmp_path) as url:
+        async with answering(url, era, "ann's") as ann, answering(url, era, "bob's") as bob:
+            for method in ["tasks/get", "tasks/cancel", "tasks/update" if bob.modern else "tasks/result"]:
+                await refused(bob, method, task_id)
+            task = await ann.until(task_id, "input_required")
+            if ann.modern:
+                [key] = task["inputRequests"]
+                reply = {"action": "accept", "content": {"answer": True}}
+                await ann.ask("tasks/update", task_id, inputResponses={key: reply})
+            result = await ann.result(task_id)
+            assert re.search(r"\d+, ?true", result["content"][0]["text"].replace("\n", ""))
+    with served(words, tmp_path) as url:
+        async with caller(url, era, "ann's") as ann:
+            assert await ann.result(task_id) == result
 
 
 @asynccontextmanager

@@ -110,10 +110,10 @@ def _perform(context: typer.Context, command: Any, config: Any, as_json: bool, *
 
 def use_journal(ex: Exec) -> None:
     """Give an Exec without a journal the one in the state directory."""
-    from toolexec.config.build import state_directory
+    from toolexec.config.build import RUNS_FILE, state_directory
 
     if ex.options.journal is None:
-        ex.reconfigure(journal=state_directory() / "runs.db")
+        ex.reconfigure(journal=state_directory() / RUNS_FILE)
 
 
 async def list_runs(session: Session, state: State | None, limit: int) -> int:

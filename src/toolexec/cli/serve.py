@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["FLAGS", "Set", "load_for_serving", "serve"]
+__all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve"]
 
 FLAGS: Final[Mapping[str, str]] = {
     "transport": "server.transport",
@@ -145,7 +145,7 @@ def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[st
     try:
         loaded = load_for_serving(files, given, settings, screen)
         with ExitStack() as stack:
-            stack.enter_context(_logging(loaded.settings.server.log_level))
+            stack.enter_context(logged(loaded.settings.server.log_level))
             return _serve(loaded, screen, stack)
     except ToolExecError as error:
         screen.error(error)
@@ -336,7 +336,8 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def _logging(level: str) -> Generator[None, None, None]:
+def logged(level: str) -> Generator[None, None, None]:
+    """Have what is logged in the block, from *level* on, go to stderr."""
     handler = _Lines(level.upper())
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger.level, logger.propagate) for logger in loggers]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from toolexec.errors import ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["Deliveries"]
 
@@ -46,4 +47,22 @@ class Deliveries(Protocol):
 
     async def sleep(self, step: str, seconds: float, at: tuple[int, int] | None = None) -> None:
         """Wait for so long since the step was first begun."""
+        ...
+
+    # An engine whose state is data need not do all of it again.
+
+    def kept(self) -> JSONObject | None:
+        """Return the state of the engine that was kept last, if it can go on from there."""
+        ...
+
+    def accept(self) -> int:
+        """Take note that the engine goes on from that state; return how many calls the code had made by then."""
+        ...
+
+    def watch(self, take: Callable[[], JSONDict | None]) -> None:
+        """Have *take* give the state of the engine, between two answers, when it is to be kept; None for none."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Take note that the engine waits: its state may be kept now."""
         ...

@@ -189,7 +189,7 @@ class Tools:
         await checkpoint()
         self._check_open()
         self._count.reserve()
-        call = ToolCall(tool_id, args, timeout, origin=self.origin, step=step)
+        call = ToolCall(tool_id, args, timeout, origin=self.origin, step=step, at=at)
         return await self.finish(self._admit(call, "run", at))
 
     def admit(
@@ -281,6 +281,10 @@ class Tools:
             self.unrecorded = 0
             self._room = [MAX_TRACE_BYTES]
             self._began = perf_counter()
+
+    def count_earlier(self, calls: int) -> None:
+        """Count calls that an earlier stretch of the run has made. Raises ToolCallLimitError."""
+        self._count.reserve(calls)
 
     def _new_count(self) -> CallCount:
         return CallCount(self.limits, self._within._count if self._within else None)  # noqa: SLF001 - its own class

@@ -98,6 +98,7 @@ class CallLog:
             args=record.args,
             state=state,
             sent=record.sent,
+            at=record.at,
             began=record.began,
             ended=self.clock(),
             outcome=outcome,
@@ -123,6 +124,9 @@ class CallLog:
             delivered = replay.take_delivered()
             if delivered:
                 self.log.begin(record, delivered)
+            state = replay.take_state()
+            if state is not None and replay.saver is not None:
+                replay.saver(state)
         if not delivered:
             self.log.begin(record, ())
         replay.records[record.step] = record

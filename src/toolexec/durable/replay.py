@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
-from toolexec.durable.journal import CallRecord, RunKind
+from toolexec.durable.journal import CallRecord, RunKind, Snapshot
 from toolexec.errors import RunError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["Replay", "Sleeper"]
 
 Sleeper = Callable[[str, float, "tuple[int, int] | None"], Awaitable[None]]
+_EACH = 100
+"""After how many calls the state of the engine is kept again."""
+_EACH_WAIT = 10
+"""The same, for a run that is suspended."""
+_MOST_BYTES = 4 << 20
+"""How long a state may be, as JSON, to be worth its place."""
 
 
 class Replay:
     """Repeats what is recorded of a run, call by call and delivery by delivery; then it is *live*.
 
     Make it on the event loop of the run. *calls* and *groups* are what the journal has. With *verify* it is never
-    live: a run that has ended is repeated, and nothing else may come. Implements `Deliveries`.
+    live: a run that has ended is repeated, and nothing else may come. *snapshot* is the state that was kept last of an
+    engine that need not begin again. Implements `Deliveries`.
     """
 
     def __init__(
@@ -31,6 +40,7 @@ class Replay:
         groups: Iterable[Sequence[str]] = (),
         *,
         verify: bool = False,
+        snapshot: Snapshot | None = None,
     ) -> None:
         self.run_id = run_id
         self.kind: RunKind = kind
@@ -41,6 +51,10 @@ class Replay:
         self.on_failure: Callable[[ToolExecError], None] | None = None
         """Called once, with the first failure, in whatever thread that is."""
         self.sleeper: Sleeper | None = None
+        self.saver: Callable[[Snapshot], None] | None = None
+        """Keeps the state of the engine."""
+        self.skipped: list[CallRecord] = []
+        """The calls of code that were made before the state which the engine went on from."""
         self.asked: set[str] = set()
         """The steps that the program has come to."""
         self.writing = threading.Lock()
@@ -48,6 +62,13 @@ class Replay:
         self._lock = threading.Lock()
         self._groups = deque(tuple(group) for group in groups)
         self._delivered: list[list[str]] = []
+        self._count = 0
+        self._snapshot = snapshot
+        self._take: Callable[[], JSONDict | None] | None = None
+        self._pending: Snapshot | None = None
+        self._slept: set[str] = set()
+        self._before = {step for step in self.records if "?" not in step}
+        self._kept_at = 0
         self._held: set[str] = set()
         self._sole = ""
         self._loop = asyncio.get_running_loop()
@@ -72,10 +93,14 @@ class Replay:
 
     def deliver(self, steps: Sequence[str]) -> None:
         """Implement `Deliveries.deliver`."""
+        self._count += 1
         if not self._groups:
             self._delivered.append([*steps])
             return
         self._groups.popleft()
+        self._go_live()
+
+    def _go_live(self) -> None:
         if not self.is_live:
             return
         if _running_loop() is self._loop:  # which may be one that has no other threads
@@ -92,6 +117,63 @@ class Replay:
     def put_back(self, delivered: Sequence[list[str]]) -> None:
         """Take back what `take_delivered` has given, as it could not be written."""
         self._delivered[:0] = delivered
+
+    # -- states -------------------------------------------------------------------------------------------------
+
+    def kept(self) -> JSONObject | None:
+        """Implement `Deliveries.kept`."""
+        snapshot = self._snapshot
+        if snapshot is None or self.verify or snapshot.state["groups"] > len(self._groups):
+            return None
+        return snapshot.state
+
+    def accept(self) -> int:
+        """Implement `Deliveries.accept`."""
+        assert self._snapshot is not None
+        state, most = self._snapshot.state, self._snapshot.calls
+        self._count, self._slept, self._kept_at = state["groups"], {*state["slept"]}, most
+        for _ in range(self._count):
+            self._groups.popleft()
+        again = {*state["open"]}
+        before = [call for step, call in self.records.items() if call.number <= most and step not in again]
+        self.asked.update(call.step for call in before)
+        self.skipped = [call for call in before if "?" not in call.step and call.step not in self._slept]
+        self._go_live()
+        return len(self.skipped)
+
+    def watch(self, take: Callable[[], JSONDict | None]) -> None:
+        """Implement `Deliveries.watch`."""
+        self._take = take
+
+    def checkpoint(self) -> None:
+        """Implement `Deliveries.checkpoint`."""
+        if self.saver is not None and len(self.records) - self._kept_at >= _EACH and self._is_beyond():
+            self._pending = self._state()
+
+    def take_state(self) -> Snapshot | None:
+        """Return the state that is to be kept; call it holding `writing`, once all that was delivered is written."""
+        pending, self._pending = self._pending, None
+        return pending
+
+    def state_at_rest(self) -> Snapshot | None:
+        """Return the state of an engine that only waits, if it is worth being kept, and all of it is written."""
+        worth = len(self.records) - self._kept_at >= _EACH_WAIT
+        return self._state() if worth and self._is_beyond() and not self._delivered else None
+
+    def _is_beyond(self) -> bool:
+        """Return whether the code has come to all calls that were recorded before: only then those that are recorded
+        are those that it has made."""
+        if self.is_live and self._before and len(self.asked) >= len(self._before):
+            self._before = {step for step in self._before if step not in self.asked}
+        return self.is_live and not self._before
+
+    def _state(self) -> Snapshot | None:
+        self._kept_at = len(self.records)
+        taken = self._take() if self._take is not None else None
+        if taken is None:
+            return None
+        state = taken | {"groups": self._count, "slept": sorted(self._slept)}
+        return Snapshot(calls=len(self.records), state=state) if len(json.dumps(state)) <= _MOST_BYTES else None
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -122,6 +204,7 @@ class Replay:
 
     async def sleep(self, step: str, seconds: float, at: tuple[int, int] | None = None) -> None:
         """Implement `Deliveries.sleep`."""
+        self._slept.add(step)
         assert self.sleeper is not None
         await self.sleeper(step, seconds, at)
 

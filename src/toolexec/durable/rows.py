@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from itertools import islice, repeat
 from typing import Any, Final, TypeAlias, cast, get_args
 
-from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal, Snapshot, Wait
+from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal, Snapshot, Wait, WaitKind
 from toolexec.errors import JournalError
 from toolexec.model.json_value import JSONObject, JSONValue
 
@@ -24,6 +26,7 @@ __all__ = [
     "result_of",
     "row_of_call",
     "run_of",
+    "runs_of",
     "signal_of",
     "snapshot_of",
     "to_text",
@@ -40,26 +43,8 @@ SIGNAL_COLUMNS: Final = "id, name, payload, sent, sender, taken_by, mark"
 
 _STATES: Final = frozenset(get_args(RunState))
 _NUMBER: Final = (1 << 32) - 1
-(
-    _set_id,
-    _set_kind,
-    _set_source,
-    _set_digest,
-    _set_settings,
-    _set_caller,
-    _set_state,
-    _set_created,
-    _set_updated,
-    _set_owner,
-    _set_lease,
-    _set_cancel_asked,
-    _set_waits,
-    _set_result,
-    _set_calls,
-) = [getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)]
-_set_step, _set_wait_kind, _set_name, _set_details, _set_due, _set_since = [
-    getattr(Wait, field.name).__set__ for field in fields(Wait)
-]
+_SET_RUN: Final = {field.name: getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)}
+_SET_WAIT: Final = [getattr(Wait, field.name).__set__ for field in fields(Wait)]
 _decode = json.JSONDecoder().raw_decode  # `json.loads` looks for spaces around the value first
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -120,24 +105,58 @@ def run_of(
     run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls = row
     if state not in _STATES:
         raise _damaged(f"the run {run_id}")
-    # A list has thousands of runs; the constructor of a frozen class takes three times as long.
-    run = RunRecord.__new__(RunRecord)
-    _set_id(run, run_id)
-    _set_kind(run, kind)
-    _set_source(run, source)
-    _set_digest(run, digest)
-    _set_settings(run, {} if settings is None else settings)
-    _set_caller(run, caller)
-    _set_state(run, state)
-    _set_created(run, created)
-    _set_updated(run, updated)
-    _set_owner(run, owner)
-    _set_lease(run, wake if owner else 0.0)
-    _set_cancel_asked(run, cancel != 0)
-    _set_waits(run, _waits_of(waits) if waits else ())
-    _set_result(run, result)
-    _set_calls(run, calls)
-    return run
+    return RunRecord(
+        id=run_id,
+        kind=kind,
+        source=source,
+        digest=digest,
+        settings={} if settings is None else settings,
+        caller=caller,
+        state=state,
+        created=created,
+        updated=updated,
+        owner=owner,
+        lease=wake if owner else 0.0,
+        cancel_asked=cancel != 0,
+        waits=_waits_of(waits) if waits else (),
+        result=result,
+        calls=calls,
+    )
+
+
+def runs_of(rows: Sequence[Row]) -> list[RunRecord]:
+    """Return the runs of rows of RUN_COLUMNS, without their source, settings and result.
+
+    A list has thousands: so they are filled field by field, which takes a third of what the constructor does.
+    """
+    if not rows:
+        return []
+    ids, kinds, digests, callers, states, created, updated, owners, wakes, cancels, waits, calls = zip(
+        *rows, strict=True
+    )
+    if not _STATES.issuperset(states):
+        return [run_of(row) for row in rows]  # raises for the first that is damaged
+    runs = [*map(RunRecord.__new__, repeat(RunRecord, len(rows)))]
+    columns: dict[str, Iterable[Any]] = {
+        "id": ids,
+        "kind": kinds,
+        "source": repeat(""),
+        "digest": digests,
+        "settings": [{} for _ in rows],
+        "caller": callers,
+        "state": states,
+        "created": created,
+        "updated": updated,
+        "owner": owners,
+        "lease": [wake if owner else 0.0 for wake, owner in zip(wakes, owners, strict=True)],
+        "cancel_asked": map(bool, cancels),
+        "waits": _waits_of_all(waits),
+        "result": repeat(None),
+        "calls": calls,
+    }
+    for name, values in columns.items():
+        _fill(_SET_RUN[name], runs, values)
+    return runs
 
 
 def program_of(row: Row, run_id: str) -> tuple[str, Any]:
@@ -215,15 +234,30 @@ def _waits_of(text: str) -> tuple[Wait, ...]:
         raise _damaged("a wait") from error
 
 
-def _wait_of(step: str, kind: str, name: str, details: JSONObject | None, due: float | None, since: float, /) -> Wait:
-    wait = Wait.__new__(Wait)
-    _set_step(wait, step)
-    _set_wait_kind(wait, kind)
-    _set_name(wait, name)
-    _set_details(wait, details)
-    _set_due(wait, due)
-    _set_since(wait, since)
-    return wait
+def _waits_of_all(columns: Sequence[str]) -> list[tuple[Wait, ...]]:
+    """Return what each of many columns holds: they are read as one."""
+    try:
+        lists = from_json(f"[{','.join(filter(None, columns))}]", "a wait")
+        rows = [row for each in lists for row in each]
+        waits = [*map(Wait.__new__, repeat(Wait, len(rows)))]
+        for setter, values in zip(_SET_WAIT, zip(*rows, strict=True), strict=True) if rows else ():
+            _fill(setter, waits, values)
+        made = iter(waits)
+        of_each = iter([tuple(islice(made, len(each))) for each in lists])
+        return [next(of_each) if text else () for text in columns]
+    except (JournalError, TypeError, ValueError, StopIteration):
+        return [_waits_of(text) if text else () for text in columns]  # raises for the one that is damaged
+
+
+def _wait_of(
+    step: str, kind: WaitKind, name: str, details: JSONObject | None, due: float | None, since: float, /
+) -> Wait:
+    return Wait(step=step, kind=kind, name=name, details=details, due=due, since=since)
+
+
+def _fill(setter: Callable[[Any, Any], None], made: Sequence[Any], values: Iterable[Any]) -> None:
+    """Set one field of each; a class that is frozen has no other way."""
+    deque(map(setter, made, values), maxlen=0)
 
 
 def _damaged(what: str) -> JournalError:

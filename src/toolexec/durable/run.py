@@ -8,10 +8,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from toolexec.discovery.index import Index
-from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Wait
+from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Snapshot, Wait
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner, definition_of
@@ -48,7 +49,7 @@ class Execution:
 
     The calls that are not recorded are made by *inner*, whose tools *find* finds and *index* lists. A run that waits,
     and does nothing else for *linger* seconds, is suspended. *lease* is for how many seconds it stays the owner's when
-    the process dies.
+    the process dies. *snapshot* is the last state of a workflow that was kept.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Execution:
         index: Index,
         linger: float,
         lease: float,
+        snapshot: Snapshot | None = None,
     ) -> None:
         self._journal = journal
         self._run = run
@@ -71,7 +73,8 @@ class Execution:
         self._linger = linger
         self._lease = lease
         log = OwnedRun(journal, run.id, owner)
-        self.replay: Replay = Replay(run.id, run.kind, calls, groups)
+        self.replay: Replay = Replay(run.id, run.kind, calls, groups, snapshot=snapshot)
+        self.replay.saver = partial(journal.save, run.id, owner)
         self.waits: Waits = Waits(log, index)
         self.runner: DurableRunner = DurableRunner(inner, find, log, self.replay, self.waits)
         self.replay.sleeper = self.runner.sleep
@@ -149,9 +152,12 @@ class Execution:
 
     async def _suspend(self, waits: Sequence[Wait]) -> bool:
         replay = self.replay
+        state = replay.state_at_rest()
 
         def suspend() -> bool:
             with replay.writing:
+                if state is not None:
+                    self._journal.save(self._run.id, self._owner, state)
                 delivered = replay.take_delivered()
                 suspended = self._journal.suspend(self._run.id, self._owner, waits, delivered)
                 if not suspended:

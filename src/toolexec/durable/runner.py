@@ -132,7 +132,7 @@ class DurableRunner:
         if record is not None and (record.tool != call.tool_id or record.args != digest):
             same = record.tool == call.tool_id
             came = f"it calls {call.tool_id}{' with other arguments' if same else ''}"
-            raise replay.diverged(step, came, f"a call of {record.tool}", record.at[0] if record.at else 0)
+            raise replay.diverged(step, came, f"a call of {record.tool}", call.at[0] if call.at else 0)
         return record, digest
 
     async def _make(self, entry: Registered | None, call: ToolCall, digest: str, before: CallRecord | None) -> Result:
@@ -267,6 +267,7 @@ class DurableRunner:
             definition=self._definition(entry.tool) if entry is not None else "",
             args=digest,
             sent=sent,
+            at=call.at,
             began=self._log.clock(),
         )
 

@@ -144,6 +144,8 @@ class Waits:
             "reason": request.reason,
             "description": request.description,
             "caller": request.caller.id,
+            "path": request.path,
+            "longest": request.longest,
         }
         return await self._answered(asked, "approval", f"approve:{call.step}", details)
 

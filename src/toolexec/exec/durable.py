@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
 from toolexec.durable.engine import DurableEngine
-from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal
+from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.replay import Replay
@@ -27,6 +27,7 @@ from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
     JournalError,
+    RunBusyError,
     RunError,
     RunWaitingError,
     SandboxError,
@@ -46,6 +47,7 @@ from toolexec.exec.run_data import (
     settings_to_json,
     steps_from_text,
     steps_to_text,
+    trace_of,
 )
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -62,13 +64,18 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult"]
+__all__ = ["NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult", "WaitsCallback"]
 
 T = TypeVar("T")
 RunResult: TypeAlias = ChainResult | CodeResult
 """What a durable run comes to: a chain's result, or that of code, which a workflow is, too."""
+WaitsCallback: TypeAlias = Callable[[tuple[Wait, ...]], None]
+"""Receives what a run waits for; nothing once it goes on."""
 
 _LEASE: Final = 30.0
+_LOOK_FIRST: Final = 0.1
+_LOOK_AGAIN: Final = 0.5
+_LOOK_FAR: Final = 5.0
 _DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 _MAX_ID: Final = 200
 
@@ -157,6 +164,7 @@ class DurableRuns:
         self._runner = runner
         self._code = code
         self._journal: Journal | None = None
+        self._followed: dict[str, asyncio.Event] = {}
 
     @property
     def journal(self) -> Journal:
@@ -180,6 +188,12 @@ class DurableRuns:
         """What runs the durable runs elsewhere, if the options name one in place of a journal."""
         given = self._options.journal
         return given if isinstance(given, DurableEngine) else None
+
+    async def due(self, limit: int) -> list[str]:
+        """Return the IDs of runs that could go on. Raises ConfigurationError where they do so by themselves."""
+        if self.engine is not None:
+            raise _not_there("to go on with what is due", "its workers do that, whatever wakes a run")
+        return await self.do(self.journal.due, time.time(), limit)
 
     @property
     def store(self) -> DurableEngine | _JournalStore:
@@ -267,13 +281,63 @@ class DurableRuns:
 
     # -- going on -----------------------------------------------------------------------------------------------
 
-    async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
+    async def resume(self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS) -> RunResult:
         """Go on with a run; see `Runs.resume`."""
         if self.engine is not None:
+            if accept_changes:
+                raise _not_there("accept_changes", "a call of such a run gets the tool as its worker has it")
             return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
         with acting(origin_from_json(run.settings.get("origin") or {})):
-            return await self._go_on(run, new_owner(), NO_HOOKS, accept_changes=accept_changes)
+            return await self._go_on(run, new_owner(), hooks, accept_changes=accept_changes)
+
+    async def follow(self, run_id: str, hooks: RunHooks, on_waits: WaitsCallback | None) -> RunResult:
+        """Go on with a run until it has ended; see `Runs.follow`."""
+        woken = self._followed.setdefault(run_id, asyncio.Event())
+        try:
+            while True:
+                try:
+                    result = await self.resume(run_id, hooks=hooks)
+                except RunBusyError:  # another process goes on with it
+                    await asyncio.sleep(_LOOK_AGAIN)
+                    continue
+                if not isinstance(result.error, RunWaitingError):
+                    return result
+                await self._until_woken(run_id, woken, on_waits)
+        finally:
+            self._followed.pop(run_id, None)
+
+    async def _until_woken(self, run_id: str, woken: asyncio.Event, on_waits: WaitsCallback | None) -> None:
+        """Return once a run that waits can go on, or another process goes on with it."""
+        known: tuple[Wait, ...] = ()
+        pause = _LOOK_FIRST
+        while (run := await self.store.get(run_id)).state == "waiting":
+            if on_waits is not None and run.waits != known:
+                known = run.waits
+                on_waits(known)
+            if self.engine is None and await self._can_go_on(run):
+                break
+            try:
+                await asyncio.wait_for(woken.wait(), pause)
+                pause = _LOOK_FIRST
+            except TimeoutError:
+                pause = min(pause * 2, _LOOK_AGAIN if self.engine is None else _LOOK_FAR)
+            woken.clear()
+        if on_waits is not None:
+            on_waits(())
+
+    async def _can_go_on(self, run: RunRecord) -> bool:
+        """Return whether something is there that a run of the journal waits for."""
+        now, names = time.time(), {wait.name for wait in run.waits if wait.name}
+        if any(wait.due is not None and wait.due <= now for wait in run.waits):
+            return True
+        signals = await self.do(self.journal.signals, run.id)
+        return any(not signal.taken_by and signal.name in names for signal in signals)
+
+    def wake(self, run_id: str) -> None:
+        """Have what follows a run in this process look at it now."""
+        if (woken := self._followed.get(run_id)) is not None:
+            woken.set()
 
     async def _go_on(self, run: RunRecord, owner: str, hooks: RunHooks, *, accept_changes: bool = False) -> RunResult:
         if self._sources.pending:
@@ -286,9 +350,10 @@ class DurableRuns:
         try:
             calls = await self.do(self.journal.calls, run.id)
             groups = await self.do(self.journal.deliveries, run.id)
+            snapshot = await self.do(self.journal.snapshot, run.id) if run.kind == "workflow" else None
             if not accept_changes:
                 check_tools(run.id, calls, self._scope.resolver.resolve)
-            execution = self._execution(run, owner, calls, groups)
+            execution = self._execution(run, owner, calls, groups, snapshot)
             result = await execution.run(self.work(run, execution.runner, hooks))
         except RunWaitingError as error:
             return self._failed(run, error)
@@ -297,10 +362,17 @@ class DurableRuns:
         except BaseException:
             await asyncio.shield((execution or self._execution(run, owner, (), ())).release())
             raise
+        if isinstance(result, CodeResult) and execution.replay.skipped:
+            result.tool_calls[:0] = trace_of(execution.replay.skipped)
         return await self._finished(run, execution, result)
 
     def _execution(
-        self, run: RunRecord, owner: str, calls: Sequence[CallRecord], groups: Sequence[Sequence[str]]
+        self,
+        run: RunRecord,
+        owner: str,
+        calls: Sequence[CallRecord],
+        groups: Sequence[Sequence[str]],
+        snapshot: Snapshot | None = None,
     ) -> Execution:
         return Execution(
             self.journal,
@@ -313,6 +385,7 @@ class DurableRuns:
             index=self._scope.index,
             linger=self._options.linger,
             lease=_LEASE,
+            snapshot=snapshot,
         )
 
     def work(self, run: RunRecord, runner: DurableRunner, hooks: RunHooks = NO_HOOKS) -> Awaitable[RunResult]:
@@ -395,6 +468,8 @@ class DurableRuns:
 
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that has ended, with no calls; see `Runs.replay`."""
+        if self.engine is not None:
+            raise _not_there("replay", "such a run is repeated from its history by its workers, whenever they need to")
         journal = self.journal
         run = await self.do(journal.get, run_id)
         if run.state not in ("done", "failed"):
@@ -433,6 +508,11 @@ class DurableRuns:
     async def do(self, method: Callable[..., T], *args: Any) -> T:
         """Call a method of the journal, and do not hold up the event loop."""
         return await asyncio.to_thread(method, *args) if self.journal.is_remote else method(*args)
+
+
+def _not_there(what: str, why: str) -> ConfigurationError:
+    """Return the error of what makes no sense for runs of an engine."""
+    return ConfigurationError(f"{what} is for runs in a journal, and those of this Exec are on an engine: {why}")
 
 
 def _opened(given: str | Path) -> Journal:

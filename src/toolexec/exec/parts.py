@@ -123,7 +123,7 @@ class Parts:
         """What adds skills and runs them, by the code of these options or later ones."""
         from toolexec.exec.skills import Skills
 
-        return Skills(self.discovery.index, self.adding, lambda: self.code)
+        return Skills(self.discovery.index, self.adding, lambda: self.code, lambda: self.durable)
 
     @property
     def code_is_in_use(self) -> bool:
@@ -153,6 +153,8 @@ class Parts:
                 self.skills.close()
             if "durable" in self.__dict__:
                 self.durable.close()
+                if self.durable.engine is not None:
+                    await self.durable.engine.aclose()
             index = self.discovery.index
             close_search = getattr(index, "close_search", None)
             if close_search is None:  # another index, whose searcher is there

@@ -32,6 +32,7 @@ __all__ = [
     "settings_to_json",
     "steps_from_text",
     "steps_to_text",
+    "trace_of",
 ]
 
 
@@ -81,7 +82,12 @@ def settings_from_json(data: JSONObject) -> dict[str, Any]:
 def origin_to_json(origin: Origin) -> JSONDict:
     """Return who a run is for."""
     caller = {key: value for key, value in asdict(origin.caller).items() if value}
-    return {"caller": to_json_lossy(caller), "session": origin.session, "client": origin.client}
+    return {
+        "caller": to_json_lossy(caller),
+        "session": origin.session,
+        "client": origin.client,
+        "approvals": origin.approvals,
+    }
 
 
 def origin_from_json(data: JSONObject) -> Origin:
@@ -89,7 +95,12 @@ def origin_from_json(data: JSONObject) -> Origin:
     caller = dict(data.get("caller") or {})
     for name in ("roles", "scopes"):
         caller[name] = tuple(caller.get(name) or ())
-    return Origin(caller=Caller(**caller), session=data.get("session") or "", client=data.get("client") or "")
+    return Origin(
+        caller=Caller(**caller),
+        session=data.get("session") or "",
+        client=data.get("client") or "",
+        approvals=data.get("approvals") or "always",
+    )
 
 
 def steps_to_text(steps: Sequence[Step]) -> str:
@@ -158,7 +169,7 @@ def code_from_json(data: JSONObject, calls: Sequence[CallRecord]) -> CodeResult:
         value=data.get("value"),
         stdout=data.get("stdout") or "",
         stderr=data.get("stderr") or "",
-        tool_calls=[_trace_of(call, calls[0].began) for call in calls if "?" not in call.step],
+        tool_calls=trace_of([call for call in calls if "?" not in call.step]),
         duration=data.get("duration") or 0.0,
         error=_read_error(data.get("error")),
         files={path: base64.b64decode(content) for path, content in (data.get("files") or {}).items()},
@@ -168,7 +179,12 @@ def code_from_json(data: JSONObject, calls: Sequence[CallRecord]) -> CodeResult:
     )
 
 
-def _trace_of(call: CallRecord, began: float) -> ToolCallRecord:
+def trace_of(calls: Sequence[CallRecord]) -> list[ToolCallRecord]:
+    """Return the trace of recorded calls, without their arguments, which are not kept."""
+    return [_traced(call, calls[0].began) for call in calls]
+
+
+def _traced(call: CallRecord, began: float) -> ToolCallRecord:
     record = ToolCallRecord(call.tool, started=call.began - began, at=call.at)
     record.cut = True
     record.duration = (call.ended or call.began) - call.began

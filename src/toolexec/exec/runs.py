@@ -16,7 +16,9 @@ from toolexec.model.json_value import JSONValue
 from toolexec.model.origin import current_origin
 
 if TYPE_CHECKING:
-    from toolexec.exec.durable import DurableRuns, ReplayReport, RunResult
+    from toolexec.code.types import EventCallback
+    from toolexec.exec.durable import DurableRuns, ReplayReport, RunResult, WaitsCallback
+    from toolexec.model.call import ProgressCallback
 
 __all__ = ["Runs"]
 
@@ -63,15 +65,36 @@ class Runs:
 
         The result's error is a RunWaitingError when it waits again, and a RunError when it cannot go on: its program
         diverged, or was lost to another process. *accept_changes* goes on although tools that it has called are gone,
-        or have other versions or schemas by now. Raises RunBusyError while another process has it.
+        or have other versions or schemas by now. Raises RunBusyError while another process has it; for *accept_changes*
+        of a run on an engine ConfigurationError, as calls get the tools as its workers have them.
         """
         return await self._durable().resume(run_id, accept_changes=accept_changes)
 
+    async def follow(
+        self,
+        run_id: str,
+        *,
+        on_waits: WaitsCallback | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_event: EventCallback | None = None,
+    ) -> RunResult:
+        """Go on with a run until it has ended, and whenever it can, however long it waits; return its result.
+
+        *on_waits* receives what it waits for, and nothing once it goes on; *on_progress* and *on_event* report its
+        steps and calls. While another process has the run, this waits for what comes of it. The result's error is a
+        RunError when the run cannot go on. Cancelling this leaves the run to the one who resumes it.
+        """
+        from toolexec.exec.durable import RunHooks
+
+        hooks = RunHooks(on_progress=on_progress, on_event=on_event)
+        return await self._durable().follow(run_id, hooks, on_waits)
+
     async def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
         """Go on with all runs that can: what they waited for is there, or their process has died. Return their results,
-        by ID; those that another process takes meanwhile, or that cannot be resumed, are left out, and logged."""
+        by ID; those that another process takes meanwhile, or that cannot be resumed, are left out, and logged. Raises
+        ConfigurationError for an engine, whose workers do this."""
         durable = self._durable()
-        run_ids = await durable.do(durable.journal.due, time.time(), limit)
+        run_ids = await durable.due(limit)
         results: dict[str, RunResult] = {}
         room = asyncio.Semaphore(_AT_ONCE)
 
@@ -118,7 +141,9 @@ class Runs:
                 check_input(payload, (wait.details or {}).get("schema"))
         sender = current_origin().caller.id
         signal = Signal(id=id or uuid.uuid4().hex, name=name, payload=payload, sent=time.time(), sender=sender)
-        return await store.signal(run_id, signal)
+        waited = await store.signal(run_id, signal)
+        self._durable().wake(run_id)
+        return waited
 
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run; return whether it has ended by that. Another process that has it learns of it within a second
@@ -127,7 +152,7 @@ class Runs:
 
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
-        whether it does the same."""
+        whether it does the same. Raises ConfigurationError for an engine, whose workers repeat runs by themselves."""
         return await self._durable().replay(run_id)
 
     async def delete(self, run_id: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import ACTIVE
-from toolexec.code.types import CodeEvent
+from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.index import bulk
 from toolexec.errors import ConfigurationError, ExecutionError
 from toolexec.model.binding import LocalBinding
@@ -24,17 +25,33 @@ from toolexec.workflow.findings import check_error
 from toolexec.workflow.skill import Skill
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from toolexec.discovery.index import ChangeEvent, Index
     from toolexec.exec.adding import Adding
     from toolexec.exec.code import CodeRuns, CodeSettings
+    from toolexec.exec.durable import DurableRuns
 
-__all__ = ["MAX_CALLS", "Skills", "read_skill", "skill_settings"]
+__all__ = ["MAX_CALLS", "Skills", "durable_skill", "read_skill", "skill_failure", "skill_settings"]
 
 MAX_CALLS: Final = 64
 """How many tool calls a run of a skill makes at most where its front matter does not say."""
 
 _RUNNING: ContextVar[tuple[str, ...]] = ContextVar("toolexec_skills", default=())
 """The IDs of the skills that the current work is a part of, the outermost first."""
+_DURABLE: ContextVar[str] = ContextVar("toolexec_durable_skill", default="")
+"""The ID of the durable run that the next skill is to be."""
+
+
+@contextmanager
+def durable_skill(run_id: str) -> Generator[None, None, None]:
+    """Have a skill that is called in the block be a durable run: where that waits, a RunWaitingError is the cause of
+    its failure."""
+    before = _DURABLE.set(run_id)
+    try:
+        yield
+    finally:
+        _DURABLE.reset(before)
 
 
 def read_skill(given: Skill | str | Path) -> Skill:
@@ -55,10 +72,13 @@ def read_skill(given: Skill | str | Path) -> Skill:
 class Skills:
     """Adds skills as tools, and runs them."""
 
-    def __init__(self, index: Index, adding: Adding, code: Callable[[], CodeRuns]) -> None:
+    def __init__(
+        self, index: Index, adding: Adding, code: Callable[[], CodeRuns], durable: Callable[[], DurableRuns]
+    ) -> None:
         self._index = index
         self._adding = adding
         self._code = code
+        self._durable = durable
         self.known: dict[str, Skill] = {}
         """The skills that were added, by the IDs of their tools."""
         self._called: set[str] = set()  # the tools that they name, without versions
@@ -135,26 +155,37 @@ class Skills:
         if skill.id in around:
             path = " calls ".join([*around[around.index(skill.id) :], skill.id])
             raise ExecutionError(f"a skill must not call itself: {path}", tool_id=skill.id, op="execute")
-        code = self._code()
-        request = code.request(skill.source, skill_settings(skill, args))
         caller = ACTIVE.get()
         if caller is not None and caller.is_closed():  # a task that outlived the run which it was begun in
             caller = None
-        request = replace(request, gateway=caller, on_event=_Reports(context))
         before = _RUNNING.set((*around, skill.id))
         try:
-            result = await code.run_request(request)
+            if (run_id := _DURABLE.get()) and not around and caller is None:
+                settings: CodeSettings = {**skill_settings(skill, args), "on_event": _Reports(context)}
+                result = await self._durable().execute_code(run_id, skill.source, settings)
+            else:
+                code = self._code()
+                request = code.request(skill.source, skill_settings(skill, args))
+                result = await code.run_request(replace(request, gateway=caller, on_event=_Reports(context)))
         finally:
             _RUNNING.reset(before)
         if result.stdout:
             context.log("info", result.stdout.rstrip("\n"))
-        if result.error is not None:
-            details = {**result.error.details, "code": result.error.code}
-            if result.undone:
-                details["undone"] = [each.to_dict() for each in result.undone]
-            failure = ExecutionError(f"{skill.id} failed: {result.error}", tool_id=skill.id, details=details)
-            raise failure from result.error
+        if (failure := skill_failure(skill.id, result)) is not None:
+            raise failure from failure.__cause__
         return result.value
+
+
+def skill_failure(skill_id: str, result: CodeResult) -> ExecutionError | None:
+    """Return the failure of a skill, whose cause is that of its run; None for a run that has not failed."""
+    if result.error is None:
+        return None
+    details = {**result.error.details, "code": result.error.code}
+    if result.undone:
+        details["undone"] = [each.to_dict() for each in result.undone]
+    failure = ExecutionError(f"{skill_id} failed: {result.error}", tool_id=skill_id, details=details)
+    failure.__cause__ = result.error
+    return failure
 
 
 def _without_version(tool_id: str) -> str:

@@ -38,8 +38,9 @@ from toolexec.run.types import OnError, Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.code.types import EventCallback
     from toolexec.durable.journal import CallRecord, RunRecord, RunState
-    from toolexec.exec.durable import ReplayReport, RunResult
+    from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
     from toolexec.model.json_value import JSONValue
@@ -417,6 +418,19 @@ class SyncRuns:
     def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run; see `Runs.resume`."""
         result: RunResult = self._wait(self._runs.resume(run_id, accept_changes=accept_changes))
+        return result
+
+    def follow(
+        self,
+        run_id: str,
+        *,
+        on_waits: WaitsCallback | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_event: EventCallback | None = None,
+    ) -> RunResult:
+        """Go on with a run until it has ended; see `Runs.follow`. Callbacks are called in the event loop's thread."""
+        follow = self._runs.follow
+        result: RunResult = self._wait(follow(run_id, on_waits=on_waits, on_progress=on_progress, on_event=on_event))
         return result
 
     def resume_due(self, limit: int = 100) -> dict[str, RunResult]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from toolexec.code.deliveries import Deliveries
 from toolexec.discovery.index import Index, Registered
 from toolexec.durable.journal import RunRecord
-from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error
+from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.engine import TemporalEngine
-from toolexec.durable.temporal.messages import CallSpec
+from toolexec.durable.temporal.messages import CallSpec, RunSpec
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, to_json_lossy
-from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Caller, Origin
+from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
+from toolexec.run.gate import RECORDED
+from toolexec.run.large import ON_LOOP
 from toolexec.run.reconcile import check_outcome
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.runner import Runner
@@ -69,11 +72,12 @@ class ExecHost:
         return self._parts.scope.resolver.resolve(tool_id)
 
     def sandboxes(self) -> Mapping[str, SandboxBackend]:
-        """Implement `Host.sandboxes`: those of the Exec, but for those that have others do the work."""
+        """Implement `Host.sandboxes`: those of the Exec; of one that has another do the work, that other."""
         if not self._parts.options.enable_code_execution:
             return {}
         backends = self._parts.code.runtime.backends
-        return {backend.kind: backend for backend in backends if getattr(backend, "inner", None) is None}
+        local = [getattr(backend, "inner", None) or backend for backend in backends]
+        return {backend.kind: backend for backend in local}
 
     async def start(self) -> None:
         """Implement `Host.start`."""
@@ -132,6 +136,8 @@ class ExecHost:
         assert isinstance(runner, DurableRunner)
         # Not as `acting`: a workflow that is dropped half-way is closed in another context, where nothing can be reset.
         CURRENT.set(origin_from_json(record.settings.get("origin") or {}))
+        if ON_LOOP.get():  # in a Temporal workflow, which is repeated: `record` is called once
+            RECORDED.set(record.id)
         try:
             result = await self._parts.durable.work(record, runner)
         except ToolExecError as error:  # nothing was run, or the run cannot go on
@@ -139,15 +145,28 @@ class ExecHost:
         data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
         return {"state": "done" if result.error is None else "failed", "result": data}
 
+    async def record(self, spec: RunSpec) -> None:
+        """Implement `Host.record`."""
+        gate = self._parts.options.gate
+        if gate is None:
+            return
+        details: JSONDict = {"run": spec.kind, "seconds": round(spec.seconds, 3)}
+        if spec.kind == "chain":
+            details["steps"] = spec.steps
+        kind = "chain" if spec.kind == "chain" else "code"
+        with gate.group(kind, origin_from_json(spec.origin), details, run_id=spec.run_id) as scope:
+            scope.failure = error_from_json(spec.failure) if spec.failure else None
+
     def _call(self, spec: CallSpec) -> ToolCall:
         return ToolCall(
             spec.tool, spec.args, spec.timeout, idempotency_key=f"{spec.run_id}/{spec.step}", step=spec.step
         )
 
 
-def _origin(spec: CallSpec, ask: object) -> Origin:
-    path = spec.path if spec.path in ("chain", "code") else "code"
-    return Origin(caller=Caller(id=spec.caller), path=path, parent=spec.run_id, ask=ask)  # type: ignore[arg-type]
+def _origin(spec: CallSpec, ask: Approver | None) -> Origin:
+    path: CallPath = "chain" if spec.path == "chain" else "code"
+    origin = origin_from_json(spec.origin) if spec.origin is not None else Origin(caller=Caller(id=spec.caller))
+    return replace(origin, path=path, parent=spec.run_id, ask=ask)
 
 
 def _details(request: ApprovalRequest) -> JSONDict:
@@ -157,6 +176,8 @@ def _details(request: ApprovalRequest) -> JSONDict:
         "reason": request.reason,
         "description": request.description,
         "caller": request.caller.id,
+        "path": request.path,
+        "longest": request.longest,
     }
 
 

@@ -67,7 +67,8 @@ class ToolCall:
     `waiting` as long as the call certainly has not begun; it names what the call waits for. `idempotency_key` is the
     same for all attempts at one effect: a backend whose service takes such keys passes it on. `fresh` has the tool
     called although a cache may know the answer. `step` names the call within its run, and is the same when the run is
-    made again from its beginning; empty where the run has no need of it.
+    made again from its beginning; empty where the run has no need of it. `at` is the line and column of the call in the
+    source of its run, where they are known.
     """
 
     tool_id: str
@@ -81,6 +82,7 @@ class ToolCall:
     idempotency_key: str = ""
     fresh: bool = False
     step: str = ""
+    at: tuple[int, int] | None = None
     resolution: object = field(default=None, init=False, repr=False, compare=False)
     """What the rules around this very call have found out about it; a copy of the call begins without it."""
 

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -25,6 +26,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = [
+    "RECORDED",
     "CallsOthers",
     "Find",
     "Gate",
@@ -58,6 +60,10 @@ class CallsOthers(Protocol):
         """Do the same as `GatePart.wrap`; calls of other tools are made by *others*, where policy, pinning, approval
         and rate limits decide on them."""
         ...
+
+
+RECORDED: ContextVar[str] = ContextVar("toolexec_recorded_run", default="")
+"""The ID of the run that the current work is, where that is recorded otherwise, as the work may be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +227,17 @@ class Gate:
 
     @contextmanager
     def group(
-        self, kind: Literal["chain", "code"], origin: Origin, details: JSONObject
+        self, kind: Literal["chain", "code"], origin: Origin, details: JSONObject, run_id: str = ""
     ) -> Generator[GroupScope, None, None]:
-        """Open the scope of a chain or of code that runs in the block; yields the origin of the calls in it.
+        """Open the scope of a chain or of code that runs in the block; yields the origin of the calls in it. *run_id*
+        takes the place of a new ID.
 
         Set the scope's `failure` when the run failed without raising. Raises what an observer raises at the start.
         """
-        run = GroupRun(kind=kind, run_id=new_run_id(), origin=origin, details=details)
+        if known := RECORDED.get():
+            yield GroupScope(origin.within(kind, known))
+            return
+        run = GroupRun(kind=kind, run_id=run_id or new_run_id(), origin=origin, details=details)
         ends: list[GroupEnd] = []
         scope = GroupScope(origin.within(kind, run.run_id))
         try:

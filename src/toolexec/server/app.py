@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -41,9 +41,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.discovery.pages import CursorSeal
-from toolexec.errors import InputValidationError, InvalidCursorError, ToolExecError
+from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, ToolExecError
 from toolexec.exec.facade import Exec
-from toolexec.model.call import ProgressCallback
+from toolexec.exec.run_data import origin_from_json, origin_to_json
+from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
@@ -51,6 +52,7 @@ from toolexec.run.results import ResultStore
 from toolexec.server.callers import RequestContext, Requester, asks_for_task, can_elicit, is_modern, offers_tasks
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.direct import DirectTools, listing
+from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
@@ -60,7 +62,7 @@ from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
-from toolexec.server.tasks import TaskStore
+from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
 from toolexec.server.tools.base import MetaCall, MetaTool
 from toolexec.server.tools.catalogue import beside, meta_tools
 
@@ -73,6 +75,16 @@ _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
 _Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[JSONDict]]
 """One parsed call: makes it for an origin, reports its progress, and returns the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a call is made: for clients of the protocol *version*, as the run *durable* if there is one, and with the
+    idempotency key *key*."""
+
+    version: str
+    durable: DurableCall | None = None
+    key: str = ""
 
 
 class ToolServer:
@@ -96,6 +108,11 @@ class ToolServer:
         self.ex = ex
         settings = settings if settings is not None else ServeSettings()
         self.settings: ServeSettings = settings
+        if settings.tasks.durable and ex.options.journal is None:
+            raise ConfigurationError(
+                "tasks.durable needs a journal: Exec(journal='runs.db'), or journal in the block [durable]",
+                details={"setting": "tasks.durable"},
+            )
         if results is None:
             results = ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
         self.results = results
@@ -104,7 +121,7 @@ class ToolServer:
         self._dispatcher = _Dispatcher(ex, tools, results, settings.expose)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
-        self._tasks = ServedTasks(settings)
+        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
@@ -139,6 +156,8 @@ class ToolServer:
             await self.ex.start()
         except Exception:
             logger.exception("the backends were not started")
+        if self.settings.tasks.mode != "never":
+            self._tasks.start()
 
     async def aclose(self) -> None:
         """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
@@ -263,13 +282,18 @@ class ToolServer:
                 return await self._advance(run, ctx, params.name, requester)
         if not self._dispatcher.has(params.name):
             await self._first_tools()
-        with acting(requester.origin(None)):
-            job = self._dispatcher.job(params.name, args, ctx.protocol_version)
-        if self.settings.tasks.mode != "never" and asks_for_task(ctx, params.task):
-            return self._begin_task(job, ctx, params, requester)
+        wants_task = self.settings.tasks.mode != "never" and asks_for_task(ctx, params.task)
         takes_task = self._task_after(ctx) is not None
+        with acting(requester.origin(None)):
+            durable = self._durable(params.name, args) if wants_task or takes_task else None
+            how = _How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
+            job = self._dispatcher.job(params.name, args, how)
+        if wants_task:
+            return self._begin_task(job, ctx, params, requester, durable)
         if is_modern(ctx) and (can_elicit(ctx) or takes_task):
             run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
+            if durable is not None:
+                run.make_durable(durable)
             ask = run.ask if can_elicit(ctx) else None
             async with run.line.open(ctx):
                 run.begin(self._work(job, requester, ask, run.line, takes_task or _wants_progress(ctx)))
@@ -283,13 +307,44 @@ class ToolServer:
         self, run: SuspendedRun, ctx: RequestContext, name: str, requester: Requester
     ) -> JSONDict | InputRequiredResult:
         """Return the reply of *run*, its questions, or the task that it becomes."""
-        result = await self._suspended.advance(run, self._task_after(ctx))
+        durable = run.durable
+        announced = None
+        try:
+            result = await self._suspended.advance(run, self._task_after(ctx))
+            if result is None:
+                result = announced = self._tasks.adopt(run, name, requester, kept=self._kept(run, ctx, requester))
+            if result is None:  # no room for one more task
+                result = await self._suspended.advance(run)
+        finally:
+            if durable is not None and announced is None:
+                with anyio.CancelScope(shield=True):  # the reply is all that there is of it
+                    await durable.forget()
         if result is None:
-            result = self._tasks.adopt(run, name, requester)
-        if result is None:  # no room for one more task
-            result = await self._suspended.advance(run)
-        assert result is not None
+            raise MCPError(code=INTERNAL_ERROR, message="it waits, and no more tasks can be kept; call it again later")
         return result
+
+    def _durable(self, name: str, args: JSONObject) -> DurableCall | None:
+        """Return the durable run that a call is to be, if it can be one."""
+        if not self.settings.tasks.durable or (kept := self._dispatcher.kept(name, args)) is None:
+            return None
+        return DurableCall(self.ex, new_task_id(), kept=kept)
+
+    def _kept(self, run: SuspendedRun, ctx: RequestContext, requester: Requester) -> JSONDict | None:
+        """Return what the reply of a durable run is made with after a restart."""
+        if run.durable is None:
+            return None
+        origin = origin_to_json(requester.origin(None))
+        return {"args": dict(run.durable.kept), "version": ctx.protocol_version, "origin": origin}
+
+    async def _resume(self, task: StoredTask, run: SuspendedRun) -> JSONDict:
+        """Go on with the durable run of a task that another server has left; return the reply of its call."""
+        assert run.durable is not None
+        kept = task.run or {}
+        origin = run.line.listening(origin_from_json(kept.get("origin") or {}))
+        with acting(origin):
+            how = _How(str(kept.get("version")), run.durable)
+            job = self._dispatcher.job(task.tool, kept.get("args") or {}, how)
+            return await job(origin, run.line.progress)
 
     def _task_after(self, ctx: RequestContext) -> float | None:
         """Return after how many seconds the call of a request becomes a task; None if it does not."""
@@ -299,13 +354,21 @@ class ToolServer:
         return 0.0 if settings.mode == "always" else settings.after
 
     def _begin_task(
-        self, job: _Job, ctx: RequestContext, params: CallToolRequestParams, requester: Requester
+        self,
+        job: _Job,
+        ctx: RequestContext,
+        params: CallToolRequestParams,
+        requester: Requester,
+        durable: DurableCall | None,
     ) -> JSONDict:
         """Return what announces the task that a client of 2025-11-25 asked for; raises MCPError without room for it."""
         run = SuspendedRun(self._suspended, requester.key, "", requester.source)
-        run.begin(self._work(job, requester, run.ask if can_elicit(ctx) else None, run.line, True))
+        if durable is not None:
+            run.make_durable(durable)
         ttl = params.task.ttl if params.task is not None else None
-        announced = self._tasks.adopt(run, params.name, requester, None if ttl is None else ttl / 1000)
+        run.begin(self._work(job, requester, run.ask if can_elicit(ctx) else None, run.line, True))
+        kept = self._kept(run, ctx, requester)
+        announced = self._tasks.adopt(run, params.name, requester, None if ttl is None else ttl / 1000, kept)
         assert run.task is not None
         if announced is None:
             run.task.cancel()
@@ -316,7 +379,7 @@ class ToolServer:
     async def _work(
         self, job: _Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
     ) -> JSONDict:
-        origin = replace(requester.origin(ask), hear=line.log)
+        origin = line.listening(requester.origin(ask))
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
 
@@ -433,26 +496,46 @@ class _Dispatcher:
             return None
         return self._direct.of_anybody(name)
 
-    def job(self, name: str, args: JSONObject, version: str) -> _Job:
+    def kept(self, name: str, args: JSONObject) -> JSONDict | None:
+        """Return what the reply of a call is made with, if the call can be a durable run; else None."""
+        own = self._own.get(name)
+        if own is None:
+            tool = self._direct.find(name) if self._direct is not None else None
+            return {} if tool is not None and tool.id in self._ex.skills else None
+        try:
+            can_be = own.tool.durable is not None and own.takes.conforms(args)
+            return own.tool.durable(self._ex, args) if can_be and own.tool.durable is not None else None
+        except ToolExecError:  # the call says it
+            return None
+
+    def job(self, name: str, args: JSONObject, how: _How) -> _Job:
         """Return the call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
         own = self._own.get(name)
         if own is not None:
-            return partial(self._run_own, own, args, version)
+            return partial(self._run_own, own, args, how)
         shown = self._auto is None or self._auto.was_direct or self._auto.choose()
         tool = self._direct.find(name) if self._direct is not None and shown else None
         if tool is None:
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {one_line(name, 100)}")
-        return partial(self._run_direct, tool, args, version)
+        return partial(self._run_direct, tool, args, how)
 
     async def _run_own(
-        self, own: _Own, args: JSONObject, version: str, origin: Origin, on_progress: ProgressCallback | None
+        self, own: _Own, args: JSONObject, how: _How, origin: Origin, on_progress: ProgressCallback | None
     ) -> JSONDict:
-        tool = own.tool
+        tool, durable = own.tool, how.durable
         try:
-            if not own.takes.conforms(args):
+            if (durable is None or not durable.resumed) and not own.takes.conforms(args):
                 raise InputValidationError(own.takes.violations(args), tool_id=tool.name, op="validate_input")
-            call = MetaCall(ex=self._ex, args=args, origin=origin, results=self._results, on_progress=on_progress)
-            return meta_result(await tool.handle(call), own.gives, version, once=tool.once)
+            call = MetaCall(
+                ex=self._ex,
+                args=args,
+                origin=origin,
+                results=self._results,
+                on_progress=on_progress,
+                durable=durable,
+                idempotency_key=how.key,
+            )
+            return meta_result(await tool.handle(call), own.gives, how.version, once=tool.once)
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         except ToolExecError as error:
@@ -464,11 +547,13 @@ class _Dispatcher:
             return failure(internal_failure(tool.name), own.gives)
 
     async def _run_direct(
-        self, tool: Tool, args: JSONObject, version: str, origin: Origin, on_progress: ProgressCallback | None
+        self, tool: Tool, args: JSONObject, how: _How, origin: Origin, on_progress: ProgressCallback | None
     ) -> JSONDict:
         assert self._direct is not None
+        call = ToolCall(tool.id, args, None, on_progress, False, origin)
+        call.idempotency_key = how.key
         try:
-            return await self._direct.call(tool, args, origin, on_progress, version)
+            return await self._direct.call(tool, call, how.version, how.durable)
         except MCPError:
             raise
         except Exception:

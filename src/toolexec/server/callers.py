@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.backend.mcp.backend import IDEMPOTENCY_KEY
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
 from toolexec.server.http.replies import peer_of
@@ -34,6 +36,7 @@ TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 TASKS_ERA: Final = "2025-11-25"
 """The version of the protocol in which a client asks for a task with its call."""
 _CLIENT_NAME = 64
+_KEY_LENGTH = 500
 _SESSION_KEY = "toolexec.session"
 _PROCESS = f"process-{secrets.token_hex(8)}"
 
@@ -101,6 +104,15 @@ class Requester:
     def key(self) -> str:
         """What state that must not pass from one caller to another is bound to."""
         return _key(self.caller)
+
+    def idempotency_key(self, ctx: RequestContext) -> str:
+        """Return the idempotency key of a call, made different from those of all other callers; empty for none."""
+        given: object = dict(ctx.meta or {}).get(IDEMPOTENCY_KEY)
+        if not isinstance(given, str) or not 0 < len(given) <= _KEY_LENGTH:
+            return ""
+        scope = _scope(ctx)
+        whose = self.key or (peer_of(scope) if scope is not None else "")
+        return hashlib.blake2b(json.dumps([whose, given]).encode(), digest_size=16).hexdigest()
 
     def origin(self, ask: Approver | None) -> Origin:
         """Return the origin of the calls that this request makes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,12 @@ from toolexec.adapter.mcp import listed_schema
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import ApprovalRequiredError, LimitExceededError, OutputValidationError, ToolExecError
 from toolexec.exec.facade import Exec
-from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import Origin
+from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.run.types import Result
+from toolexec.server.durable import DurableCall
 from toolexec.server.plain import one_line, plain
 from toolexec.server.replies import content_for, failure, published_output, success
 from toolexec.server.tools.errors import error_object
@@ -94,17 +94,20 @@ class DirectTools:
             known = self._known = _name_all(index, version, known.taken)
         return known
 
-    async def call(
-        self, tool: Tool, args: JSONObject, origin: Origin, on_progress: ProgressCallback | None, version: str
-    ) -> JSONDict:
-        """Call the tool, on the path that all calls take, and return its reply for clients of *version*.
+    async def call(self, tool: Tool, call: ToolCall, version: str, durable: DurableCall | None = None) -> JSONDict:
+        """Make a call of the tool, on the path that all calls take, and return its reply for clients of *version*. That
+        of a skill may be the run *durable*.
 
         Raises MCPError where the protocol wants one: the call needs approval, and the client did not say that it can
         ask its user.
         """
         schema = tool.output_schema
+
+        def begin() -> Awaitable[Result]:
+            return self._ex.runner.run(call)
+
         try:
-            result = await self._ex.runner.run(ToolCall(tool.id, args, None, on_progress, False, origin))
+            result = await (begin() if durable is None else durable.result_of_skill(tool.id, begin))
         except ApprovalRequiredError as error:
             if version not in MODERN_PROTOCOL_VERSIONS or error.retryable:
                 return failure(error, schema)

@@ -18,7 +18,7 @@ from toolexec.model.redaction import redactor
 from toolexec.server.callers import RequestContext
 from toolexec.server.plain import one_line
 
-__all__ = ["answer_in", "handshake_approver", "question"]
+__all__ = ["answer_in", "handshake_approver", "put_to_client", "question"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _ARGUMENTS = 20
@@ -85,22 +85,31 @@ def answer_in(reply: object) -> ApprovalAnswer:
     return _ANSWERS.get(answer, "no") if isinstance(answer, str) else "no"
 
 
+async def put_to_client(
+    ctx: RequestContext, asked: ElicitRequest, timeout: float, meta: JSONObject | None = None
+) -> ElicitResult:
+    """Return what the client of a handshake connection replies to a question, while its request lasts.
+
+    *meta* goes with the question. Raises MCPError, also for no answer within *timeout* seconds, and ValidationError.
+    """
+    if meta is not None:
+        asked.params.meta = cast("Any", dict(meta))
+    return await ctx.session.send_request(
+        asked,
+        ElicitResult,
+        request_read_timeout_seconds=timeout,
+        metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
+    )
+
+
 def handshake_approver(ctx: RequestContext, timeout: float, meta: JSONObject | None = None) -> Approver:
     """Asks the client of a handshake connection while its request lasts, and waits at most *timeout* seconds; then it
     raises TimeoutError. *meta* goes with each question. Raises ApprovalRequiredError where the client cannot be asked,
     or its answer cannot be read."""
 
     async def ask(request: ApprovalRequest) -> ApprovalAnswer:
-        asked = question(request)
-        if meta is not None:
-            asked.params.meta = cast("Any", dict(meta))
         try:
-            reply = await ctx.session.send_request(
-                asked,
-                ElicitResult,
-                request_read_timeout_seconds=timeout,
-                metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
-            )
+            reply = await put_to_client(ctx, question(request), timeout, meta)
         except (MCPError, ValidationError) as error:
             logger.info("nobody could be asked about %s: %s", request.tool_id, type(error).__name__)
             if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, cast, get_args
 
 from mcp_types import (
@@ -17,6 +18,7 @@ from mcp_types import (
 
 from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict
+from toolexec.model.origin import Origin
 from toolexec.model.redaction import redactor
 from toolexec.server.callers import RequestContext, connection_of, is_modern
 from toolexec.server.plain import one_line, plain
@@ -70,6 +72,10 @@ class Line:
         finally:
             self._talk = None
         await talk.finish()
+
+    def listening(self, origin: Origin) -> Origin:
+        """Return *origin* with the messages of its calls passed on to this line."""
+        return replace(origin, hear=self.log)
 
     def progress(self, progress: Progress) -> None:
         """Pass progress on, if the client asked for it; must be called on the event loop."""

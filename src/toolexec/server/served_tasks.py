@@ -2,7 +2,7 @@
 
 A client of the newer era offers the extension `io.modelcontextprotocol/tasks`, and the server decides which calls
 become tasks. One of 2025-11-25 asks for a task with its call. The work is that of a `SuspendedRun`, and needs no
-request to go on.
+request to go on. One that is a durable run has the ID of its task, and outlives the server.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -23,6 +25,7 @@ from mcp_types import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ElicitRequest,
     InputResponses,
     PaginatedRequestParams,
     RequestParams,
@@ -35,9 +38,12 @@ from mcp_types import (
     TasksToolsCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from toolexec.discovery.pages import CursorSeal
-from toolexec.errors import ConfigurationError, InvalidCursorError
+from toolexec.durable.journal import Wait
+from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, RunError, ToolExecError
+from toolexec.exec.facade import Exec
 from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Approver
@@ -51,10 +57,11 @@ from toolexec.server.callers import (
     is_modern,
     offers_tasks,
 )
-from toolexec.server.elicitation import handshake_approver, question
+from toolexec.server.durable import DurableCall, questions_of, send_answer, words_of
+from toolexec.server.elicitation import handshake_approver, put_to_client, question
 from toolexec.server.plain import one_line
 from toolexec.server.settings import ServeSettings
-from toolexec.server.suspended import SuspendedRun
+from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
 
 __all__ = ["MARK", "ServedTasks", "capabilities_with_tasks"]
@@ -70,6 +77,11 @@ _CAPABILITY: Final = ServerTasksCapability(
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 _POLL_MS: Final = 1000
 _TEND_SECONDS: Final = 0.5
+_SOON_SECONDS: Final = 0.1
+_ADOPT_SECONDS: Final = 5.0
+_ASKED_AT_MOST: Final = 3
+_Resume: TypeAlias = Callable[[StoredTask, SuspendedRun], Awaitable[Outcome]]
+"""Goes on with the durable run of a task that another server has left, and returns the reply of its call."""
 _MESSAGE: Final = 1000
 _PAGE: Final = 50
 
@@ -94,11 +106,16 @@ def capabilities_with_tasks(found: ServerCapabilities, version: str | None) -> S
 
 
 class ServedTasks:
-    """The tasks of one server. The file of them is opened by the first request that needs it."""
+    """The tasks of one server. The file of them is opened by the first request that needs it, or by `start`."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, ex: Exec, runs: SuspendedRuns, resume: _Resume) -> None:
         self.settings = settings.tasks
+        self._ex = ex
+        self._runs = runs
+        self._resume = resume
         self._patience = settings.approval_timeout
+        self._closing = False
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._store: TaskStore | None = None
         self._live: dict[str, _Live] = {}
         self._tending: asyncio.Task[None] | None = None
@@ -129,24 +146,63 @@ class ServedTasks:
             return entries
         return [{**entry, "execution": {"taskSupport": "optional"}} for entry in entries]
 
+    def start(self) -> None:
+        """Go on with the durable runs that servers before this one have left, now and later."""
+        if not self.settings.durable or self._closing:
+            return
+        try:
+            self._go_on_with_lost()
+        except ConfigurationError as error:
+            logger.error("%s", error)
+        self._begin_to_tend()
+
+    def _go_on_with_lost(self) -> None:
+        for task in self.store.claim_lost():
+            run = SuspendedRun(self._runs, task.owner, "", task.source)
+            run.make_durable(DurableCall(self._ex, task.id, resumed=True))
+            run.begin(self._resume(task, run))
+            self._runs.keep(run)
+            self._watch(task, run)
+
     # -- a call becomes a task ----------------------------------------------------------------------------------
 
-    def adopt(self, run: SuspendedRun, tool: str, requester: Requester, ttl: float | None = None) -> JSONDict | None:
-        """Make *run*, which has begun, a task, and return what announces it; None where no task can be kept."""
+    def adopt(
+        self,
+        run: SuspendedRun,
+        tool: str,
+        requester: Requester,
+        ttl: float | None = None,
+        kept: JSONDict | None = None,
+    ) -> JSONDict | None:
+        """Make *run*, which has begun, a task, and return what announces it; None where no task can be kept. *kept* is
+        what a durable one's reply is made with."""
+        run_id = run.durable.run_id if run.durable is not None else ""
         try:
             task = self.store.create(
-                tool, owner=requester.key, session=requester.session, source=requester.source, ttl=ttl
+                tool,
+                owner=requester.key,
+                session=requester.session,
+                source=requester.source,
+                ttl=ttl,
+                run_id=run_id,
+                run=(kept or {}) if run_id else None,
             )
         except (TooManyTasksError, ConfigurationError) as error:
             logger.warning("a call of %s does not become a task: %s", tool, error)
             return None
-        assert run.task is not None
         run.become_task(self._patience)
+        self._watch(task, run)
+        return {"resultType": "task", **_to_wire(task)}
+
+    def _watch(self, task: StoredTask, run: SuspendedRun) -> None:
+        assert run.task is not None
         live = self._live[task.id] = _Live(task, run, run.task)
         run.task.add_done_callback(lambda _: self._ended(live))
+        self._begin_to_tend()
+
+    def _begin_to_tend(self) -> None:
         if self._tending is None or self._tending.done():
             self._tending = asyncio.create_task(self._tend())
-        return {"resultType": "task", **_to_wire(task)}
 
     def for_handshake(self, announcement: JSONDict) -> JSONDict:
         """Return the answer that announces a task to a client of 2025-11-25, as the SDK lets it pass."""
@@ -159,12 +215,15 @@ class ServedTasks:
         data = _to_wire(task)
         if not is_modern(ctx):
             return _to_handshake(data)
-        live = self._live.get(task.id)
-        if task.status == "input_required" and live is not None:
-            data["inputRequests"] = {
-                key: question(request).model_dump(by_alias=True, mode="json", exclude_none=True)
-                for key, request in live.run.questions().items()
-            }
+        if task.status == "input_required":
+            questions = await self._questions(task)
+            if questions and can_elicit(ctx):
+                data["inputRequests"] = {
+                    key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
+                    for key, request in questions.items()
+                }
+            elif task.run is not None:  # this client cannot answer: the operator of the server can
+                data["status"] = "working"
         elif task.status in ("completed", "failed"):
             data["result" if task.status == "completed" else "error"] = task.outcome
         return {"resultType": "complete", **data}
@@ -177,15 +236,25 @@ class ServedTasks:
         if live is not None:
             await live.stop(TaskOutcome("cancelled", "cancelled by its client"))
         elif not task.is_over:
-            self.store.cancel_task(task.id)
+            self.store.cancel_task(task.id)  # its server stops it
         return {} if is_modern(ctx) else _to_handshake(_to_wire(self._find(ctx, params.task_id)))
 
     async def _update(self, ctx: RequestContext, params: _UpdateTaskParams) -> JSONDict:
         if not is_modern(ctx):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data="tasks/update")
-        live = self._live.get(self._find(ctx, params.task_id).id)
-        if live is not None:
-            live.run.answer(params.input_responses)
+        task = self._find(ctx, params.task_id)
+        live = self._live.get(task.id)
+        if task.run is None:
+            if live is not None:
+                live.run.answer(params.input_responses)
+            return {}
+        waits = await self._waits(task)
+        for key, reply in params.input_responses.items():
+            if key in waits:
+                try:
+                    await self._send(task, key, waits[key][0], reply)
+                except ToolExecError as error:
+                    raise _refused(error) from None
         return {}
 
     async def _result(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
@@ -193,7 +262,9 @@ class ServedTasks:
         _only_of_its_era(ctx, "tasks/result")
         task = self._find(ctx, params.task_id)
         live = self._live.get(task.id)
-        if live is not None:
+        if task.run is not None:
+            await self._ask_until_over(ctx, task)
+        elif live is not None:
             ask = handshake_approver(ctx, self._patience, {_RELATED: {"taskId": task.id}}) if can_elicit(ctx) else None
             await live.wait(ask)
         while not (task := self._find(ctx, params.task_id)).is_over:  # noqa: ASYNC110 - another server runs it
@@ -241,6 +312,71 @@ class ServedTasks:
             raise MCPError(code=INVALID_PARAMS, message="task not found, or it has expired")
         return self._now(task)
 
+    # -- questions of durable runs ------------------------------------------------------------------------------
+
+    async def _questions(self, task: StoredTask) -> dict[str, ElicitRequest]:
+        """Return what is asked and not answered yet, by key."""
+        if task.run is not None:
+            return {key: request for key, (_, request) in (await self._waits(task)).items()}
+        live = self._live.get(task.id)
+        asked = live.run.questions() if live is not None else {}
+        return {key: question(request) for key, request in asked.items()}
+
+    async def _waits(self, task: StoredTask) -> dict[str, tuple[Wait, ElicitRequest]]:
+        """Return what a durable run waits for, with its questions, by key; also of one that another server has."""
+        live = self._live.get(task.id)
+        if live is not None and live.run.durable is not None:
+            return questions_of(live.run.durable.open_waits)
+        with suppress(ToolExecError):
+            run = await self._ex.runs.get(task.id)
+            return questions_of(run.waits if run.state == "waiting" else ())
+        return {}
+
+    async def _send(self, task: StoredTask, key: str, wait: Wait, reply: object) -> bool:
+        """Send a durable run an answer; return whether it was one. Raises as `send_answer` does."""
+        sent = await send_answer(self._ex, task.id, wait, reply)
+        live = self._live.get(task.id)
+        if sent and live is not None and live.run.durable is not None:
+            live.run.durable.answered.add(key)
+        return sent
+
+    async def _ask_until_over(self, ctx: RequestContext, task: StoredTask) -> None:
+        """Put what a durable run asks to a client of 2025-11-25 while it waits for the result.
+
+        What it does not answer stays open, and is asked again with the next request; what does not fit is asked again.
+        """
+        asked: Counter[str] = Counter()
+        while not self._find(ctx, task.id).is_over:
+            waits = await self._waits(task) if can_elicit(ctx) else {}
+            todo = [key for key in waits if asked[key] < _ASKED_AT_MOST]
+            for key in todo:
+                wait, request = waits[key]
+                if await self._put(ctx, task, key, wait, request):
+                    asked[key] += 1
+                else:
+                    asked[key] = _ASKED_AT_MOST
+            live = self._live.get(task.id)
+            pause = _SOON_SECONDS if todo else _TEND_SECONDS
+            await (asyncio.wait([live.work], timeout=pause) if live is not None else asyncio.sleep(pause))
+
+    async def _put(self, ctx: RequestContext, task: StoredTask, key: str, wait: Wait, request: ElicitRequest) -> bool:
+        """Put one question, as long as it is open; return whether there was an answer, be it one that does not fit."""
+        asking = asyncio.ensure_future(put_to_client(ctx, request, self._patience, {_RELATED: {"taskId": task.id}}))
+        try:
+            while not asking.done():
+                await asyncio.wait([asking], timeout=_TEND_SECONDS)
+                if not asking.done() and key not in await self._waits(task):
+                    return False  # it was answered otherwise, or the run has ended
+        finally:
+            asking.cancel()
+        try:
+            return await self._send(task, key, wait, asking.result())
+        except InputValidationError:
+            return True
+        except (MCPError, ValidationError, RunError) as error:
+            logger.info("what the run %s waits for was not answered: %s", task.id, type(error).__name__)
+            return False
+
     def _now(self, task: StoredTask) -> StoredTask:
         live = self._live.get(task.id)
         return task if live is None else live.look()
@@ -248,9 +384,19 @@ class ServedTasks:
     # -- while tasks are at work --------------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Keep how far the tasks have come, stop those that are to stop or have had their time, and be seen alive."""
-        while self._live:
+        """Keep how far the tasks have come, stop those that are to stop or have had their time, and be seen alive.
+
+        Where tasks are durable, look for those of servers that have died.
+        """
+        looked = time.monotonic()
+        while self._live or self.settings.durable:
             await asyncio.sleep(_TEND_SECONDS)
+            if self.settings.durable and time.monotonic() - looked >= _ADOPT_SECONDS:
+                looked = time.monotonic()
+                with suppress(ConfigurationError):
+                    self._go_on_with_lost()
+            if not self._live:
+                continue
             for live in list(self._live.values()):
                 with suppress(ConfigurationError):  # what is kept is late by one round
                     self._keep(live)
@@ -271,7 +417,16 @@ class ServedTasks:
             live.kept = now
 
     def _ended(self, live: _Live) -> None:
-        live.outcome = live.outcome or _outcome_of(live.work)
+        if self._closing and live.outcome is None and live.run.durable is not None and live.work.cancelled():
+            with suppress(ConfigurationError):  # else the next server finds that this one has died
+                self.store.release(live.task.id)
+            self._live.pop(live.task.id, None)
+            return
+        live.outcome = live.outcome or _outcome_of(live.work, live.run.durable)
+        if live.run.durable is not None and live.work.cancelled():
+            cancelling = asyncio.create_task(live.run.durable.cancel())
+            self._cancelling.add(cancelling)
+            cancelling.add_done_callback(self._cancelling.discard)
         try:
             self.store.finish(live.task.id, live.outcome)
         except ConfigurationError as error:
@@ -280,10 +435,13 @@ class ServedTasks:
             self._live.pop(live.task.id, None)
 
     async def aclose(self) -> None:
-        """Stop all tasks, which have failed then, and release the file."""
+        """Stop all tasks, which have failed then, but for durable runs, and release the file."""
+        self._closing = True
         stopped = "interrupted: the server was stopped before it was done"
-        error = {"code": INTERNAL_ERROR, "message": stopped}
-        await asyncio.gather(*(live.stop(TaskOutcome("failed", stopped, error)) for live in list(self._live.values())))
+        failed = TaskOutcome("failed", stopped, {"code": INTERNAL_ERROR, "message": stopped})
+        ending = [live.run.stop() if live.run.durable else live.stop(failed) for live in list(self._live.values())]
+        await asyncio.gather(*ending)
+        await asyncio.gather(*self._cancelling)
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.wait([self._tending])
@@ -309,8 +467,11 @@ class _Live:
         if self.outcome is not None:
             status, message, data = self.outcome.status, self.outcome.message, self.outcome.data
         else:
-            status = "input_required" if self.run.asks else "working"
-            message, data = _in_words(self.run.line.latest), None
+            durable = self.run.durable
+            waits = durable.open_waits if durable is not None else ()
+            asks = self.run.asks or any(wait.kind != "time" for wait in waits)
+            status = "input_required" if asks else "working"
+            message, data = words_of(waits) or _in_words(self.run.line.latest), None
         if (status, message) != (before.status, before.message):
             self._seen = replace(before, status=status, message=message, updated=time.time(), outcome=data)
         return self._seen
@@ -337,8 +498,19 @@ class _Live:
         await self.run.stop()
 
 
-def _outcome_of(work: asyncio.Task[Any]) -> TaskOutcome:
+def _refused(error: ToolExecError) -> MCPError:
+    """Return what a client reads of an answer that was not taken."""
+    message = one_line(redactor.text(str(error)), _MESSAGE)
+    return MCPError(code=INVALID_PARAMS, message=message, data={"code": error.code})
+
+
+def _outcome_of(work: asyncio.Task[Any], durable: DurableCall | None) -> TaskOutcome:
     """Return how work ended that nothing has stopped."""
+    if durable is not None and durable.cancelled:
+        return TaskOutcome("cancelled", "its run was cancelled")
+    if durable is not None and durable.lost:
+        lost = "interrupted: the server that ran it ended before its run was written down"
+        return TaskOutcome("failed", lost, {"code": INTERNAL_ERROR, "message": lost})
     if work.cancelled():
         return TaskOutcome("cancelled", "the server stopped it")
     error = work.exception()

@@ -31,6 +31,10 @@ class TaskSettings:
     client that asks for a task, as one of 2025-11-25 can, gets one at once in both. A task is dropped `ttl` seconds
     after it was made; work that is not done by then is stopped.
 
+    With `durable`, calls of `run_chain`, `run_workflow`, `execute_code` and skills that may become tasks are durable
+    runs in the journal of the `Exec`, with the ID of their task: they may wait for inputs, approvals and signals, which
+    clients are asked for by way of the task, and go on after a restart of the server.
+
     `path` is the file of tasks, SQLite (empty: they are kept in memory). At most `max_tasks` tasks are kept, and
     `max_bytes` of their results, as JSON; of one caller, `max_per_caller` and `max_bytes_per_caller`.
 
@@ -40,6 +44,7 @@ class TaskSettings:
     mode: TaskMode = "auto"
     after: float = 10.0
     ttl: float = 86_400.0
+    durable: bool = False
     path: str = ""
     max_tasks: int = 1000
     max_per_caller: int = 100

@@ -23,6 +23,7 @@ from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
 from toolexec.errors import ApprovalRequiredError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import answer_in, question
 from toolexec.server.logs import Line
 
@@ -57,6 +58,7 @@ class SuspendedRun:
         self.task: asyncio.Task[Outcome] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.patience: float | None = None
+        self.durable: DurableCall | None = None
         self._runs = runs
         self._asked = 0
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
@@ -89,16 +91,29 @@ class SuspendedRun:
         """Whether a question is open."""
         return bool(self._open)
 
+    def make_durable(self, durable: DurableCall) -> None:
+        """Have the call be a durable run, which waits outside of any request."""
+        self.durable = durable
+        durable.changed = self._changed.set
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is a durable run that waits, for as long as that takes."""
+        return self.durable is not None and bool(self.durable.waits)
+
     def begin(self, work: Awaitable[Outcome]) -> None:
         """Start the work, in a task of its own that outlives the request."""
         self.task = asyncio.ensure_future(work)
         self.task.add_done_callback(lambda _: self._changed.set())
 
-    async def outcome(self) -> Outcome | dict[str, InputRequest]:
-        """Wait for the work's reply, or for what must be asked before it can go on; `task.done()` says which."""
+    async def outcome(self) -> Outcome | dict[str, InputRequest] | None:
+        """Wait for the work's reply, or for what must be asked before it can go on; `task.done()` says which. None is
+        for a durable run that waits."""
         task = self.task
         assert task is not None
         while not task.done():
+            if self.waits:
+                return None
             if self._open:
                 # Calls that run at the same time ask at about the same time: one reply may carry all their questions.
                 await asyncio.wait([task], timeout=_SETTLE_SECONDS)
@@ -109,9 +124,9 @@ class SuspendedRun:
         return task.result()
 
     async def stirred(self) -> None:
-        """Wait for a question, or for the end of the work."""
+        """Wait for a question, for the end of the work, or until a durable run waits."""
         assert self.task is not None
-        while not (self._open or self.task.done()):
+        while not (self._open or self.task.done() or self.waits):
             self._changed.clear()
             await self._changed.wait()
 
@@ -245,7 +260,7 @@ class SuspendedRuns:
     async def advance(self, run: SuspendedRun, within: float | None = None) -> Outcome | InputRequiredResult | None:
         """Wait for the reply of *run*, or for its next questions; when that is cancelled, the work is stopped.
 
-        None means that it still worked after *within* seconds, and goes on.
+        None means that it still worked after *within* seconds, or is a durable run that waits, and goes on.
         """
         self._active.add(run)
         result: Outcome | dict[str, InputRequest] | None = None

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.server.settings import TaskSettings
 
-__all__ = ["StoredTask", "TaskOutcome", "TaskStatus", "TaskStore", "TooManyTasksError"]
+__all__ = ["StoredTask", "TaskOutcome", "TaskStatus", "TaskStore", "TooManyTasksError", "new_task_id"]
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """`completed`, `failed` and `cancelled` are final. A tool that reported a problem is `completed`, with `isError`."""
@@ -32,11 +32,17 @@ _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (id TEXT PRIMARY KEY, tool TEXT NOT NULL, owner TEXT NOT NULL, session TEXT NOT NULL,
     source TEXT NOT NULL, status TEXT NOT NULL, message TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
     ttl REAL NOT NULL, server TEXT NOT NULL, seen REAL NOT NULL,
-    is_open INTEGER NOT NULL DEFAULT 1, stop INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0, outcome TEXT);
+    is_open INTEGER NOT NULL DEFAULT 1, stop INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0, run TEXT,
+    outcome TEXT);
 CREATE INDEX IF NOT EXISTS open_tasks ON tasks (server) WHERE is_open;
 CREATE INDEX IF NOT EXISTS tasks_by_source ON tasks (source, created);
 CREATE INDEX IF NOT EXISTS tasks_by_end ON tasks (created + ttl);
 """
+
+
+def new_task_id() -> str:
+    """Return an ID that cannot be guessed, and is never taken for an option of a command."""
+    return secrets.token_hex(24)
 
 
 class TooManyTasksError(Exception):
@@ -49,8 +55,9 @@ class StoredTask:
 
     `tool` is the name that the client called. `owner` is the proven caller that it belongs to, and empty for an
     anonymous one, `session` the conversation that it was made in, `source` whom limits count for. `created` and
-    `updated` are seconds since 1970, and `ttl` is how long after `created`, in seconds, it is kept. `outcome` is the
-    reply of a completed one, and the JSON-RPC error of a failed one.
+    `updated` are seconds since 1970, and `ttl` is how long after `created`, in seconds, it is kept. `run` is there
+    where it is the durable run of the same ID, and has what its reply is made with. `outcome` is the reply of a
+    completed one, and the JSON-RPC error of a failed one.
     """
 
     id: str
@@ -63,6 +70,7 @@ class StoredTask:
     created: float = 0.0
     updated: float = 0.0
     ttl: float = 0.0
+    run: JSONDict | None = None
     outcome: JSONDict | None = None
 
     @property
@@ -108,6 +116,8 @@ class TaskStore:
         try:
             self._database = self._connect()
             self._database.executescript(_SCHEMA)
+            if "run" not in {row[1] for row in self._database.execute("PRAGMA table_info(tasks)")}:
+                self._database.execute("ALTER TABLE tasks ADD COLUMN run TEXT")  # the file of an older version
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise self._cannot(error) from error
@@ -126,26 +136,57 @@ class TaskStore:
 
     # -- what the server that runs them writes ------------------------------------------------------------------
 
-    def create(self, tool: str, *, owner: str, session: str, source: str, ttl: float | None = None) -> StoredTask:
-        """Keep a new task, which works, and return it; *ttl* may shorten its life.
+    def create(
+        self,
+        tool: str,
+        *,
+        owner: str,
+        session: str,
+        source: str,
+        ttl: float | None = None,
+        run_id: str = "",
+        run: JSONDict | None = None,
+    ) -> StoredTask:
+        """Keep a new task, which works, and return it; *ttl* may shorten its life. It has the ID *run_id*, and *run*,
+        where it is a durable run.
 
         The oldest that are over make room for it. Raises TooManyTasksError when none is.
         """
         now = self._clock()
         life = self.settings.ttl if ttl is None else min(max(ttl, 0.0), self.settings.ttl)
         task = StoredTask(
-            id=secrets.token_urlsafe(24), tool=tool, owner=owner, session=session, source=source,
-            created=now, updated=now, ttl=life,
+            id=run_id or new_task_id(), tool=tool, owner=owner, session=session, source=source,
+            created=now, updated=now, ttl=life, run=run,
         )  # fmt: skip
         with self._transaction() as database:
             self._expire(database, now)
             self._make_room(database, source, 0, new=1)
             database.execute(
                 "INSERT INTO tasks (id, tool, owner, session, source, status, message, created, updated, ttl, server, "
-                "seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (task.id, tool, owner, session, source, task.status, "", now, now, life, self._server, now),
-            )
+                "seen, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (task.id, tool, owner, session, source, task.status, "", now, now, life, self._server, now,
+                 None if run is None else json.dumps(run)),
+            )  # fmt: skip
         return task
+
+    def claim_lost(self) -> list[StoredTask]:
+        """Take over open tasks that are durable runs from servers that were stopped or have died; return them."""
+        now, mine = self._clock(), "is_open AND run IS NOT NULL"
+        rows = self._rows(f"SELECT server, max(seen) FROM tasks WHERE {mine} GROUP BY server", ())  # noqa: S608
+        lost = [name for name, seen in rows if name != self._server and (not name or _is_dead(name, now - seen))]
+        claimed: list[StoredTask] = []
+        for name in lost:
+            with self._transaction() as database:
+                found = database.execute(f"SELECT {_COLUMNS} FROM tasks WHERE server = ? AND {mine}", (name,))  # noqa: S608
+                claimed += map(_task, found.fetchall())
+                taken = f"UPDATE tasks SET server = ?, seen = ? WHERE server = ? AND {mine}"  # noqa: S608
+                database.execute(taken, (self._server, now, name))
+        return claimed
+
+    def release(self, task_id: str) -> None:
+        """Leave a task of this server that is a durable run to the next server."""
+        with self._transaction() as database:
+            database.execute("UPDATE tasks SET server = '' WHERE id = ? AND server = ?", (task_id, self._server))
 
     def note(self, task_id: str, status: TaskStatus, message: str) -> None:
         """Keep how far a task of this server has come."""
@@ -223,9 +264,10 @@ class TaskStore:
         return True
 
     def mark_interrupted(self) -> int:
-        """Mark open tasks of servers that have died as failed, and return how many those were."""
+        """Mark open tasks of servers that have died as failed, but for durable runs, which go on, and return how many
+        those were."""
         now = self._clock()
-        rows = self._rows("SELECT server, max(seen) FROM tasks WHERE is_open GROUP BY server", ())
+        rows = self._rows("SELECT server, max(seen) FROM tasks WHERE is_open AND run IS NULL GROUP BY server", ())
         dead = [name for name, seen in rows if name != self._server and _is_dead(name, now - seen)]
         if not dead:
             return 0
@@ -235,7 +277,7 @@ class TaskStore:
             for name in dead:
                 marked += database.execute(
                     "UPDATE tasks SET status = 'failed', message = ?, updated = ?, outcome = ?, size = ?, is_open = 0 "
-                    "WHERE server = ? AND is_open",
+                    "WHERE server = ? AND is_open AND run IS NULL",
                     (_INTERRUPTED, now, outcome, len(outcome), name),
                 ).rowcount
         return marked
@@ -261,7 +303,9 @@ class TaskStore:
                 raise self._cannot(error) from error
 
     def _expire(self, database: sqlite3.Connection, now: float) -> None:
-        database.execute("DELETE FROM tasks WHERE created + ttl <= ?", (now,))
+        # An open durable run is left to its server, or the next one, which cancels it.
+        over = "created + ttl <= ? AND NOT (is_open AND run IS NOT NULL)"
+        database.execute(f"DELETE FROM tasks WHERE {over}", (now,))  # noqa: S608
 
     def _make_room(self, database: sqlite3.Connection, source: str, size: int, new: int = 0) -> None:
         """Delete tasks that are over until *new* tasks of *source* and *size* bytes fit in: its own oldest ones where
@@ -322,5 +366,7 @@ def _is_dead(server: str, silent: float) -> bool:
 
 
 def _task(row: tuple[Any, ...]) -> StoredTask:
-    task = StoredTask(**dict(zip(_NAMES, row, strict=True)))
-    return replace(task, outcome=json.loads(row[-1])) if row[-1] is not None else task
+    facts = dict(zip(_NAMES, row, strict=True))
+    for name in ("run", "outcome"):
+        facts[name] = json.loads(facts[name]) if facts[name] is not None else None
+    return StoredTask(**facts)

@@ -12,9 +12,10 @@ from toolexec.code.deliveries import Deliveries
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
 from toolexec.errors import JournalError, RunError, ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.run.large import ON_LOOP, off_loop
 from toolexec.run.large import Budget as WorkBudget
-from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep
+from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep, restore
 from toolexec.workflow.program import Program
 from toolexec.workflow.values import Value
 
@@ -49,7 +50,7 @@ async def run_workflow(
     budget: Budget | None = None,
     on_state: Callable[[Machine], None] | None = None,
 ) -> Value:
-    """Run a workflow and return its value.
+    """Run a workflow and return its value; one that is durable from the state that was kept last.
 
     Its calls are counted, allowed and traced by *tools*, which also takes what it prints. *now* is the Unix time that
     it sees, that of the start by default. *on_state* is called with the machine whenever all branches wait, before the
@@ -58,8 +59,18 @@ async def run_workflow(
     Raises InputValidationError for inputs that do not fit, CodeError for a failure that the workflow does not catch
     (its cause is that of the tool), and LimitExceededError.
     """
-    machine = Machine(program, inputs, now=time() if now is None else now, budget=budget)
-    return await Driver(machine, tools, on_state).run()
+    deliveries = None if tools.undoes else tools.deliveries  # what is undone must have been done here
+    kept = deliveries.kept() if deliveries is not None else None
+    if deliveries is not None and kept is not None and kept["machine"]["program"] == program.digest:
+        tools.count_earlier(deliveries.accept())
+        tools.output.write(kept["stdout"])
+        machine = restore(program, kept["machine"])
+    else:
+        kept, machine = None, Machine(program, inputs, now=time() if now is None else now, budget=budget)
+    driver = Driver(machine, tools, on_state, is_alone=kept is not None and kept["alone"])
+    if deliveries is not None:
+        deliveries.watch(driver.state)
+    return await driver.run()
 
 
 def may_repeat(index: Index, tool_id: str) -> bool:
@@ -73,9 +84,17 @@ def _raise(error: Exception) -> None:
 
 
 class Driver:
-    """Makes the requests of one machine, and gives it the answers as they come."""
+    """Makes the requests of one machine, and gives it the answers as they come. *is_alone* is as `state` had it, of one
+    that was restored."""
 
-    def __init__(self, machine: Machine, tools: Tools, on_state: Callable[[Machine], None] | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        tools: Tools,
+        on_state: Callable[[Machine], None] | None = None,
+        *,
+        is_alone: bool = False,
+    ) -> None:
         self.machine: Machine = machine
         self._tools = tools
         self._on_state = on_state
@@ -85,18 +104,36 @@ class Driver:
         self._deliveries = tools.deliveries
         self._open: set[str] = set()
         self._wake: asyncio.Future[None] | None = None
+        self._is_alone = is_alone
+
+    def state(self) -> JSONDict | None:
+        """Return all that is needed to go on with a run whose branches all wait: the machine, what it waits for, and
+        what was printed. None where that cannot be repeated, as too much was printed.
+
+        `alone` says that it waits for one call whose answer is certain to come next, and so is not recorded as such.
+        """
+        output = self._tools.output
+        if output.dropped:
+            return None
+        waits = self.machine.requests()
+        steps = [each.key for each in (*waits.calls, *waits.sleeps)]
+        return {"machine": self.machine.state(), "open": steps, "stdout": output.text(), "alone": self._is_alone}
 
     async def run(self) -> Value:
         """Run to the end; see `run_workflow`. A machine that was restored goes on with the requests that it made."""
         try:
-            self._begin(self.machine.requests())
+            waits = self.machine.requests()
+            if self._is_alone:
+                await self._call_alone(waits.calls[0])
+            else:
+                self._begin(waits)
             while True:
                 outcome = await self._advance()
                 if isinstance(outcome, Finished):
                     if outcome.error is not None:
                         raise outcome.error
                     return outcome.value
-                if len(outcome.calls) == 1 and not outcome.sleeps and not self._open:
+                if self._is_alone:
                     await self._call_alone(outcome.calls[0])
                 else:
                     self._begin(outcome)
@@ -126,6 +163,10 @@ class Driver:
             self._note(outcome)
         if self._on_state is not None:
             self._on_state(machine)
+        if not isinstance(outcome, Finished):
+            self._is_alone = len(outcome.calls) == 1 and not outcome.sleeps and not self._open
+            if self._deliveries is not None:
+                self._deliveries.checkpoint()
         return outcome
 
     def _note(self, outcome: Outcome) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import partial
 from typing import Final, cast
 
 from toolexec.code.limits import LimitsEnforced
@@ -31,8 +33,11 @@ from toolexec.workflow.nodes import Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
 
-__all__ = ["WorkflowEngine"]
+__all__ = ["CHECKS", "WorkflowEngine"]
 
+CHECKS: ContextVar[Callable[[Callable[[], None]], None] | None] = ContextVar("toolexec_checks", default=None)
+"""Decides whether the check of a workflow is made, which is given: a run that is repeated was checked when it began,
+and by the tools of then. None: always."""
 _KEPT: Final = 64
 _BACKEND: Final = BackendInfo(kind="workflow", isolation="interpreter")
 _ENFORCED: Final = LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
@@ -82,7 +87,11 @@ class WorkflowEngine:
                 workflow = parse(source)
             except WorkflowSyntaxError as error:
                 raise with_tool(error, tools.index, tools.allows) from None
-        _check(workflow, tools)
+        checks = CHECKS.get()
+        if checks is None:
+            _check(workflow, tools)
+        else:
+            checks(partial(_check, workflow, tools))
         if program is None:
             program = compile_workflow(workflow)
         self._known[source] = workflow, program

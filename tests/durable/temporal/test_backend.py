@@ -5,20 +5,31 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.durable.temporal.programs import SLOW_CODE, run_slow_code
+from tests.tiers import missing
 from tests.waiting import until
 
 from toolexec import Exec
+from toolexec.config.build import build
+from toolexec.config.load import load_settings
 from toolexec.durable.temporal import TemporalBackend, TemporalEngine, TemporalSettings
-from toolexec.errors import InvalidRequestError, SandboxDeniedError, SandboxFailedError, SandboxUnavailableError
+from toolexec.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    SandboxDeniedError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+)
 from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
 from toolexec.runtime.router import Runtime
+from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, run_sandbox_check
@@ -26,13 +37,24 @@ from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, run_sandbox_check
 _ROOT = Path(__file__).parents[3]
 
 
+def bubblewrap() -> SandboxBackend:
+    """A sandbox with processes and a file system of its own."""
+    return BubblewrapBackend(BubblewrapConfig(cgroups="never"))
+
+
 @pytest.mark.parametrize("check", SANDBOX_CHECKS)
-async def test_it_keeps_the_contract_of_sandboxes(check: str, settings: TemporalSettings) -> None:
-    """Each check of the suite holds with the embedded sandbox underneath."""
+@pytest.mark.parametrize("inner", [WasmBackend, bubblewrap], ids=["wasm", "bubblewrap"])
+async def test_it_keeps_the_contract_of_sandboxes(
+    inner: Callable[[], SandboxBackend], check: str, settings: TemporalSettings
+) -> None:
+    """Each check of the suite holds with the embedded sandbox underneath, and with a container."""
 
     @asynccontextmanager
     async def make() -> AsyncIterator[SandboxBackend]:
-        backend = TemporalBackend(WasmBackend(), settings, serve=True)
+        backend = TemporalBackend(inner(), settings, serve=True)
+        state = await backend.inner.check()
+        if not state.ok:
+            missing(f"the sandbox does not work here: {state.reason}", "apt-get install bubblewrap")
         try:
             yield backend
         finally:
@@ -123,3 +145,37 @@ async def test_it_is_unavailable_without_a_worker_or_a_server(settings: Temporal
     async with Exec(runtime_backends=[backend]) as ex:
         with pytest.raises(SandboxUnavailableError, match=r"127\.0\.0\.1:9"):
             await ex.execute_code("return 1")
+
+
+def write_settings(directory: Path, settings: TemporalSettings) -> Path:
+    """Write a configuration whose code runs on Temporal."""
+    file = directory / "toolexec.toml"
+    file.write_text(
+        '[sandboxes]\nuse = ["temporal"]\ntemporal = "wasm"\n'
+        f'[durable.temporal]\naddress = "{settings.address}"\ntask_queue = "{settings.task_queue}"\n'
+    )
+    return file
+
+
+async def test_it_is_a_kind_of_the_settings(settings: TemporalSettings, tmp_path: Path) -> None:
+    """`use = ["temporal"]` has code run by workers; one with the same settings has the sandbox underneath."""
+    file = write_settings(tmp_path, settings)
+    caller, worker = (build(load_settings([str(file)])) for _ in range(2))
+    async with caller.ex as ex, worker.ex as other, other.worker():
+        ex.add(lambda a, b: a + b, "math:add")
+        result = await ex.execute_code("return tools.math.add(a=1, b=2)")
+        with pytest.raises(InvalidRequestError, match="temporal has no sessions: each request is a run of its own"):
+            async with ex.session():
+                pass
+    for built in (caller, worker):
+        built.close()
+    assert result.raise_for_error().value == 3
+    assert result.backend is not None
+    assert (result.backend.kind, result.backend.isolation) == ("temporal", "wasm")
+
+
+def test_settings_that_make_no_sense() -> None:
+    """The kind underneath is one that there is on one machine; without `temporal` in `use` none of this is loaded."""
+    with pytest.raises(ConfigurationError, match=r"a sandbox on Temporal is one of wasm, .* not 'temporal'"):
+        make_runtime(SandboxSettings(use=("temporal",), temporal={"inner": "temporal"}))
+    assert "temporal" not in {backend.kind for backend in make_runtime().backends}

@@ -13,13 +13,13 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 
-from toolexec.durable.journal import CallRecord, Signal
+from toolexec.durable.journal import CallRecord, RunRecord, Signal
 from toolexec.durable.outcomes import outcome_of, read_outcome
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.exchanges import Exchanges
 from toolexec.durable.temporal.host import Host
-from toolexec.durable.temporal.messages import CallSpec, read_call, read_record
+from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_call, read_record
 from toolexec.errors import InvalidResultError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
@@ -75,6 +75,11 @@ class Activities:
         async with beating():
             return await self._host.settle(spec)
 
+    @activity.defn(name="record_run")
+    async def record_run(self, spec: RunSpec) -> None:
+        """Have audit and telemetry know of a run that has ended."""
+        await self._host.record(spec)
+
     @activity.defn(name="run_code")
     async def run_code(self, given: dict[str, Any]) -> dict[str, Any]:
         """Run the code of a run in a sandbox; what was answered before is answered the same again."""
@@ -86,7 +91,7 @@ class Activities:
         async with beating():
             known = await handle.execute_update("attach", number, result_type=dict[str, Any])
             replay = Replay(record.id, record.kind, [read_call(call) for call in known["calls"]], known["delivered"])
-            async with _Link(handle, record.id, record.caller, number) as link:
+            async with _Link(handle, record, number) as link:
                 runner = DurableRunner(link, self._host.find, link, replay)
                 replay.sleeper = runner.sleep
                 return await self._host.run(record, runner, replay)
@@ -111,10 +116,10 @@ class _Link(Exchanges):
 
     is_remote = False
 
-    def __init__(self, handle: WorkflowHandle[Any, Any], run_id: str, caller: str, attempt: int) -> None:
+    def __init__(self, handle: WorkflowHandle[Any, Any], record: RunRecord, attempt: int) -> None:
         super().__init__(handle, attempt)
-        self.run_id = run_id
-        self._caller = caller
+        self.run_id: str = record.id
+        self._record = record
         self._digests: dict[str, str] = {}
 
     def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
@@ -137,7 +142,8 @@ class _Link(Exchanges):
             tool=call.tool_id,
             args=dict(call.args or {}),
             timeout=call.timeout,
-            caller=self._caller,
+            caller=self._record.caller,
+            origin=dict(self._record.settings.get("origin") or {}),
             digest=self._digests.get(call.step, ""),
         )
         return read_outcome(await self.ask(call.step, asdict(spec)))

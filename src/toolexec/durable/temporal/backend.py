@@ -29,7 +29,7 @@ from toolexec.errors import (
 )
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
-from toolexec.runtime.base import Availability, SandboxBackend, located
+from toolexec.runtime.base import Availability, SandboxBackend, SandboxSession, located
 from toolexec.runtime.runs import OwnRuns
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolexec.code.deliveries import Deliveries
     from toolexec.discovery.index import Index, Registered
     from toolexec.durable.journal import RunRecord
-    from toolexec.durable.temporal.messages import CallSpec
+    from toolexec.durable.temporal.messages import CallSpec, RunSpec
     from toolexec.run.runner import Runner
 
 __all__ = ["RUN_ID", "TemporalBackend"]
@@ -100,6 +100,16 @@ class TemporalBackend:
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Implement `SandboxBackend.execute`; see the class for what happens when the caller dies."""
         return await self._runs.run(self._execute(request))
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """Raise InvalidRequestError: each request is a run of its own, on whatever worker takes it."""
+        raise located(
+            InvalidRequestError(
+                f"{self.kind} has no sessions: each request is a run of its own, which any worker may take; use "
+                f"{self.inner.kind} here for them, or files to pass on what a run has made"
+            ),
+            self,
+        )
 
     async def aclose(self) -> None:
         """Stop what runs, and the workers of this process."""
@@ -281,6 +291,9 @@ class _OnlySandbox:
     async def settle(self, spec: CallSpec) -> JSONDict:
         """Answer that it is not known."""
         return {"state": "unknown"}
+
+    async def record(self, spec: RunSpec) -> None:
+        """Do nothing: this worker has no audit."""
 
     async def run(self, record: RunRecord, runner: Runner, deliveries: Deliveries | None) -> JSONDict:
         """Raise ConfigurationError: this worker is for sandboxes only."""

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         attempts: int
         max_events: int
         linger: float
+        deployment: str
+        build_id: str
+        pinned: bool
 
 
 __all__ = ["TemporalEngine"]
@@ -46,6 +49,7 @@ __all__ = ["TemporalEngine"]
 _FIRST_LOOK: Final = 0.5
 _LAST_LOOK: Final = 5.0
 _QUERY_SECONDS: Final = 3.0
+_GRACE: Final = 0.05
 _STATES: Final = {
     "RUNNING": "running",
     "COMPLETED": "done",
@@ -144,9 +148,11 @@ class TemporalEngine:
         """Implement `DurableEngine.get`."""
         record = await self._record(run_id)
         handle = await self._handle(run_id)
-        if record.state != "running":
+        if record.state not in ("running", "waiting"):
             return await self._ended(handle, run_id)
         progress = await self._progress(handle)
+        if not progress:  # no worker answers
+            return record
         waits = _waits(progress)
         state: RunState = "waiting" if progress.get("waiting") else "running"
         return replace(record, state=state, waits=waits, calls=progress.get("calls", 0))
@@ -177,19 +183,19 @@ class TemporalEngine:
         limit: int = 100,
         before: float | None = None,
     ) -> list[RunRecord]:
-        """Implement `DurableEngine.runs`. Those that wait are `running` here: only `get` asks them."""
+        """Implement `DurableEngine.runs`. What a run waits for is known once it has waited for a moment."""
         client = await self.client()
         types = ", ".join(f"'{name}'" for name in KINDS.values())
         found: list[RunRecord] = []
         async with _explained(""):
             async for each in client.list_workflows(f"WorkflowType IN ({types})"):
                 state = _STATES.get(each.status.name if each.status is not None else "", "running")
-                if state == "running" and each.status is not None and each.status.name == "CONTINUED_AS_NEW":
+                continued = each.status is not None and each.status.name == "CONTINUED_AS_NEW"
+                if continued or not each.id.startswith(self.settings.prefix):  # others may have other keys
                     continue
                 record = _summary(each.id.removeprefix(self.settings.prefix), state, await each.memo(), each)
                 if (
-                    each.id.startswith(self.settings.prefix)
-                    and (not states or record.state in states or (state == "running" and "waiting" in states))
+                    (not states or record.state in states)
                     and (caller is None or record.caller == caller)
                     and (before is None or record.created < before)
                 ):
@@ -244,8 +250,12 @@ class TemporalEngine:
         return True
 
     async def aclose(self) -> None:
-        """Implement `DurableEngine.aclose`."""
-        self._client = None
+        """Implement `DurableEngine.aclose`; a later use connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.sleep(
+                _GRACE
+            )  # threads of the SDK that still hold what they have delivered would abort an exit
 
     # -- one run ------------------------------------------------------------------------------------------------
 
@@ -331,6 +341,7 @@ def _waits(progress: JSONDict) -> tuple[Wait, ...]:
 
 def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
     ended = known.close_time
+    waits = (memo.get("waits") or []) if state == "running" else []
     return read_record(
         {
             "id": run_id,
@@ -339,7 +350,8 @@ def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
             "digest": memo.get("digest", ""),
             "settings": {},
             "caller": memo.get("caller", ""),
-            "state": state,
+            "state": "waiting" if waits else state,
+            "waits": waits,
             "created": memo.get("created") or known.start_time.timestamp(),
             "updated": (ended or known.start_time).timestamp(),
         }

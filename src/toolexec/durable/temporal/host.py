@@ -8,7 +8,7 @@ from typing import Protocol
 from toolexec.code.deliveries import Deliveries
 from toolexec.discovery.index import Index, Registered
 from toolexec.durable.journal import RunRecord
-from toolexec.durable.temporal.messages import CallSpec
+from toolexec.durable.temporal.messages import CallSpec, RunSpec
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import Runner
@@ -45,7 +45,12 @@ class Host(Protocol):
         ...
 
     async def run(self, record: RunRecord, runner: Runner, deliveries: Deliveries | None) -> JSONDict:
-        """Run the program of a record with *runner* for its calls; return its result as JSON-able data."""
+        """Run the program of a record with *runner* for its calls; return its result as JSON-able data. Audit and
+        telemetry record it only where it runs in an activity: else it is done again whenever Temporal repeats it."""
+        ...
+
+    async def record(self, spec: RunSpec) -> None:
+        """Have audit and telemetry know of a run that has ended, as they do of chains and code."""
         ...
 
     def sandboxes(self) -> Mapping[str, SandboxBackend]:

@@ -18,6 +18,7 @@ __all__ = [
     "Exchange",
     "Rules",
     "RunInput",
+    "RunSpec",
     "SandboxInput",
     "call_to_json",
     "read_call",
@@ -25,7 +26,7 @@ __all__ = [
     "record_to_json",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of these messages: a worker refuses input of a newer one."""
 KINDS: Final[Mapping[RunKind, str]] = {
     "chain": "toolexec-chain",
@@ -69,7 +70,8 @@ class RunInput:
 
 @dataclass
 class CallSpec:
-    """One tool call, as the workflow has it made. `answer` is that to an approval that it needed."""
+    """One tool call, as the workflow has it made. `answer` is that to an approval that it needed, `origin` whom the run
+    is for (of older runs there is only the ID of the `caller`)."""
 
     run_id: str
     step: str
@@ -80,6 +82,19 @@ class CallSpec:
     path: str = "code"
     digest: str = ""
     answer: JSONValue = None
+    origin: JSONDict | None = None
+
+
+@dataclass
+class RunSpec:
+    """A run that has ended, as audit and telemetry record it: with its origin, and how it failed, if it did."""
+
+    run_id: str
+    kind: str
+    origin: JSONDict
+    seconds: float
+    steps: int = 0
+    failure: JSONDict | None = None
 
 
 @dataclass

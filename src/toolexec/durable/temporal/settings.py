@@ -34,6 +34,10 @@ class TemporalSettings:
     lost. After `max_events` events a run continues in a new history. `linger` is how many seconds a run waits idle
     before its sandbox is stopped, and its caller gets an answer.
 
+    With `build_id` workers are a version of `deployment`, as Temporal's worker versioning has it: new runs go to the
+    version that the operator has made the current one, and those under way move on to it, or stay (`pinned`) with the
+    version that they began with.
+
     Raises ConfigurationError for a value that makes no sense.
     """
 
@@ -52,12 +56,15 @@ class TemporalSettings:
     attempts: int = 10
     max_events: int = 8000
     linger: float = 1.0
+    deployment: str = "toolexec"
+    build_id: str = ""
+    pinned: bool = False
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.old_keys):
             if key and len(key) < MIN_KEY_CHARS:
                 raise ConfigurationError(f"a key of Temporal's payloads has at least {MIN_KEY_CHARS} characters")
-        for name in ("address", "namespace", "task_queue"):
+        for name in ("address", "namespace", "task_queue", "deployment"):
             if not getattr(self, name):
                 raise ConfigurationError(f"{name} of Temporal must not be empty")
         for name in ("call_timeout", "heartbeat_timeout", "attempts", "max_events", "large_bytes"):

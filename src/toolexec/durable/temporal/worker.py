@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from toolexec.durable.temporal.activities import Activities
 from toolexec.durable.temporal.client import connect
@@ -68,6 +69,7 @@ class TemporalWorker:
             "graceful_shutdown_timeout": timedelta(seconds=self._patience),
             "max_heartbeat_throttle_interval": beat,
             "default_heartbeat_throttle_interval": beat,
+            "deployment_config": _deployment(self.settings),
         }
         queue = self.settings.task_queue
         hosted(queue, self._host)
@@ -77,7 +79,7 @@ class TemporalWorker:
                 client,
                 task_queue=queue,
                 workflows=[*WORKFLOWS, SandboxWorkflow],
-                activities=[work.call_tool, work.settle_call],
+                activities=[work.call_tool, work.settle_call, work.record_run],
                 **shared,
             )
         ]
@@ -107,3 +109,14 @@ class TemporalWorker:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
+
+
+def _deployment(settings: TemporalSettings) -> WorkerDeploymentConfig | None:
+    """Return which version of the workers' deployment this one is, if the settings name one."""
+    if not settings.build_id:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment, settings.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED if settings.pinned else VersioningBehavior.AUTO_UPGRADE,
+    )

@@ -7,7 +7,8 @@ it must take the same steps each time: what changes them needs `workflow.patched
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final
@@ -30,27 +31,34 @@ from toolexec.durable.temporal.messages import (
     Carried,
     Exchange,
     RunInput,
+    RunSpec,
     call_to_json,
     read_call,
     read_record,
 )
 from toolexec.durable.waits import Waits, approval_of
-from toolexec.errors import ExecutionError, RunError, ToolExecError
+from toolexec.errors import ExecutionError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.large import ON_LOOP
 from toolexec.run.reconcile import read_check
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.types import Result
+from toolexec.workflow.engine import CHECKS
 
 __all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
 
 _GRACE: Final = 15.0
 """How many seconds a call may take beyond its own time limit, which its worker keeps."""
+_RECORDED: Final = "record_run"
+_SHOWN: Final = "waits in the memo"
+_REFUSED: Final = "refused by the check"
+"""Names of changes of this code: what began before them is repeated without them."""
 _FOREVER: Final = timedelta(days=3650)
 _AGAIN: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
 _ONCE: Final = ("approve:", "settle:")
 """What the names of signals begin with of which each answers one question, though a step may ask it again."""
+_SHOW_SECONDS: Final = 0.5
 _MAX_UPDATES: Final = 1500
 """Temporal takes 2000 updates in one history."""
 
@@ -105,11 +113,15 @@ class _Run:
     async def _run(self) -> dict[str, Any]:
         """Run to the end, or until the history is long enough; return state and result."""
         program = asyncio.create_task(self._program())
+        showing = asyncio.create_task(self._show_waits()) if workflow.patched(_SHOWN) else None
         try:
             await workflow.wait_condition(lambda: program.done() or (self._moving and self._is_quiet()))
         except asyncio.CancelledError:
             await _cancelled(program)
             raise
+        finally:
+            if showing is not None:
+                showing.cancel()
         if not program.done():
             carried = self._carried()
             await _cancelled(program)
@@ -119,6 +131,19 @@ class _Run:
 
     async def _program(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    async def _show_waits(self) -> None:
+        """Keep in the memo of the Temporal workflow what the run waits for, once it has waited for some time: lists of
+        runs show that, whether a worker is there or not."""
+        linger = timedelta(seconds=max(self._rules.linger, _SHOW_SECONDS))
+        while True:
+            await workflow.wait_condition(self._is_idle)
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: not self._is_idle(), timeout=linger)
+                continue
+            workflow.upsert_memo({"waits": [asdict(wait) for wait in self._waits.open.values()]})
+            await workflow.wait_condition(lambda: not self._is_idle())
+            workflow.upsert_memo({"waits": []})
 
     def _is_quiet(self) -> bool:
         """Whether nothing is under way but waiting."""
@@ -286,12 +311,44 @@ class _Steps(_Run):
 
     async def _program(self) -> dict[str, Any]:
         ON_LOOP.set(True)
+        CHECKS.set(self._checked)
         record = self._record
         replay = Replay(record.id, record.kind, [read_call(call) for call in self._calls.values()], self._delivered)
         self._replay = replay
         runner = DurableRunner(_Activities(self), self._host.find, _Log(self), replay, self._waits)
         replay.sleeper = runner.sleep
-        return await self._host.run(record, runner, replay)
+        ended = await self._host.run(record, runner, replay)
+        if workflow.patched(_RECORDED):
+            await self._record_end(ended)
+        return ended
+
+    def _checked(self, check: Callable[[], None]) -> None:
+        """Make the check of a workflow where the run begins: when Temporal repeats it, other tools may be there."""
+        if self._given.carried is not None:
+            return
+        if not workflow.unsafe.is_replaying():
+            try:
+                check()
+            except ToolExecError:
+                workflow.patched(_REFUSED)  # a mark in the history
+                raise
+        elif workflow.patched(_REFUSED):
+            check()
+            raise WorkflowCheckError("the workflow was refused when the run began, for tools that have changed since")
+
+    async def _record_end(self, ended: Mapping[str, Any]) -> None:
+        """Have audit and telemetry know of the run: once, however often Temporal repeats this."""
+        result = ended["result"]
+        spec = RunSpec(
+            self._record.id,
+            self._record.kind,
+            dict(self._record.settings.get("origin") or {}),
+            workflow.time() - self._record.created,
+            len(result.get("steps") or ()),
+            result.get("raised") or result.get("error"),
+        )
+        limit = timedelta(seconds=self._rules.call_timeout)
+        await workflow.execute_activity("record_run", spec, start_to_close_timeout=limit, retry_policy=_AGAIN)
 
     def _carried(self) -> Carried:
         self._delivered += self._replay.take_delivered()
@@ -307,6 +364,7 @@ class _Steps(_Run):
             timeout=call.timeout,
             caller=self._record.caller,
             path=call.origin.path,
+            origin=dict(self._record.settings.get("origin") or {}),
         )
         return read_outcome(await self._make(spec))
 

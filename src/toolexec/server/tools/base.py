@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
@@ -13,7 +13,10 @@ from toolexec.model.origin import Origin
 from toolexec.run.results import ResultStore
 from toolexec.server.tools.schemas import brief
 
-__all__ = ["MetaCall", "MetaHandler", "MetaReply", "MetaTool"]
+if TYPE_CHECKING:
+    from toolexec.server.durable import DurableCall
+
+__all__ = ["MetaCall", "MetaDurable", "MetaHandler", "MetaReply", "MetaTool"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,17 +40,29 @@ class MetaReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaCall:
     """One call of a tool of the server; `args` fit its input schema. `results` keeps what is too large for a reply;
-    `on_progress` is None when the client did not ask for progress."""
+    `on_progress` is None when the client did not ask for progress. `durable` is the durable run that the call is to be,
+    if it is one: when that is resumed, `args` has only what the reply is made with. Calls with the same
+    `idempotency_key` are one effect."""
 
     ex: Exec
     args: JSONObject
     origin: Origin
     results: ResultStore
     on_progress: ProgressCallback | None = None
+    durable: DurableCall | None = None
+    idempotency_key: str = ""
+
+    @property
+    def run_id(self) -> str | None:
+        """The ID of the durable run that is to begin; None for an ordinary one."""
+        return self.durable.run_id if self.durable is not None else None
 
 
 MetaHandler: TypeAlias = Callable[[MetaCall], Awaitable[MetaReply]]
 """Does the work, within `acting(call.origin)`. A ToolExecError that it raises becomes a reply with `error` in it."""
+
+MetaDurable: TypeAlias = Callable[[Exec, JSONObject], JSONDict | None]
+"""Returns those arguments of a call that its reply is made with, if the call can be a durable run; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +70,7 @@ class MetaTool:
     """A tool of the server: what clients see of it, and what it does.
 
     Its replies fit `output_schema`. With `once`, a long reply is sent as content only, so that no client reads it
-    twice.
+    twice. `durable` says which calls can be durable runs.
     """
 
     name: str
@@ -64,6 +79,7 @@ class MetaTool:
     input_schema: JSONObject
     output_schema: JSONObject
     handle: MetaHandler
+    durable: MetaDurable | None = None
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from toolexec.errors import ChainStepLimitError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
+from toolexec.exec.facade import Exec
 from toolexec.model.content import text as text_part
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.results import Shown
@@ -34,7 +36,7 @@ _MAX_RETRIES: Final = 5
 
 
 async def _run(call: MetaCall) -> MetaReply:
-    steps = [_step(call, step) for step in call.args["steps"]]
+    steps = [_step(call, step) for step in call.args.get("steps", ())]  # none of a durable run that is resumed
     most = call.ex.options.code_limits.max_chain_steps
     if most and len(steps) > most:
         refused = ChainStepLimitError(f"a chain may have {most} steps here, not {len(steps)}; make several chains")
@@ -43,18 +45,32 @@ async def _run(call: MetaCall) -> MetaReply:
     notices.start(len(steps))
     ending = "failed"
     try:
-        chain = await call.ex.run_chain(
-            steps,
-            on_progress=notices.callback,
-            on_error=call.args.get("on_error", "stop"),
-            dry_run=call.args.get("dry_run", False),
-        )
+        chain = await _chain(call, steps, notices)
         ending = "finished" if chain.ok else ending
     except ToolExecError as error:
         return error_reply(error, results=[])
     finally:
         notices.end(ending)
     return await beside_loop(lambda: _reply(call, chain), *(step.value for step in chain.steps))
+
+
+async def _chain(call: MetaCall, steps: Sequence[Step], notices: Notices) -> ChainResult:
+    def begin() -> Awaitable[ChainResult]:
+        return call.ex.run_chain(
+            steps,
+            on_progress=notices.callback,
+            on_error=call.args.get("on_error", "stop"),
+            dry_run=call.args.get("dry_run", False),
+            durable=call.run_id,
+        )
+
+    return await (begin() if call.durable is None else call.durable.result(begin, on_progress=notices.callback))
+
+
+def _durable(ex: Exec, args: JSONObject) -> JSONDict | None:
+    if args.get("dry_run"):
+        return None
+    return {name: args[name] for name in ("max_bytes", "include_backends", "include_tools") if name in args}
 
 
 def _step(call: MetaCall, data: JSONObject) -> Step:
@@ -119,7 +135,9 @@ def _result(call: MetaCall, step: StepResult) -> JSONDict:
 
 def _failure(chain: ChainResult) -> JSONDict:
     """What stopped the chain, with the code of the cause in its details."""
-    step = next(step for step in chain.steps if step.error is chain.error)
+    step = next((step for step in chain.steps if step.error is chain.error), None)
+    if step is None:  # a durable run that cannot go on
+        return error_object(chain.error or ToolExecError("the chain was stopped"))
     cause = error_object(step.error or ToolExecError("the chain was stopped"))
     details = {"cause_code": cause["code"], "cause_op": cause.get("op"), "cause_backend": cause.get("backend")}
     if step.result is not None and step.result.binding is not None:
@@ -184,6 +202,7 @@ RUN_CHAIN: Final = MetaTool(
         "results",
     ),
     handle=_run,
+    durable=_durable,
     read_only=False,
     destructive=True,
     idempotent=False,

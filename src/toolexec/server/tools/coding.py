@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from toolexec.code.engine import ALIASES
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
+from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
@@ -42,14 +44,32 @@ _OUTPUT_BYTES: Final = 8000
 async def _execute(call: MetaCall) -> MetaReply:
     args = call.args
     more: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
-    return await _run(call, lambda settings: call.ex.execute_code(args["code"], **{**settings, **more}))
+    execute = call.ex.execute_code
+    return await _run(call, lambda settings: execute(args["code"], durable=call.run_id, **{**settings, **more}))
 
 
 async def _run_workflow(call: MetaCall) -> MetaReply:
     args = call.args
     more: WorkflowSettings = {"on_error": args.get("on_error", "stop"), "dry_run": args.get("dry_run", False)}
     run = call.ex.run_workflow
-    return await _run(call, lambda settings: run(args["workflow"], args.get("inputs"), **{**settings, **more}))
+    return await _run(
+        call,
+        lambda settings: run(args["workflow"], args.get("inputs"), durable=call.run_id, **{**settings, **more}),
+    )
+
+
+def _durable_code(ex: Exec, args: JSONObject) -> JSONDict | None:
+    language = args.get("language") or ex.options.default_language
+    if ALIASES.get(language, language) == "workflow":
+        return _durable_workflow(ex, args)
+    profile = ex.options.security_profile
+    return _durable_workflow(ex, args) if ex.runtime.can_repeat(args["code"], language, profile) else None
+
+
+def _durable_workflow(ex: Exec, args: JSONObject) -> JSONDict | None:
+    if args.get("dry_run"):
+        return None
+    return {"max_bytes": args["max_bytes"]} if "max_bytes" in args else {}
 
 
 async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeResult]]) -> MetaReply:
@@ -58,7 +78,11 @@ async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeR
     notices.start()
     ending = "failed"
     try:
-        result = await run(_settings(call.args, notices))
+        settings = _settings(call.args, notices)
+        if call.durable is None:
+            result = await run(settings)
+        else:
+            result = await call.durable.result(lambda: run(settings), on_event=settings.get("on_event"))
         ending = "finished" if result.ok else ending
     except ToolExecError as error:
         return error_reply(error)
@@ -159,6 +183,7 @@ EXECUTE_CODE: Final = MetaTool(
     ),
     output_schema=_OUTPUT,
     handle=_execute,
+    durable=_durable_code,
     read_only=False,
     destructive=True,
     idempotent=False,
@@ -186,6 +211,7 @@ RUN_WORKFLOW: Final = MetaTool(
     ),
     output_schema=_OUTPUT,
     handle=_run_workflow,
+    durable=_durable_workflow,
     read_only=False,
     destructive=True,
     idempotent=False,

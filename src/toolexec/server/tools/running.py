@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from toolexec.errors import ToolExecError
+from toolexec.exec.facade import Exec
 from toolexec.model.call import Progress, ProgressCallback, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.content import text as text_part
@@ -43,17 +44,11 @@ MAX_BYTES: Final = {"type": "integer", "minimum": MIN_BYTES}
 
 
 async def _run(call: MetaCall) -> MetaReply:
-    args = call.args
     notices = Notices(call.on_progress)
     notices.start()
     ending = "error"
     try:
-        result = await call.ex.run_tool(
-            args["tool_id"],
-            args.get("args"),
-            timeout=lowest(args.get("timeout_seconds"), call.ex.options.default_timeout),
-            on_progress=notices.callback,
-        )
+        result = await _result(call, notices)
         ending = "completed" if result.error is None else ending
     except ToolExecError as error:
         return error_reply(error)
@@ -61,6 +56,28 @@ async def _run(call: MetaCall) -> MetaReply:
         notices.end(ending)
     content = result.reply.content if result.reply is not None else ()
     return await beside_loop(lambda: _reply(call, result), result.value, content)
+
+
+async def _result(call: MetaCall, notices: Notices) -> Result:
+    args = call.args
+
+    def begin() -> Awaitable[Result]:
+        return call.ex.run_tool(
+            args["tool_id"],
+            args.get("args"),
+            timeout=lowest(args.get("timeout_seconds"), call.ex.options.default_timeout),
+            on_progress=notices.callback,
+            idempotency_key=call.idempotency_key,
+        )
+
+    return await (begin() if call.durable is None else call.durable.result_of_skill(args["tool_id"], begin))
+
+
+def _durable(ex: Exec, args: JSONObject) -> JSONDict | None:
+    entry = ex.visible()[0].find(args["tool_id"])
+    if entry is None or entry.tool.id not in ex.skills:
+        return None
+    return {name: args[name] for name in ("tool_id", "max_bytes", *_FLAGS) if name in args}
 
 
 def _reply(call: MetaCall, result: Result) -> MetaReply:
@@ -209,6 +226,7 @@ RUN_TOOL: Final = MetaTool(
         "structured",
     ),
     handle=_run,
+    durable=_durable,
     read_only=False,
     destructive=True,
     idempotent=False,

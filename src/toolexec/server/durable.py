@@ -1,0 +1,277 @@
+"""Calls of clients that are durable runs: what such a run waits for is asked of the client, by way of its task."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar, cast
+
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
+from toolexec.code.types import CodeResult, EventCallback
+from toolexec.durable.journal import Wait
+from toolexec.errors import RunBusyError, RunError, RunWaitingError, ToolExecError
+from toolexec.exec.chain import ChainResult
+from toolexec.exec.durable import RunResult
+from toolexec.exec.facade import Exec
+from toolexec.exec.skills import durable_skill, skill_failure
+from toolexec.model.call import ProgressCallback
+from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.origin import ApprovalRequest, Caller
+from toolexec.model.redaction import redactor
+from toolexec.run.types import Result
+from toolexec.server.elicitation import answer_in, question
+from toolexec.server.plain import one_line, plain
+
+__all__ = ["NO_ANSWER", "DurableCall", "answer_to", "questions_of", "send_answer", "words_of"]
+
+R = TypeVar("R", ChainResult, CodeResult)
+
+NO_ANSWER: Final = object()
+"""Stands for a reply that leaves its question open."""
+
+_QUESTION: Final = 4000
+_NAME: Final = 200
+_FORGETTING: Final = 20
+_FIELDS: Final = frozenset({"string", "number", "integer", "boolean"})
+_KEPT: Final = frozenset(
+    {"type", "title", "description", "enum", "default", "format", "minLength", "maxLength", "minimum", "maximum"}
+)
+
+
+class DurableCall:
+    """One call that is the durable run *run_id* of *ex*; a *resumed* one was begun by another process.
+
+    `waits` is what the run waits for just now, `changed` is called when that changes. `cancelled` says that the run was
+    cancelled, `lost` that there is none. *kept* is what the reply is made with. `answered` has the keys of questions
+    whose answers were sent.
+    """
+
+    def __init__(self, ex: Exec, run_id: str, *, resumed: bool = False, kept: JSONObject | None = None) -> None:
+        self._ex = ex
+        self.run_id = run_id
+        self.resumed = resumed
+        self.kept: JSONObject = kept or {}
+        self.waits: tuple[Wait, ...] = ()
+        self.answered: set[str] = set()
+        self.cancelled: bool = False
+        self.lost: bool = False
+        self.changed: Callable[[], None] = _nothing
+
+    async def result(
+        self,
+        begin: Callable[[], Awaitable[R]],
+        *,
+        on_progress: ProgressCallback | None = None,
+        on_event: EventCallback | None = None,
+    ) -> R:
+        """Return the result of the run once it has ended, however long it waits: of what *begin* begins, or of what was
+        begun before. Raises as `Runs.follow` and *begin* do."""
+        result = None if self.resumed else await begin()
+        if result is None or isinstance(result.error, RunWaitingError):
+            return cast("R", await self._follow(on_progress=on_progress, on_event=on_event))
+        self._look_at(result.error)
+        return result
+
+    async def result_of_skill(self, tool_id: str, begin: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of the call of a skill, whose workflow is the run. Raises as `result` does."""
+        if not self.resumed:
+            with durable_skill(self.run_id):
+                result = await begin()
+            if result.error is None or not isinstance(result.error.__cause__, RunWaitingError):
+                self._look_at(result.error.__cause__ if result.error is not None else None)
+                return result
+        found = cast("CodeResult", await self._follow())
+        return Result(tool_id, found.value, skill_failure(tool_id, found), found.duration)
+
+    async def _follow(self, **hooks: Any) -> RunResult:
+        try:
+            result = await self._ex.runs.follow(self.run_id, on_waits=self._note, **hooks)
+        except RunError as error:
+            self.lost = error.code == "run_not_found"
+            raise
+        self._look_at(result.error)
+        return result
+
+    def _look_at(self, error: BaseException | None) -> None:
+        self.cancelled = isinstance(error, RunError) and error.code == "run_cancelled"
+
+    def _note(self, waits: tuple[Wait, ...]) -> None:
+        self.waits = waits
+        self.answered &= {_key(wait) for wait in waits}
+        self.changed()
+
+    @property
+    def open_waits(self) -> tuple[Wait, ...]:
+        """What the run waits for that was not answered."""
+        return tuple(wait for wait in self.waits if _key(wait) not in self.answered)
+
+    async def cancel(self) -> None:
+        """Cancel the run, if it has not ended."""
+        with suppress(ToolExecError):
+            await self._ex.runs.cancel(self.run_id)
+
+    async def forget(self) -> None:
+        """Cancel the run, which no client knows of, and take it out of the journal."""
+        await self.cancel()
+        with suppress(ToolExecError):
+            for _ in range(_FORGETTING):
+                with suppress(RunBusyError):
+                    await self._ex.runs.delete(self.run_id)
+                    return
+                await asyncio.sleep(0.05)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def words_of(waits: tuple[Wait, ...]) -> str:
+    """Return in words what a run waits for."""
+    names = ", ".join(one_line(wait.name or wait.kind, _NAME) for wait in waits)
+    return f"it waits for {names}" if names else ""
+
+
+def questions_of(waits: tuple[Wait, ...]) -> dict[str, tuple[Wait, ElicitRequest]]:
+    """Return the questions that are open, by key: a key never stands for another question."""
+    asked = {_key(wait): (wait, _question(wait)) for wait in waits}
+    return {key: (wait, request) for key, (wait, request) in asked.items() if request is not None}
+
+
+async def send_answer(ex: Exec, run_id: str, wait: Wait, reply: object) -> bool:
+    """Send a run what a client has replied; return whether it was an answer.
+
+    Raises InputValidationError for an answer that does not fit, and as `Runs.signal` does.
+    """
+    payload = answer_to(wait, reply)
+    if payload is NO_ANSWER:
+        return False
+    # The same question answered twice is answered once.
+    facts = json.dumps([run_id, wait.kind, wait.step, wait.name, wait.since])
+    signal_id = hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
+    await ex.runs.signal(run_id, wait.name, payload, id=signal_id)
+    return True
+
+
+def answer_to(wait: Wait, reply: object) -> Any:
+    """Return what a client's reply means to a run that waits; NO_ANSWER for one that was not filled in.
+
+    What is to be approved is not approved then; any other question stays open.
+    """
+    if wait.kind == "approval":
+        return answer_in(reply)
+    if not isinstance(reply, ElicitResult) or reply.action != "accept" or reply.content is None:
+        return NO_ANSWER
+    content = reply.content
+    if wait.kind == "settle":
+        done = content.get("done")
+        return {"done": done, "value": _read(content.get("value"))} if isinstance(done, bool) else NO_ANSWER
+    schema = (wait.details or {}).get("schema") if wait.kind == "input" else None
+    if _is_form(schema):
+        return dict(content)
+    answer = content.get("answer", NO_ANSWER)
+    if answer is NO_ANSWER or _is_field(schema) or (wait.kind == "input" and not schema):
+        return answer
+    return _read(answer)
+
+
+def _read(text: object) -> Any:
+    """Return the JSON in a text, else the text."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _key(wait: Wait) -> str:
+    return f"{wait.kind}-{wait.step}"
+
+
+def _question(wait: Wait) -> ElicitRequest | None:
+    details = dict(wait.details or {})
+    match wait.kind:
+        case "approval":
+            return question(_request(details))
+        case "input":
+            return _form(str(details.get("question", "")), _schema(details.get("schema")))
+        case "signal":
+            answer: JSONDict = {"type": "string", "title": "What to send", "description": "JSON, or else text"}
+            return _form(f"The run waits for the signal {one_line(wait.name, _NAME)}.", _answer(answer))
+        case "settle" if wait.step:
+            tool, args = one_line(str(details.get("tool", "")), _NAME), json.dumps(details.get("args"), default=str)
+            properties: JSONDict = {
+                "done": {"type": "boolean", "title": "Did this call do its work?"},
+                "value": {"type": "string", "title": "What it gave", "description": "JSON, or else text"},
+            }
+            message = f"It is not known whether the call of {tool} was done, as its process ended.\nArguments: {args}"
+            return _form(message, {"type": "object", "properties": properties, "required": ["done"]})
+        case _:
+            return None
+
+
+def _request(details: JSONObject) -> ApprovalRequest:
+    return ApprovalRequest(
+        tool_id=str(details.get("tool", "")),
+        args=details.get("args") or {},
+        reason=str(details.get("reason", "")),
+        description=str(details.get("description", "")),
+        caller=Caller(id=str(details.get("caller", ""))),
+        path=details.get("path") or "direct",
+        longest=details.get("longest") or "always",
+    )
+
+
+def _form(message: str, schema: JSONDict) -> ElicitRequest:
+    shown = plain(redactor.text(message), _QUESTION)
+    return ElicitRequest(params=ElicitRequestFormParams(message=shown, requested_schema=schema))
+
+
+def _schema(schema: object) -> JSONDict:
+    """Return the form for an answer: its fields where it is an object of plain ones, else one field for all of it."""
+    if _is_form(schema):
+        given = cast("Mapping[str, Any]", schema)
+        properties = {name: _field(part) for name, part in given["properties"].items()}
+        required = [name for name in given.get("required") or () if name in properties]
+        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    if not schema:
+        return _answer({"type": "string", "title": "Answer"})
+    if _is_field(schema):
+        return _answer({"title": "Answer", **_field(cast("Mapping[str, Any]", schema))})
+    text = plain(json.dumps(schema, ensure_ascii=False, default=str), _QUESTION)
+    return _answer({"type": "string", "title": "Answer", "description": f"JSON that fits the schema {text}"})
+
+
+def _answer(field: JSONDict) -> JSONDict:
+    return {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
+
+
+def _field(schema: Mapping[str, Any]) -> JSONDict:
+    """Return a field as clients know them; what they do not know of the schema is checked with the answer."""
+    kept: JSONDict = {key: part for key, part in schema.items() if key in _KEPT}
+    for name in ("title", "description"):
+        if name in kept:
+            kept[name] = one_line(str(kept[name]), _NAME)
+    if "enum" in kept:
+        kept["type"] = "string"
+    return kept
+
+
+def _is_field(schema: object) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    choices: Any = schema.get("enum")
+    if choices is not None:
+        return isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+    return schema.get("type") in _FIELDS
+
+
+def _is_form(schema: object) -> bool:
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        return False
+    properties: Any = schema.get("properties")
+    return isinstance(properties, Mapping) and bool(properties) and all(map(_is_field, properties.values()))
