@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -14,15 +15,18 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 __all__ = ["make_certificates"]
 
 
-def make_certificates(directory: Path) -> None:
-    """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *directory*."""
+def make_certificates(directory: Path, addresses: Sequence[str] = ()) -> None:
+    """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *directory*.
+
+    The server is localhost, and has further *addresses*.
+    """
     directory.mkdir(exist_ok=True)
     authority = ec.generate_private_key(ec.SECP256R1())
     own = _signed("authority", authority, None, authority)
     _write(directory / "ca.pem", own)
     for name, stem in (("server", "server-"), ("client", "")):
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(directory / f"{stem}cert.pem", _signed(name, key, own, authority))
+        _write(directory / f"{stem}cert.pem", _signed(name, key, own, authority, addresses))
         (directory / f"{stem}key.pem").write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -35,6 +39,7 @@ def _signed(
     key: ec.EllipticCurvePrivateKey,
     issuer: x509.Certificate | None,
     signer: ec.EllipticCurvePrivateKey,
+    addresses: Sequence[str] = (),
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
@@ -52,7 +57,8 @@ def _signed(
     )
     if issuer is not None:
         usage = ExtendedKeyUsageOID.SERVER_AUTH if name == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        hosts = [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)]
+        names = [x509.DNSName("localhost"), *hosts]
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False).add_extension(
             x509.SubjectAlternativeName(names), critical=False
         )

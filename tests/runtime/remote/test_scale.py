@@ -1,0 +1,55 @@
+"""The simulation of many remote runtimes: what is known of queues holds in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from benchmarks.scale import Load, simulate
+
+ONE = Load(rate=50, seconds=400, workers=1, slots=1, cpu=0.01, delay=0.0, queue=10_000)
+
+
+def test_one_worker_is_a_queue_of_the_textbook() -> None:
+    """With random arrivals and times (M/M/1) the mean time is 1 / (100 - 50) s."""
+    report = simulate(ONE)
+    assert sum(report.took) / len(report.took) == pytest.approx(0.02, rel=0.05)
+    assert report.busy == pytest.approx(0.5, rel=0.05)
+
+
+def test_more_than_fits_is_refused() -> None:
+    """A worker that gets twice what it can do does what it can."""
+    report = simulate(replace(ONE, rate=200, seconds=100, queue=10))
+    assert report.per_second == pytest.approx(100, rel=0.03)
+    assert report.refused == pytest.approx(100 * 100, rel=0.05)
+
+
+def test_waiting_for_tools_takes_slots_and_no_cores() -> None:
+    """Eight slots that wait for 100 ms each do 80 runs per second, whatever the cores are."""
+    report = simulate(Load(rate=200, seconds=50, workers=1, slots=8, cpu=0.0001, wait=0.1, delay=0.0))
+    assert report.per_second == pytest.approx(80, rel=0.02)
+    assert report.busy == pytest.approx(1.0, rel=0.02)
+
+
+def test_nothing_is_lost() -> None:
+    """Each run that came has ended, or was refused; the same load gives the same report."""
+    load = Load(rate=500, seconds=20, workers=3, slots=2, cpu=0.01, queue=5)
+    first, second = simulate(load), simulate(load)
+    assert first == second
+    assert first.ended == len(first.took)
+    assert first.ended + first.refused == pytest.approx(500 * 20, rel=0.03)
+
+
+def test_shared_cores_are_shared() -> None:
+    """Two workers on one core do the work of one."""
+    load = Load(rate=1000, seconds=20, workers=2, slots=8, cpu=0.01, shared_cores=1, is_steady=True)
+    assert simulate(load).per_second == pytest.approx(100, rel=0.02)
+
+
+def test_ten_thousand_runs_a_second_need_so_many_workers() -> None:
+    """With 3 ms of processor time a run, four cores a worker: eight workers are too few, ten are enough."""
+    load = Load(rate=10_000, seconds=2, workers=8, slots=64, cores=4, cpu=0.003)
+    assert simulate(replace(load, workers=7)).per_second < 9_700
+    enough = simulate(replace(load, workers=10))
+    assert enough.per_second > 9_700
+    assert enough.percentile(0.5) < 0.02
