@@ -14,7 +14,7 @@ from toolexec.runtime.containers.backend import ContainerBackend
 
 __all__ = ["KINDS", "Make", "maker"]
 
-KINDS = ("bubblewrap", "docker", "containerd", "gvisor")
+KINDS = ("bubblewrap", "docker", "containerd", "gvisor", "kubernetes")
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""
 
@@ -46,6 +46,16 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
             daemon = request.getfixturevalue("containerd_daemon")
             place: dict[str, Any] = {"address": daemon.socket, "snapshotter": daemon.snapshotter, "image": image}
             return lambda **settings: ContainerdBackend(ContainerdConfig(**{**place, **settings}))
+        case "kubernetes":
+            from toolexec.runtime.containers.kubernetes import KubernetesBackend, KubernetesConfig
+
+            cluster = request.getfixturevalue("kube_cluster")
+            where: dict[str, Any] = {
+                "kubeconfig": str(cluster.kubeconfig),
+                "namespace": request.getfixturevalue("kube_namespace"),
+                "image": image,
+            }
+            return lambda **settings: KubernetesBackend(KubernetesConfig(**{**where, **settings}))
         case _:
             from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
-from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
+from toolexec.errors import (
+    ClosedError,
+    InvalidRequestError,
+    SandboxDeniedError,
+    SandboxUnavailableError,
+    ToolExecError,
+)
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import (
     LANGUAGES,
@@ -24,7 +31,7 @@ from toolexec.runtime.base import (
 )
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.engine import ContainerEngine, Image
+from toolexec.runtime.containers.engine import PROCESSES, ContainerEngine, Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
 from toolexec.runtime.containers.network import Network
 from toolexec.runtime.containers.pool import PoolStats, WarmPool
@@ -43,6 +50,8 @@ _SPECS: Final = 64
 _LATE: Final = 2.0
 """How long a run waits for the removal of its container, beyond its time limit."""
 _CANCELLED_LATE: Final = 5.0
+_SPARE: Final = 60
+"""How many seconds a container may outlive its run, where its engine ends it by itself."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _CONTAINED: Final = ("memory_bytes", "cpus", "pids", "disk_bytes")
@@ -196,7 +205,8 @@ class ContainerBackend:
         request, guest = attempt.request, None
         await self._room.enter(attempt.ends, self)
         try:
-            guest, attempt.warm = await self._guest(request, attempt.language, attempt.ends)
+            seconds = math.ceil(request.seconds) + _SPARE
+            guest, attempt.warm = await self._guest(request, attempt.language, attempt.ends, seconds)
             attempt.guest = guest
             if guest is not None:
                 attempt.run = await guest.execute(self._bounded(request), attempt.ends)
@@ -321,15 +331,20 @@ class ContainerBackend:
             raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
         return language_of(self, request)
 
-    async def _guest(self, request: ExecuteRequest, language: str, ends: float) -> tuple[ContainerGuest | None, bool]:
-        """A guest, and whether it was started before; None when none was there in time."""
+    async def _guest(
+        self, request: ExecuteRequest, language: str, ends: float, seconds: int = 0
+    ) -> tuple[ContainerGuest | None, bool]:
+        """A guest, and whether it was started before; None when none was there in time. One that is started now lives
+        for some *seconds* at most."""
         try:
             async with asyncio.timeout(ends - monotonic()):
                 kind = await self._kind(language, request.profile, request.limits)
                 guest = self._pool.take(kind) if self.config.warm else None
-                return (guest, True) if guest is not None else (await self._start(kind), False)
+                return (guest, True) if guest is not None else (await self._start(kind, seconds=seconds), False)
         except TimeoutError:
             return None, False
+        except SandboxDeniedError as error:
+            raise located(error, self) from error
         except SandboxUnavailableError as error:
             self._known_until = 0.0
             raise located(error, self) from error
@@ -348,14 +363,22 @@ class ContainerBackend:
         ours = self.config.limits
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
-    async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
+    async def _start(self, kind: _Kind, *, warm: bool = False, seconds: int = 0) -> ContainerGuest:
         spec = self._spec(kind, warm, self.engine.drops)
+        if seconds:
+            spec = replace(spec, seconds=seconds)
         reach = self._network.reach() if self.config.egress is not None else None
         return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, reach)
 
     def _make_spec(self, kind: _Kind, warm: bool, drop: tuple[str, ...]) -> ContainerSpec:
         """The container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
-        settings = GuestSettings(language=kind.language, warm=warm, proxy_port=self._network.port, drop=drop)
+        settings = GuestSettings(
+            language=kind.language,
+            warm=warm,
+            proxy_port=self._network.port,
+            drop=tuple(name for name in drop if name != PROCESSES),
+            processes=kind.limits.pids if PROCESSES in drop else 0,
+        )
         return spec_for(
             image=kind.image.reference,
             command=boot_command(settings),

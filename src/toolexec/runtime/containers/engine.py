@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable"]
+__all__ = ["PROCESSES", "Container", "ContainerEngine", "Exit", "Image", "Killable"]
+
+
+PROCESSES: Final = "processes"
+"""What a guest gives up by itself (see `ContainerEngine.drops`) where its user is its own: more processes than the
+limit says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +26,8 @@ class Exit:
     `code` is the exit code of its first process as the engine reports it (137, or -9, for a kill), None if unknown.
     `oom` says that the kernel killed something in it for its memory, `pids` that a process was refused for their
     number, where the engine can report it; with `oom_told` it can, so that a kill without `oom` was not for memory.
-    `lost` is why the engine itself cannot be asked any more.
+    `lost` is why the engine itself cannot be asked any more, or has taken the container away; `reason` is then a word
+    for it, where the engine has one, and `retryable` says whether the same run may succeed later.
     """
 
     code: int | None = None
@@ -29,6 +35,8 @@ class Exit:
     oom_told: bool = field(default=False, compare=False)
     pids: bool = False
     lost: str = ""
+    reason: str = ""
+    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +105,8 @@ class ContainerEngine(Protocol):
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """What a guest has to give up by itself, as nothing around it does (see `GuestSettings.drop`), according to
-        the last `check`."""
+        """What a guest has to give up by itself, as nothing around it does (see `GuestSettings.drop`, and
+        `PROCESSES`), according to the last `check`."""
         ...
 
     @property

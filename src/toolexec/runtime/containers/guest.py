@@ -195,6 +195,8 @@ class ContainerGuest:
             oom=end.oom,
             oom_told=end.oom_told,
             lost=end.lost,
+            reason=end.reason,
+            retryable=end.retryable,
             stderr=said,
         )
 
@@ -227,7 +229,12 @@ class ContainerGuest:
             return known
         found = judge(ending)
         why = found.message if found is not None else error.message
-        return SandboxUnavailableError(f"no guest can be started in the image {name}: {why}", details={"image": name})
+        reason = {"reason": ending.reason} if ending.reason else {}
+        return SandboxUnavailableError(
+            f"no guest can be started in the image {name}: {why}",
+            retryable=ending.retryable,
+            details={"image": name, **reason},
+        )
 
     async def aclose(self) -> None:
         """End the guest and remove its container; a cancellation waits until that is done."""

@@ -65,7 +65,8 @@ class Security:
 class ContainerSpec:
     """One container: `image` is a name that its engine can resolve, `command` what runs in it with pipes as its stdio.
 
-    `labels` say whose it is. `runtime` names the OCI runtime, for engines that have several.
+    `labels` say whose it is. `runtime` names the OCI runtime, for engines that have several. `seconds` is how long it
+    may live at most, for engines that end containers whose host is gone; 0 means as long as it likes.
     """
 
     image: str
@@ -78,3 +79,4 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     runtime: str = ""
     profile: str = "standard"
+    seconds: int = 0

@@ -95,9 +95,10 @@ class GuestSettings:
     `language` is what it will run first, and is ready for. `work` is its working directory, which must be there. With
     `init` it takes care of orphaned processes, as the first process of a container has to. `drop` names what it must
     give up by itself, as nothing did that before: `no_new_privileges`, `landlock` (it can write only to `work`, to /tmp
-    and to a few devices, and has no TCP), `seccomp`. `open_files` is the bound of each process. A `warm` guest takes
-    its time to be ready before it says hello, and is quicker then. `proxy_port` is where programs find a proxy to the
-    network; 0 for none.
+    and to a few devices, and has no TCP), `seccomp`. `open_files` is the bound of each process, `processes` one on all
+    processes and threads of its user, where no control group counts them (0: none). A `warm` guest takes its time to be
+    ready before it says hello, and is quicker then. `proxy_port` is where programs find a proxy to the network; 0 for
+    none.
     """
 
     language: str = "python"
@@ -105,6 +106,7 @@ class GuestSettings:
     init: bool = True
     drop: tuple[str, ...] = ()
     open_files: int = 1024
+    processes: int = 0
     warm: bool = False
     proxy_port: int = 0
 

@@ -42,7 +42,7 @@ def boot(text: str) -> None:
     try:
         settings = from_text(text)
         os.umask(0o077)
-        _limit(settings["open_files"])
+        _limit(settings["open_files"], settings["processes"])
         undropped: list[str] = []
         if settings["drop"]:
             from .drop import drop
@@ -69,8 +69,8 @@ def boot(text: str) -> None:
     server.serve()
 
 
-def _limit(open_files: int) -> None:
-    """No core files, and no more open files than there may be."""
+def _limit(open_files: int, processes: int) -> None:
+    """No core files, and no more open files, and processes of this user, than there may be."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -78,6 +78,8 @@ def _limit(open_files: int) -> None:
         open_files = min(open_files, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if processes:
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
 
 
 def _stay_as_init() -> None:
@@ -103,7 +105,7 @@ def _stay_as_init() -> None:
         for number in _ENDING:
             _signal.signal(number, lambda number, _: end(128 + number))
         null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
+        for descriptor in (0, 1):  # stderr stays open: the node of a Kubernetes cluster hangs up when it is closed
             os.dup2(null, descriptor)
         while True:
             ended, status = os.wait()

@@ -56,7 +56,7 @@ class Line(StreamChannel):
         """By the type of a message: who gets it, in the reading thread, instead of the inbox."""
         self._waiting = 0  # bytes of data in the inbox, as known to the thread that reads
         self._taken: Any = SimpleQueue()  # how many bytes were taken from there since
-        self._hang_up = hang_up
+        self.hang_up = hang_up
         self._heard: dict[str, tuple[Any, Any]] = {}  # answers on their way to a listener in an event loop
         self._gone = False
         self._left = False  # the host has said bye
@@ -208,7 +208,7 @@ class Line(StreamChannel):
             with self._lock:
                 self._deliver_all([{"type": "error", "id": key, "payload": _GONE} for key in list(self.listeners)])
             self.inbox.put(None)
-            self._hang_up()
+            self.hang_up()
 
     def _deliver_all(self, messages: list[Any]) -> None:
         loops: dict[Any, list[str]] = {}
@@ -287,6 +287,8 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
     say_hello(line, ["python", "sessions"])
     while True:
         message = line.inbox.get()
+        if message is None:  # ending under threads may crash
+            line.hang_up()
         if message is None or message.get("type") == "bye":
             return
         if message.get("type") == "execute":
