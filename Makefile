@@ -14,7 +14,7 @@ PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak lint format bench bench-quick wheels clean
+.PHONY: demo test test-full test-soak lint format bench bench-quick wheels kube clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -50,6 +50,10 @@ wheels: export TOOLEXEC_COMPILED := $(CURDIR)/build/compiled
 wheels: $(DEMO)
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./sandbox-wheel
 
+# A Kubernetes control plane for tests, built once into ~/.cache/toolexec/kube; ten minutes.
+kube:
+	@bash scripts/kube/build.sh
+
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .coverage* build dist
 
@@ -62,5 +66,5 @@ $(DEMO): pyproject.toml constraints.txt requirements-demo.txt
 
 $(STAMP): $(DEMO) requirements-dev.txt
 	@echo "Installing what the tests need into $(VENV) ..."
-	$(INSTALL) -e '.[serve,otel,keyring,postgres,openai-agents,pydantic-ai,langchain,javascript,sandbox-build,docker,containerd,grpc,bubblewrap,egress,http,openapi,semantic,temporal]' -r requirements-dev.txt
+	$(INSTALL) -e '.[serve,otel,keyring,postgres,openai-agents,pydantic-ai,langchain,javascript,sandbox-build,docker,containerd,kubernetes,grpc,bubblewrap,egress,http,openapi,remote,semantic,temporal]' -r requirements-dev.txt
 	@touch $(STAMP)

@@ -89,6 +89,7 @@ PROGRAMS = (
     Program(name="openapi", module="openapi", rounds=1),
     Program(name="openapi-fastmcp", module="peer_fastmcp_openapi", rounds=1, peer="fastmcp", quick=False),
     Program(name="temporal", module="temporal", rounds=1, quick=False),
+    Program(name="remote", module="remote", rounds=2, quick=False),
     Program(name="gate", module="gate_cost", rounds=3),
     Program(name="resilience-cost", module="resilience_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),
@@ -109,6 +110,7 @@ PROGRAMS = (
         Program(name=f"sandbox-many-{kind}", module="sandbox_many", rounds=1, args=(kind,), quick=False)
         for kind in ("bubblewrap", "docker", "containerd", "gvisor")
     ),
+    Program(name="kubernetes", module="kubernetes", rounds=1, quick=False),
     Program(name="sandbox-peers", module="sandbox_peers", rounds=1, quick=False),
     Program(name="mcp-cycles", module="mcp_cycles", rounds=1, quick=False),
 )

@@ -65,6 +65,10 @@ NAMES = {
     "peers.toolplane_call": "toolplane on Monty, a call",
     "peers.smolagents_one_call": "smolagents, in process without a sandbox",
     "peers.smolagents_call": "smolagents, a call",
+    "remote.local_run": "in this process",
+    "remote.local_call": "in this process",
+    "remote.local_gathered": "in this process",
+    "remote.many_local": "in this process",
     "durable.floor": "bare sqlite3, an insert and an update",
     "code.interpreter": "an interpreter that does nothing",
     "starting.interpreter": "an interpreter that does nothing",
@@ -244,6 +248,17 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="temporal.bare_activity", what="a bare activity of Temporal's SDK, one after the other"),
         Row(key="temporal.durable_call", what="a step of a durable chain, one after the other"),
         Row(key="temporal.overhead", what="the second beside the first", unit="ratio", bar=1.3),
+    ),
+    "Code on remote runtimes (over loopback, two cores for all)": (
+        Row(key="remote.run", what="a run with one tool call", beside=("remote.local_run",)),
+        Row(key="remote.run_added", what="what the connection adds to it", bar=5 * _MS),
+        Row(key="remote.call", what="one more tool call", beside=("remote.local_call",)),
+        Row(key="remote.call_added", what="what the connection adds to it", bar=1 * _MS),
+        Row(key="remote.gathered", what="one more of 100 gathered calls", beside=("remote.local_gathered",)),
+        Row(
+            key="remote.many_one", what="time for each of many runs at once, one server", beside=("remote.many_local",)
+        ),
+        Row(key="remote.many_two", what="the same, two servers"),
     ),
     "Workflows (`Exec.run_workflow`)": (
         Row(key="workflow.first", what="the first one of a process, with the parser's tables"),

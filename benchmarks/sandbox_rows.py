@@ -40,6 +40,18 @@ def _rows(kind: str) -> tuple[Row, ...]:
 
 SANDBOX_GROUPS: dict[str, tuple[Row, ...]] = {
     **{f"Code in containers: {kind}": _rows(kind) for kind in _RAW},
+    "Code in pods of a Kubernetes cluster (the API server of the tests, pods in runc)": (
+        Row(
+            key="sandbox.kubernetes.cold",
+            what="a run with one tool call in a new pod",
+            beside=("sandbox.kubernetes.raw",),
+        ),
+        Row(key="sandbox.kubernetes.cold_ratio", what="the same, to the raw start beside it", unit="ratio", bar=1.5),
+        Row(key="sandbox.kubernetes.warm", what="the same in a guest that waits", bar=50 * _MS),
+        Row(key="sandbox.kubernetes.call", what="one more tool call"),
+        Row(key="sandbox.kubernetes.gathered", what="one more of 200 gathered calls"),
+        Row(key="sandbox.kubernetes.fifty", what="fifty runs at once, until the last has ended"),
+    ),
     "The same program on one Docker daemon": (
         Row(
             key="sandbox_peers.cold",
@@ -54,6 +66,7 @@ SANDBOX_GROUPS: dict[str, tuple[Row, ...]] = {
     ),
 }
 SANDBOX_NAMES = {
+    "sandbox.kubernetes.raw": "`runc run` of `python3 -c 1`",
     **{f"sandbox.{kind}.raw": f"{command} of `python3 -c 1`" for kind, command in _RAW.items()},
     "sandbox_peers.llm_sandbox_cold": "llm-sandbox",
     "sandbox_peers.llm_sandbox_warm": "llm-sandbox, in an open session",

@@ -44,9 +44,14 @@ def place(kind: str) -> Iterator[Place]:
     image = ImageStore().find(IMAGE)
     if image is None:
         raise RuntimeError(f"there is no image {IMAGE}: toolexec image build --name {IMAGE} --node --with humanize")
-    with {"bubblewrap": _bubblewrap, "docker": _docker, "containerd": _containerd, "gvisor": _gvisor}[kind](
-        image
-    ) as it:
+    makers = {
+        "bubblewrap": _bubblewrap,
+        "docker": _docker,
+        "containerd": _containerd,
+        "gvisor": _gvisor,
+        "kubernetes": _kubernetes,
+    }
+    with makers[kind](image) as it:
         yield it
 
 
@@ -138,13 +143,47 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _gvisor(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.containers.builder import spec_for
     from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
-    from toolexec.runtime.containers.oci import oci_config
 
     runsc = shutil.which("runsc") or "runsc"
+    with _bundle(image, "gvisor") as bundle:
+        own = (runsc, f"--root={bundle}-state", "--platform=systrap", "--network=none", "--overlay2=none")
+        yield Place(
+            make=lambda **settings: GvisorBackend(GvisorConfig(image=IMAGE, **settings)),
+            raw=lambda: _timed(*own, "run", f"--bundle={bundle}", "raw"),
+        )
+
+
+@contextmanager
+def _kubernetes(image: StoredImage) -> Iterator[Place]:
+    from tests.engines.kube.cluster import KubeCluster
+
+    from toolexec.runtime.containers.kubernetes import KubernetesBackend, KubernetesConfig
+
+    cluster = KubeCluster()
+    try:
+        cluster.start()
+        namespace = cluster.make_namespace()
+        where = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace, "image": IMAGE}
+        with _bundle(image, "kubernetes") as bundle:
+            own = ("runc", f"--root={bundle}-state")
+            yield Place(
+                make=lambda **settings: KubernetesBackend(KubernetesConfig(**where, **settings)),
+                raw=lambda: _timed(*own, "run", f"--bundle={bundle}", "raw"),
+                folder=str(cluster.directory),
+            )
+    finally:
+        cluster.stop()
+
+
+@contextmanager
+def _bundle(image: StoredImage, kind: str) -> Iterator[Path]:
+    """A bundle for an OCI runtime that starts a Python which does nothing."""
+    from toolexec.runtime.containers.builder import spec_for
+    from toolexec.runtime.containers.oci import oci_config
+
     spec = spec_for(
-        image=IMAGE, command=NOTHING, limits=DEFAULT_LIMITS, profile="standard", config=ContainerConfig(), kind="gvisor"
+        image=IMAGE, command=NOTHING, limits=DEFAULT_LIMITS, profile="standard", config=ContainerConfig(), kind=kind
     )
     config = oci_config(spec, str(image.root), cgroups_path="/toolexec-raw")
     config["linux"].pop("seccomp", None)
@@ -152,11 +191,7 @@ def _gvisor(image: StoredImage) -> Iterator[Place]:
         bundle = Path(folder) / "bundle"
         bundle.mkdir()
         (bundle / "config.json").write_text(json.dumps(config))
-        own = (runsc, f"--root={folder}/state", "--platform=systrap", "--network=none", "--overlay2=none")
-        yield Place(
-            make=lambda **settings: GvisorBackend(GvisorConfig(image=IMAGE, **settings)),
-            raw=lambda: _timed(*own, "run", f"--bundle={bundle}", "raw"),
-        )
+        yield bundle
     for group in Path("/sys/fs/cgroup").glob("*/toolexec-raw"):
         with suppress(OSError):
             group.rmdir()

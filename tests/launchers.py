@@ -21,6 +21,20 @@ _BESIDE = {
     "containerd": {"checks", "client", "images", "pipes", "removal", "resolver", "runtimes", "spec"},
     "docker": {"api", "attach", "checks", "host", "images", "spec"},
     "gvisor": {"checks", "runsc"},
+    "kubernetes": {
+        "checks",
+        "client",
+        "config",
+        "failures",
+        "lease",
+        "manifest",
+        "pools",
+        "probe",
+        "removal",
+        "spec",
+        "stream",
+        "watch",
+    },
     "kata": set[str](),
 }
 

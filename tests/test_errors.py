@@ -111,7 +111,13 @@ FURTHER_CODES = {
     "BackendError": ("backend_exists", "tool_collision"),
     "BackendUnavailableError": ("circuit_open",),
     "ConfigurationError": ("already_started", "invalid_detail", "invalid_provider", "not_started"),
-    "InvalidRequestError": ("invalid_module", "missing_code", "missing_gateway"),
+    "InvalidRequestError": (
+        "invalid_module",
+        "missing_code",
+        "missing_gateway",
+        "request_too_large",
+        "run_id_taken",
+    ),
     "InvalidSchemaError": ("unsupported_schema",),
     "InvalidToolError": ("example_too_large", "invalid_binding"),
     "PolicyError": ("effect_in_progress", "outcome_unknown"),
@@ -123,6 +129,9 @@ FURTHER_CODES = {
         "run_changed",
         "run_diverged",
     ),
+    "SandboxDeniedError": ("signature_invalid", "signature_replayed", "signature_stale", "unauthenticated"),
+    "SandboxFailedError": ("remote_run_lost",),
+    "SandboxUnavailableError": ("queue_full", "quota_exceeded", "runtime_draining"),
 }
 RETRYABLE = {
     "BackendBusyError",

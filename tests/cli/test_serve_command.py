@@ -291,7 +291,7 @@ def test_log_lines_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("toolexec.test")
     parent = logging.getLogger("toolexec")
     before = (parent.level, parent.propagate, list(parent.handlers))
-    with module._logging("info"):
+    with module.logged("info"):
         logger.info("token hush-hush-hush \x1b[31mred\nsecond")
         logger.debug("not this")
     assert capsys.readouterr().err == "info: token [REDACTED] red second\n"

@@ -47,6 +47,20 @@ def other(key: Key, number: int) -> Any:
         return [["wasm"], ["docker", "wasm"], ["gvisor"]][number]
     if key.path == "sandboxes.egress_secrets":
         return [{"placeholder": f"TOKEN_{number}_HERE", "value": f"secretref:env:A{number}", "hosts": ["a.example"]}]
+    if key.path == "runtime_server.keys":
+        return [{"id": f"k{number}", "token": f"secretref:env:TOKEN_{number}"}]
+    if key.path == "runtime_server.profiles":
+        return [["standard"], ["hardened"], ["dev", "standard"]][number]
+    if key.path == "runtime_server.quotas":
+        return [{"tenant": f"t{number}", "running": 1}]
+    if key.path == "sandboxes.kube_node_selector":
+        return [f"pool=p{number}"]
+    if key.path == "sandboxes.kube_tolerations":
+        return [{"key": f"k{number}", "operator": "Exists"}]
+    if key.path == "sandboxes.remote.endpoints":
+        return [f"https://x{number}.example.com/v1/execute"]
+    if key.path == "sandboxes.remote.isolation":
+        return ["container", "gvisor", "vm"][number]
     if key.path == "cache.rules":
         return [{"tools": f"t{number}:*", "ttl": 60}]
     if key.path == "resilience.fallbacks":
@@ -102,6 +116,9 @@ def needed(key: Key) -> dict[str, Any]:
         }
     if key.path == "http.tls_key":
         return {"http.tls_cert": "/c"}
+    if key.block == "sandboxes.remote":
+        names = ("endpoints", "key_id", "token", *(("client_cert",) if key.name == "client_key" else ()))
+        return {f"sandboxes.remote.{name}": ["https://x.example.com"] if name == "endpoints" else "t" for name in names}
     if key.path == "sandboxes.egress_secrets":
         return {"sandboxes.egress": ["a.example"]}
     return {}

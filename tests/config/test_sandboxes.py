@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret
-from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, kubernetes_config, make_runtime
 
 
 def options(tmp_path: Path, text: str) -> Options:
@@ -66,7 +67,8 @@ where = ["headers", "url"]
 
 
 def test_the_names_of_kinds_are_those_of_the_runtime() -> None:
-    assert KEYS["sandboxes.use"].kind.name == f"list of {', '.join(SANDBOXES)}"
+    assert KEYS["sandboxes.use"].kind.name == f"list of {', '.join([*SANDBOXES, 'temporal'])}"
+    assert KEYS["sandboxes.temporal"].kind.name == " / ".join(SANDBOXES)
 
 
 def test_the_order_of_the_operator_holds() -> None:
@@ -77,7 +79,7 @@ def test_the_order_of_the_operator_holds() -> None:
 
 
 def test_all_sandboxes_are_there_by_default() -> None:
-    assert [backend.kind for backend in make_runtime().backends] == [*SANDBOXES]
+    assert [backend.kind for backend in make_runtime().backends] == [kind for kind in SANDBOXES if kind != "remote"]
 
 
 def test_an_unknown_kind_is_refused() -> None:
@@ -107,3 +109,80 @@ def test_secrets_without_hosts_are_refused(tmp_path: Path) -> None:
     text = '[[sandboxes.egress_secrets]]\nplaceholder = "XXXXXXXX"\nvalue = "secretref:env:A"\nhosts = ["a.b"]\n'
     with pytest.raises(ConfigurationError, match=r"name those in sandboxes\.egress"):
         options(tmp_path, text)
+
+
+def test_a_cluster_can_be_set(tmp_path: Path) -> None:
+    made = options(
+        tmp_path,
+        """
+[sandboxes]
+use = ["kubernetes"]
+kubeconfig = "/etc/code/kubeconfig"
+kube_context = "code"
+kube_namespace = "code"
+kube_runtime_class = "gvisor"
+kube_service_account = "pods"
+kube_node_selector = ["pool=code", "arch=amd64"]
+kube_pull_secrets = ["registry"]
+kube_jobs = true
+kube_network = "report"
+[[sandboxes.kube_tolerations]]
+key = "code"
+operator = "Exists"
+""",
+    ).runtime_backends
+    assert isinstance(made, SandboxSettings)
+    (backend,) = make_runtime(made).backends
+    assert backend.kind == "kubernetes"
+    assert backend.isolation == "gvisor"
+    config = kubernetes_config(made)
+    assert (config.kubeconfig, config.context, config.namespace) == ("/etc/code/kubeconfig", "code", "code")
+    assert config.node_selector == {"pool": "code", "arch": "amd64"}
+    assert [*config.tolerations] == [{"key": "code", "operator": "Exists"}]
+    assert [*config.pull_secrets] == ["registry"]
+    assert config.jobs
+    assert config.network == "report"
+
+
+def test_a_label_of_nodes_needs_a_value(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="NAME=VALUE"):
+        options(tmp_path, '[sandboxes]\nkube_node_selector = ["pool"]\n')
+
+
+def test_remote_runtimes_are_there_once_they_have_endpoints(tmp_path: Path) -> None:
+    """Remote ones come after the sandboxes of this machine, and are judged by the kind that runs there."""
+    made = options(
+        tmp_path,
+        """
+[sandboxes.remote]
+endpoints = ["https://a.example.com/v1/execute", "https://b.example.com/v1/execute"]
+key_id = "team"
+token = "secretref:env:RUNTIME_TOKEN"
+sandbox = "gvisor"
+silence = "5s"
+""",
+    ).runtime_backends
+    assert isinstance(made, SandboxSettings)
+    assert made.remote is not None
+    assert made.remote.endpoints == ("https://a.example.com/v1/execute", "https://b.example.com/v1/execute")
+    assert (made.remote.silence, made.remote.expected_isolation) == (5.0, "gvisor")
+    assert "RUNTIME_TOKEN" not in repr(made.remote)
+    runtime = make_runtime(made)
+    assert runtime.candidates("hardened")[0].kind == "gvisor"
+    assert [backend.kind for backend in runtime.candidates("hardened") if backend.kind == "remote"] == ["remote"]
+    assert [backend.kind for backend in runtime.candidates("dev")] == ["unsafe_host"]
+    alone = make_runtime(replace(made, use=("remote",)))
+    assert [backend.kind for backend in alone.candidates("hardened")] == ["remote"]
+    assert alone.candidates("dev") == []
+
+
+def test_remote_without_endpoints_cannot_be_used() -> None:
+    """The error says what to set."""
+    with pytest.raises(ConfigurationError, match=r"sandboxes\.remote\.endpoints"):
+        make_runtime(SandboxSettings(use=("remote",)))
+
+
+def test_a_remote_without_a_key_is_a_mistake_of_the_file(tmp_path: Path) -> None:
+    """The message names what is missing."""
+    with pytest.raises(ConfigurationError, match="key_id and a token"):
+        options(tmp_path, '[sandboxes.remote]\nendpoints = ["https://a.example.com/"]\n')

@@ -131,6 +131,8 @@ def directory(tmp_path: Path) -> Path:
             (tmp_path / block.note.removeprefix("file: ")).write_text(block.text)
     (tmp_path / "mcp.json").write_text(SERVER)
     (tmp_path / "app.yaml").write_text("sources: {python: [app.py]}\n")
+    key = f'[[runtime_server.keys]]\nid = "a"\ntoken = "{"x" * 32}"\n'
+    (tmp_path / "runtime.toml").write_text(f'[sandboxes]\nuse = ["wasm"]\n{key}')
     (tmp_path / "program.py").write_text("return await tools.shop.price(item='tea')\n")
     (tmp_path / "cost.workflow").write_text(SKILL)
     return tmp_path

@@ -44,6 +44,9 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "export -f openai -c app.py", 0, "shop__price"),
     ("bare", "code program.py -c app.py", 0, r"^4\.5$"),
     ("bare", "temporal worker -c app.py", 2, "needs to know where Temporal is"),
+    ("bare", "runtime serve -c app.py", 2, r"toolexec\[remote\]"),
+    ("bare", "kube manifest -n code", 0, "kind: NetworkPolicy"),
+    ("all", "runtime check -c runtime.toml", 0, "standard: wasm"),
     ("bare", "workflow check cost.workflow -c app.py", 0, "0 errors"),
     ("bare", "workflow graph cost.workflow", 0, "shop:price"),
     ("bare", "workflow graph cost.workflow item=tea --run -c app.py", 0, "shop:price<br/>"),
@@ -78,7 +81,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("serve", "list -c app.yaml", 0, "shop:price"),
     ("serve", "serve -c app.py", 0, '"serverInfo"'),
 ]
-EXTRA = {"serve": "serve", "mcp": "mcp"}
+EXTRA = {"serve": "serve", "mcp": "mcp", "all": "remote"}
 
 
 def has(environment: Environment, stage: str) -> bool:

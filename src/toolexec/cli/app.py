@@ -60,6 +60,8 @@ _ELSEWHERE: Final = {
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
     "temporal": ("temporal", "temporal", _SERVER),
+    "runtime": ("runtime", "runtime", _SERVER),
+    "kube": ("kube", "kube", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),
 }

@@ -32,8 +32,10 @@ __all__ = [
     "LimitsBlock",
     "PinningBlock",
     "PolicyBlock",
+    "RemoteBlock",
     "ResilienceBlock",
     "ResultsBlock",
+    "RuntimeServerBlock",
     "SandboxesBlock",
     "SecretsBlock",
     "ServerBlock",
@@ -162,6 +164,9 @@ class TasksBlock(Block):
     )
     after: Seconds = _key(10.0, "How long a call takes until it becomes a task.", ge=0)
     ttl: Seconds = _key(86400.0, "How long after it was made a task is there; it is stopped then.", ge=1)
+    durable: bool = _key(
+        False, "Chains, workflows, skills and code that may become tasks wait for people, and survive restarts."
+    )
     path: File = _key("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
     max_tasks: int = _key(1000, "How many are kept; those that are over make room.", ge=1)
     max_per_caller: int = _key(100, "How many are kept of one caller.", ge=1)
@@ -198,12 +203,54 @@ class CodeBlock(Block):
     unsafe_opt_in: bool = _key(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
 
 
+class RemoteBlock(Block):
+    """Sandboxes of other machines, behind remote runtimes (toolexec runtime serve); there are some as soon as there are
+    endpoints."""
+
+    endpoints: ListOf[str] = _key((), "Where they are: https://runtime.example.com/v1/execute.")
+    key_id: str = _key("", "The ID of the key that they know.")
+    token: str = _key("", "The bearer token of the key.", secret=True)
+    signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: Literal[
+        "wasm", "bubblewrap", "docker", "containerd", "kubernetes", "gvisor", "kata", "firecracker", "unsafe_host"
+    ] = _key("wasm", "The kind of sandbox that code must run in there.")
+    isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
+    protocol: Literal["duplex", "post"] = _key(
+        "duplex", "How programs get there: over one connection from here, or by a request for each."
+    )
+    gateway_host: str = _key("127.0.0.1", "By post: the address where they find our tools.")
+    gateway_port: int = _key(0, "By post: the port of that; 0 means any free one.", ge=0, le=65535)
+    gateway_url: str = _key("", "By post: the same, as they know it; empty: that address itself.")
+    ca_file: File = _key("", "The certificates that theirs are checked against, PEM; empty: those of the system.")
+    client_cert: File = _key("", "The certificate that is shown to them, PEM.")
+    client_key: File = _key("", "Its key, PEM; empty: it is in the file of the certificate.")
+    silence: Seconds = _key(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
+    reconnect: Seconds = _key(
+        30.0, "How long a lost connection may stay lost, until its programs are given up.", ge=0.1
+    )
+    overhead: Seconds = _key(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
+
+
 class SandboxesBlock(Block):
     """The sandboxes that code runs in."""
 
-    use: ListOf[Literal["wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host"]] = _key(
-        (), "The kinds that may be used, the preferred one first; empty: all, in the usual order."
-    )
+    use: ListOf[
+        Literal[
+            "wasm",
+            "bubblewrap",
+            "docker",
+            "containerd",
+            "gvisor",
+            "kata",
+            "kubernetes",
+            "remote",
+            "unsafe_host",
+            "temporal",
+        ]
+    ] = _key((), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order.")
+    temporal: Literal[
+        "wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "kubernetes", "remote", "unsafe_host"
+    ] = _key("wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is.")
     image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
     max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
@@ -212,11 +259,61 @@ class SandboxesBlock(Block):
     docker_host: str = _key("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
     docker_runtime: str = _key("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
     containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")
+    kubeconfig: File = _key("", "The kubeconfig of the cluster; empty: the one that kubectl uses.")
+    kube_context: str = _key("", "The context in it; empty: the current one.")
+    kube_namespace: str = _key("", "The namespace that pods are made in; empty: that of the context.")
+    kube_runtime_class: str = _key("", "The RuntimeClass of pods: one of gVisor or Kata makes them fit for hardened.")
+    kube_service_account: str = _key("", "The ServiceAccount of pods, whose token they do not get.")
+    kube_node_selector: ListOf[str] = _key((), "Labels of the nodes that pods may run on: pool=sandboxes.")
+    kube_tolerations: ListOf[JSONDict] = _key((), "Taints of nodes that pods tolerate: key, operator, value, effect.")
+    kube_pull_secrets: ListOf[str] = _key((), "The Secrets with which images are pulled.")
+    kube_jobs: bool = _key(False, "Whether each pod is made by a Job.")
+    kube_network: Literal["require", "report"] = _key(
+        "require", "Where NetworkPolicies are not enforced: run no code, or run it and say so."
+    )
     route_by_needs: bool = _key(False, "Run Python that imports a package, or starts processes, where they are.")
     egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
     egress_secrets: ListOf[JSONDict] = _key(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
     )
+    remote: RemoteBlock = RemoteBlock.model_construct()
+
+
+class RuntimeServerBlock(Block):
+    """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""
+
+    host: str = _key("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
+    port: int = _key(8090, "The port; 0 means any free one.", ge=0, le=65535)
+    path: str = _key("/v1/execute", "The path of the endpoint.")
+    tls_cert: File = _key("", "The certificate's file, PEM.")
+    tls_key: File = _key("", "The key's file, PEM; empty: it is in the certificate's.")
+    client_ca: File = _key("", "Clients need a certificate of an authority in this file, PEM; empty: they need none.")
+    behind_proxy: bool = _key(False, "A proxy in front of it does TLS.")
+    keys: ListOf[JSONDict] = _key(
+        (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
+    )
+    profiles: ListOf[Literal["dev", "standard", "hardened"]] = _key(
+        ("standard", "hardened"), "The security profiles that clients may ask for."
+    )
+    max_running: int = _key(8, "How many runs take place at once.", ge=1)
+    max_queued: int = _key(1000, "How many more may wait.", ge=1)
+    tenant_running: int = _key(0, "How many runs of one tenant take place at once; 0: any number.", ge=0)
+    tenant_queued: int = _key(0, "How many more of them may wait; 0: any number.", ge=0)
+    tenant_rate: float = _key(0.0, "How many runs a tenant may begin in a second; 0: any number.", ge=0)
+    quotas: ListOf[JSONDict] = _key((), "Other quotas of single tenants: tenant, running, queued, rate.")
+    state_directory: File = _key("", "Where starts and ends are kept; empty: in the state directory.")
+    keeps: Seconds = _key(600.0, "For how long they are kept.", ge=1)
+    max_body_bytes: Size = _key(32 * 1024**2, "How long a request may be.", ge=1)
+    max_output_chars: Size = _key(16 * 1024**2, "How much of what a program prints may be kept.", ge=1)
+    max_timeout: Seconds = _key(3600.0, "How long a program may run, whatever its request says.", ge=0.1)
+    skew: Seconds = _key(300.0, "How far the clocks of client and server may differ.", ge=1)
+    reconnect: Seconds = _key(30.0, "A run whose client is away for so long is stopped.", ge=0.1)
+    go_timeout: Seconds = _key(10.0, "How long a client may take to confirm the start of a run.", ge=0.1)
+    ping: Seconds = _key(10.0, "Connections that are silent for so long are closed.", ge=0.1)
+    header_timeout: Seconds = _key(10.0, "How long a new connection may take to bring its first request.", ge=0.1)
+    drain_grace: Seconds = _key(30.0, "How long runs may go on when the server is to end.", ge=0)
+    gateway_hosts: ListOf[str] = _key((), "Hosts where the tools of requests by POST may be; empty: all.")
+    gateway_private: bool = _key(False, "They may have private addresses, too.")
 
 
 class ResultsBlock(Block):
@@ -335,6 +432,9 @@ class TemporalBlock(Block):
     attempts: int = _key(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
     max_events: int = _key(8000, "A run continues in a new history after so many events.", ge=50)
     linger: Seconds = _key(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
+    deployment: str = _key("toolexec", "The name of the deployment that workers with a build_id belong to.")
+    build_id: str = _key("", "The version of this worker in its deployment; empty: workers have none.")
+    pinned: bool = _key(False, "Runs stay with the version of the worker that they began with.")
 
 
 class DurableBlock(Block):
@@ -380,6 +480,7 @@ class Settings(Block):
     limits: LimitsBlock = LimitsBlock.model_construct()
     code: CodeBlock = CodeBlock.model_construct()
     sandboxes: SandboxesBlock = SandboxesBlock.model_construct()
+    runtime_server: RuntimeServerBlock = RuntimeServerBlock.model_construct()
     results: ResultsBlock = ResultsBlock.model_construct()
     policy: PolicyBlock = PolicyBlock.model_construct()
     approval: ApprovalBlock = ApprovalBlock.model_construct()

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-__all__ = ["GATE_BLOCKS", "TASKS_FILE", "Built", "build", "state_directory"]
+__all__ = ["GATE_BLOCKS", "RUNS_FILE", "TASKS_FILE", "Built", "build", "state_directory"]
 
 GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience", "learning")
 TASKS_FILE = "tasks.db"
 """The file of tasks, in the state directory."""
+RUNS_FILE = "runs.db"
+"""The file of durable runs, in the state directory."""
 _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
@@ -151,6 +153,8 @@ def build(
             else _with(own, loaded, gate, trace, toolset)
         )
         _fill(ex, loaded, python)
+        if serving and loaded.settings.tasks.durable and ex.options.journal is None:
+            ex.reconfigure(journal=(state or state_directory()) / RUNS_FILE)
         opened.pop_all()
     if audit is not None:
         weakref.finalize(ex, audit.close)

@@ -245,8 +245,9 @@ def _meant(place: Place) -> str:
 
 
 def _where_it_belongs(name: str) -> str:
-    """Return the block of a key that is in the wrong one."""
+    """Return the block of a key that is in the wrong one; that of another command counts only where it is alone."""
     blocks = [key.block for key in KEYS.values() if key.name == name]
+    blocks = [block for block in blocks if block != "runtime_server"] or blocks
     return f"it belongs into [{blocks[0]}]" if len(blocks) == 1 else ""
 
 

@@ -14,6 +14,7 @@ from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
+    from toolexec.code.limits import Limits
     from toolexec.durable.temporal import TemporalEngine
     from toolexec.exec.options import Options
     from toolexec.run.gate import GatePart
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime.egress.policy import Secret
+    from toolexec.runtime.remote.server import RuntimeServerSettings
+    from toolexec.runtime.remote.settings import RemoteSettings
+    from toolexec.runtime.remote.signature import SigningKey
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
     from toolexec.server.http import HttpSettings
@@ -32,14 +36,18 @@ __all__ = [
     "cache",
     "cache_rule",
     "check_parts",
+    "code_limits",
     "egress_secret",
     "exec_options",
     "fallback",
     "http_settings",
     "policy",
     "rate_limit",
+    "remote_key",
+    "remote_settings",
     "resilience",
     "rule",
+    "runtime_server_settings",
     "sandbox_settings",
     "serve_settings",
     "temporal_engine",
@@ -233,8 +241,6 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     """
     from dataclasses import replace
 
-    from toolexec.code.limits import Limits
-
     limits, code, durable = loaded.settings.limits, loaded.settings.code, loaded.settings.durable
     options: dict[str, tuple[str, Any]] = {
         "default_timeout": ("limits.call_timeout", limits.call_timeout or None),
@@ -254,22 +260,32 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         for name, (path, value) in options.items()
         if not only_given or loaded.values[path].layer != "default"
     }
-    of_code = {name: getattr(limits, name) for name in _CODE_LIMITS}
-    if any(of_code.values()):
-        wanted["code_limits"] = Limits(**{_BYTES.get(name, name): value for name, value in of_code.items()})
-    if loaded.has("sandboxes"):
+    if (of_code := code_limits(loaded)) is not None:
+        wanted["code_limits"] = of_code
+    if loaded.has("sandboxes") or loaded.has("sandboxes.remote"):
         wanted["runtime_backends"] = sandbox_settings(loaded)
     if loaded.has("durable.temporal"):
         wanted["journal"] = temporal_engine(loaded)
     return replace(base, **wanted)
 
 
+def code_limits(loaded: LoadedConfig) -> Limits | None:
+    """Return the limits of code; None where there are none. Raises InvalidLimitsError."""
+    from toolexec.code.limits import Limits
+
+    given = {_BYTES.get(name, name): getattr(loaded.settings.limits, name) for name in _CODE_LIMITS}
+    return Limits(**given) if any(given.values()) else None
+
+
 def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:
     """Return what runs durable runs; raises ConfigurationError, and MissingExtraError."""
     from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 
-    values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "durable.temporal"}
-    return TemporalEngine(TemporalSettings(**values))
+    return TemporalEngine(TemporalSettings(**_temporal_values(loaded)))
+
+
+def _temporal_values(loaded: LoadedConfig) -> dict[str, Any]:
+    return {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "durable.temporal"}
 
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
@@ -278,11 +294,80 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     from toolexec.runtime.sandboxes import SandboxSettings
 
     values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "sandboxes"}
+    inner = values.pop("temporal")
+    if "temporal" in values["use"]:
+        values["temporal"] = {"inner": inner, **_temporal_values(loaded)}
     hosts, tables = values.pop("egress"), values.pop("egress_secrets")
+    values["kube_node_selector"] = dict(map(_label, values["kube_node_selector"]))
     if tables and not hosts:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))
-    return SandboxSettings(**values, egress=Egress(hosts=hosts, secrets=secrets) if hosts else None)
+    egress = Egress(hosts=hosts, secrets=secrets) if hosts else None
+    return SandboxSettings(**values, egress=egress, remote=remote_settings(loaded))
+
+
+def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
+    """Return where the remote runtimes are; None where there are none. Raises ConfigurationError."""
+    if not loaded.settings.sandboxes.remote.endpoints:
+        return None
+    from toolexec.runtime.remote.settings import RemoteSettings
+
+    return RemoteSettings(**_values(loaded, "sandboxes.remote"))
+
+
+class _RemoteKeyEntry(Block):
+    id: str = Field(description="a text that names the key")
+    token: str = Field(
+        description="a text of 16 characters or more, or a reference, such as secretref:env:RUNTIME_TOKEN"
+    )
+    secret: str = ""
+    tenant: str = ""
+    expires: str = ""
+
+
+class _QuotaEntry(Block):
+    tenant: str = Field(description="a text that names the tenant")
+    running: int = 0
+    queued: int = 0
+    rate: float = 0.0
+
+
+def remote_key(data: Mapping[str, object]) -> SigningKey:
+    """Return a key of remote runtimes, with the values of its references; raises ConfigurationError."""
+    from datetime import UTC, datetime
+
+    from toolexec.backend.secrets import SecretResolver
+    from toolexec.runtime.remote.signature import SigningKey
+
+    entry = _entry(_RemoteKeyEntry, data, "a key of a remote runtime")
+    resolver, name = SecretResolver(), f"the key {entry['id']} of a remote runtime"
+    for secret in ("token", "secret"):
+        entry[secret] = resolver.resolve(entry.get(secret, ""), f"{secret} of {name}")
+    if expires := entry.pop("expires", ""):
+        try:
+            when = datetime.fromisoformat(expires)
+        except ValueError as error:
+            raise ConfigurationError(f"expires of {name} must be a date, such as 2027-01-31: {error}") from None
+        entry["expires"] = (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+    return SigningKey(**entry)
+
+
+def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
+    """Return how sandboxes are lent to other machines; raises ConfigurationError, and MissingExtraError."""
+    from toolexec.runtime.remote.server import RuntimeServerSettings, TenantQuota
+
+    values = _values(loaded, "runtime_server")
+    quota = TenantQuota(**{name: values.pop(f"tenant_{name}") for name in ("running", "queued", "rate")})
+    quotas = [TenantQuota(**_entry(_QuotaEntry, each, "a quota")) for each in values.pop("quotas")]
+    keys = [remote_key(each) for each in values.pop("keys")]
+    return RuntimeServerSettings(**values, keys=keys, quota=quota, quotas=quotas)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise ConfigurationError(f"sandboxes.kube_node_selector: a label is NAME=VALUE, not {text!r}")
+    return name, value
 
 
 def egress_secret(data: Mapping[str, object]) -> tuple[str, Secret]:
@@ -318,7 +403,7 @@ def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = Fal
         return  # the whole cannot be better than its pieces
     wholes: tuple[tuple[tuple[str, ...], Callable[[LoadedConfig], Any]], ...] = (
         (("policy",), policy),
-        (("limits", "code", "sandboxes"), _options),
+        (("limits", "code", "sandboxes", "sandboxes.remote"), _options),
         (("auth", "auth.jwt"), auth_settings),
         (("http", "server"), http_settings),
         (("resilience",), resilience),

@@ -265,7 +265,13 @@ class InvalidRequestError(SandboxError):
     """A request to run code makes no sense; nothing has run."""
 
     code = "invalid_request"
-    further_codes: ClassVar[tuple[str, ...]] = ("invalid_module", "missing_code", "missing_gateway")
+    further_codes: ClassVar[tuple[str, ...]] = (
+        "invalid_module",
+        "missing_code",
+        "missing_gateway",
+        "request_too_large",
+        "run_id_taken",
+    )
     default_never_began = True
 
 
@@ -288,6 +294,7 @@ class SandboxUnavailableError(SandboxError):
     """
 
     code = "sandbox_unavailable"
+    further_codes: ClassVar[tuple[str, ...]] = ("queue_full", "quota_exceeded", "runtime_draining")
     default_never_began = True
 
 
@@ -295,6 +302,12 @@ class SandboxDeniedError(SandboxError):
     """A rule forbids this sandbox for the request, or it needs an opt-in that is not there."""
 
     code = "sandbox_denied"
+    further_codes: ClassVar[tuple[str, ...]] = (
+        "signature_invalid",
+        "signature_replayed",
+        "signature_stale",
+        "unauthenticated",
+    )
     default_never_began = True
 
 
@@ -314,6 +327,7 @@ class SandboxFailedError(SandboxError):
     """The sandbox died or could not run the program; what was captured until then is in the result."""
 
     code = "sandbox_failed"
+    further_codes: ClassVar[tuple[str, ...]] = ("remote_run_lost",)
 
 
 class GatewayError(ToolExecError):

@@ -23,6 +23,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "httpx2": "mcp",
     "jwt": "serve",
     "keyring": "keyring",
+    "kubernetes_asyncio": "kubernetes",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "numpy": "semantic",

@@ -111,9 +111,11 @@ def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
 
 
 def judged_kind(backend: SandboxBackend) -> str:
-    """Return the kind of the sandbox that runs the code in the end: that of `inner`, where a backend has others do the
-    work. Profiles choose by it."""
+    """Return the kind of the sandbox that runs the code in the end: that of `inner`, a sandbox or the name of a kind,
+    where a backend has others do the work. Profiles choose by it."""
     inner = getattr(backend, "inner", None)
+    if isinstance(inner, str):
+        return inner
     return judged_kind(inner) if isinstance(inner, SandboxBackend) else backend.kind
 
 

@@ -26,7 +26,10 @@ from toolexec.runtime.router import CANDIDATES, ISOLATIONS, Runtime
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
 
 State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up", "not_in_release"]
-_RELEASED: Final = frozenset({"wasm", "unsafe_host", "bubblewrap", "docker", "containerd", "gvisor", "kata"})
+_RELEASED: Final = frozenset(
+    {"wasm", "unsafe_host", "bubblewrap", "docker", "containerd", "gvisor", "kata", "kubernetes", "remote"}
+)
+_REMEDIES: Final = {"remote": "set endpoints, key_id and token in [sandboxes.remote]"}
 _SURROUNDING: Final = frozenset({"container", "gvisor", "vm"})
 """Isolations that need something of this machine, without which no language runs."""
 _TIMEOUT: Final = 300.0  # what is used for the first time may have to be compiled
@@ -179,7 +182,7 @@ def _absent(kind: str) -> Finding:
         state="not_set_up",
         profiles=profiles,
         reason="this Exec was set up without it",
-        remedy="add it to runtime_backends",
+        remedy=_REMEDIES.get(kind, "add it to runtime_backends"),
     )
 
 

@@ -42,7 +42,8 @@ class Ending:
     signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited`, `pids_limited` and
     `disk_limited` say whether an error of the program that speaks of such a want means its limit. `oom` says that the
     kernel has killed something of it for its memory, `oom_told` that the sandbox would know if it had. `lost` is why
-    its engine cannot be asked any more. `seconds` is the time limit, and `began` is false when it was over before the
+    its engine cannot be asked any more, or took it away: then `reason` is a word for it, and `retryable` says whether
+    the same run may succeed later. `seconds` is the time limit, and `began` is false when it was over before the
     program ran.
     """
 
@@ -56,6 +57,8 @@ class Ending:
     oom: bool = False
     oom_told: bool = False
     lost: str = ""
+    reason: str = ""
+    retryable: bool = False
     seconds: float = 0.0
     began: bool = True
 
@@ -78,6 +81,13 @@ def judge(ending: Ending) -> ToolExecError | None:
     details = {"exit_code": code, "stderr": tail}
     if ending.oom:
         return _used_up("memory", f"{_more('memory')}{said}", details)
+    if ending.lost and ending.reason:
+        return SandboxFailedError(
+            f"the sandbox was lost before the program was done: {ending.lost[:_TAIL]}; run the program again if it may "
+            f"call its tools twice{said}",
+            retryable=ending.retryable,
+            details={**details, "lost": ending.lost[:_TAIL], "reason": ending.reason},
+        )
     if ending.lost:
         return SandboxFailedError(
             f"the engine of the sandbox was lost before the program was done: {ending.lost[:_TAIL]}{said}",

@@ -152,7 +152,13 @@ class Runtime:
         fixed = self._by_profile.get(profile)
         if fixed is not None:
             return fixed
-        found = (backend for kind in self._order[profile] for backend in self._serving.get(kind, ()))
+        found = (
+            backend
+            for kind in self._order[profile]
+            for backend in self._serving.get(kind, ())
+            # what one with others beneath it runs code in, it may learn after it was added
+            if not hasattr(backend, "inner") or _may_serve(backend, kind, profile)
+        )
         return [*dict.fromkeys(found)]
 
     def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
@@ -249,6 +255,18 @@ class Runtime:
             languages = await _languages_with(needs, backend)
             ranked += [(backend, request.language if name == "python" else name) for name in languages[:1]]
         return [*ranked, *(place for place in usual if place not in ranked)]
+
+    def can_repeat(self, code: str, language: str = "", profile: str = "") -> bool:
+        """Return whether the sandbox that such code would get can make its run again, as durable runs need it. Raises
+        InvalidRequestError for an unknown profile."""
+        profile, only = effective_profile(profile, self.default_profile)
+        language = ALIASES.get(language, language)
+        if self.route_by_needs and language in ("", "python") and needs_of(code):
+            return False  # it would get one with the packages that it imports
+        for backend in self.candidates(profile):
+            if (not only or judged_kind(backend) == only) and (not language or language in backend.languages):
+                return (language or "python") in getattr(backend, "replays", ())
+        return False
 
     async def __aenter__(self) -> Self:
         return self
@@ -425,6 +443,11 @@ def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
             result.value = None
             result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")
     return result
+
+
+def _may_serve(backend: SandboxBackend, kind: str, profile: str) -> bool:
+    """Return whether a sandbox that serves *profile* by its *kind* may: none does where the code runs on the host."""
+    return profile == "dev" or kind == "unsafe_host" or judged_kind(backend) != "unsafe_host"
 
 
 def effective_profile(asked: str, default: str) -> tuple[str, str]:

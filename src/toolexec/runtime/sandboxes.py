@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from toolexec.backend.plugins import SANDBOXES as PLUGINS
 from toolexec.backend.plugins import load_plugin, plugin_names
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.router import CANDIDATES, Runtime
 
 if TYPE_CHECKING:
+    from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
     from toolexec.runtime.egress.policy import Egress
+    from toolexec.runtime.remote.settings import RemoteSettings
 
-__all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "make_runtime"]
+__all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "kubernetes_config", "make_runtime", "make_sandbox"]
 
 RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
 """Sandboxes: a list, or by profile."""
 
-SANDBOXES: Final = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host")
-"""Every kind of sandbox that there is."""
+SANDBOXES: Final = (
+    "wasm",
+    "bubblewrap",
+    "docker",
+    "containerd",
+    "gvisor",
+    "kata",
+    "kubernetes",
+    "remote",
+    "unsafe_host",
+)
+"""Every kind of sandbox that is used without being named."""
+_ELSEWHERE: Final = {"temporal": "toolexec.durable.temporal.sandboxes"}
+"""Kinds that have another one do the work, and where they are made; they are used only when they are named."""
 
 
 @checked("SandboxSettings")
@@ -34,13 +49,16 @@ class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
 
     `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile.
-    Those of plugins (entry points of the group `toolexec.sandboxes`) are used only when they are named here.
+    `temporal`, and those of plugins (entry points of the group `toolexec.sandboxes`), are used only when they are named
+    here. `temporal` is what the former needs: `inner`, the kind of sandbox that its workers have (default: wasm), and
+    the fields of `TemporalSettings`.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `bwrap` and `runsc` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
-    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. With
+    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. `kubeconfig` and all
+    that begin with `kube_` are for the cluster; see `KubernetesConfig`. With
     `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
-    profile that has them.
+    profile that has them. `remote` says where remote runtimes are: without it there is no sandbox `remote`.
 
     Raises ConfigurationError for an unknown kind.
     """
@@ -50,19 +68,31 @@ class SandboxSettings:
     warm: int = 0
     max_running: int = 32
     egress: Egress | None = None
+    temporal: JSONObject = field(default_factory=JSONDict)
     bwrap: str = ""
     runsc: str = ""
     docker_host: str = ""
     docker_runtime: str = ""
     containerd_address: str = ""
+    kubeconfig: str = ""
+    kube_context: str = ""
+    kube_namespace: str = ""
+    kube_runtime_class: str = ""
+    kube_service_account: str = ""
+    kube_node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    kube_tolerations: Sequence[Mapping[str, Any]] = ()
+    kube_pull_secrets: Sequence[str] = ()
+    kube_jobs: bool = False
+    kube_network: Literal["require", "report"] = "require"
     route_by_needs: bool = False
+    remote: RemoteSettings | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted({*self.use} - {*SANDBOXES})
+        unknown = sorted({*self.use} - {*SANDBOXES, *_ELSEWHERE})
         plugins = plugin_names(PLUGINS) if unknown else []
         unknown = [kind for kind in unknown if kind not in plugins]
         if unknown:
-            known = [*SANDBOXES, *plugins]
+            known = [*SANDBOXES, *_ELSEWHERE, *plugins]
             hint = did_you_mean(unknown[0], known, otherwise=f"use {', '.join(known)}")
             raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; {hint}")
 
@@ -70,23 +100,45 @@ class SandboxSettings:
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     """Return a runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
 
-    Raises ConfigurationError, and UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
+    Raises ConfigurationError, as for `remote` without settings of its own, and UnsupportedPlatformError for a kind in
+    `use` that this operating system cannot have.
     """
     settings = settings or SandboxSettings()
     order = {
-        profile: [kind for kind in settings.use if kind in kinds or kind not in SANDBOXES]
+        profile: [
+            kind
+            for kind in settings.use
+            if _underneath(kind, settings) in kinds or kind not in (*SANDBOXES, *_ELSEWHERE)
+        ]
         for profile, kinds in CANDIDATES.items()
     }
-    kinds = settings.use or SANDBOXES
+    kinds = settings.use or [kind for kind in SANDBOXES if kind != "remote" or settings.remote is not None]
     backends: list[SandboxBackend] = []
     for kind in kinds:
         try:
             with unix_needed(f"the sandbox {kind}"):
-                backends.append(_MAKERS[kind](settings) if kind in _MAKERS else _of_plugin(kind, settings))
+                backends.append(make_sandbox(kind, settings))
         except UnsupportedPlatformError:  # those that work here are left
             if settings.use:
                 raise
     return Runtime(backends, order=order if settings.use else None, route_by_needs=settings.route_by_needs)
+
+
+def _underneath(kind: str, settings: SandboxSettings) -> str:
+    """The kind of sandbox that runs the code in the end."""
+    if kind == "temporal":
+        return str(settings.temporal.get("inner", "wasm"))
+    return settings.remote.sandbox if kind == "remote" and settings.remote is not None else kind
+
+
+def make_sandbox(kind: str, settings: SandboxSettings) -> SandboxBackend:
+    """Return the sandbox of one kind; raises as `make_runtime` does."""
+    if kind in _MAKERS:
+        return _MAKERS[kind](settings)
+    if kind in _ELSEWHERE:
+        made: SandboxBackend = import_module(_ELSEWHERE[kind]).make(settings)
+        return made
+    return _of_plugin(kind, settings)
 
 
 def _of_plugin(kind: str, settings: SandboxSettings) -> SandboxBackend:
@@ -146,6 +198,41 @@ def _kata(settings: SandboxSettings) -> SandboxBackend:
     return KataBackend(KataConfig(**_shared(settings), address=settings.containerd_address))
 
 
+def _kubernetes(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.containers.kubernetes import KubernetesBackend
+
+    return KubernetesBackend(kubernetes_config(settings))
+
+
+def kubernetes_config(settings: SandboxSettings) -> KubernetesConfig:
+    """Return how the kubernetes sandbox of *settings* is set up."""
+    from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
+
+    return KubernetesConfig(
+        **_shared(settings),
+        kubeconfig=settings.kubeconfig,
+        context=settings.kube_context,
+        namespace=settings.kube_namespace,
+        runtime_class=settings.kube_runtime_class,
+        service_account=settings.kube_service_account,
+        node_selector=settings.kube_node_selector,
+        tolerations=settings.kube_tolerations,
+        pull_secrets=settings.kube_pull_secrets,
+        jobs=settings.kube_jobs,
+        network=settings.kube_network,
+    )
+
+
+def _remote(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.remote.backend import RemoteBackend
+
+    if settings.remote is None:
+        raise ConfigurationError(
+            "the sandbox remote needs to know where its servers are: set sandboxes.remote.endpoints"
+        )
+    return RemoteBackend(settings.remote)
+
+
 def _unsafe(_: SandboxSettings) -> SandboxBackend:
     from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 
@@ -159,5 +246,7 @@ _MAKERS: Final[Mapping[str, Callable[[SandboxSettings], SandboxBackend]]] = {
     "containerd": _containerd,
     "gvisor": _gvisor,
     "kata": _kata,
+    "kubernetes": _kubernetes,
+    "remote": _remote,
     "unsafe_host": _unsafe,
 }

@@ -23,7 +23,7 @@ from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, Message, encode_message
 from toolexec.runtime.protocol.wire import error_payload, read_steps, result_fields, step_payload
 
-__all__ = ["RequestServer", "ResultReader"]
+__all__ = ["Relay", "RequestServer", "ResultReader"]
 
 _MAX_LIMIT = 1000
 _READ_SECONDS = 30.0
@@ -42,6 +42,19 @@ class ResultReader(Protocol):
         ...
 
 
+@runtime_checkable
+class Relay(Protocol):
+    """A gateway that passes requests on to the one that answers them, as they are."""
+
+    async def relay(self, message: Message) -> str:
+        """Return the answer to a request, as a message with its ID; raises ToolExecError."""
+        ...
+
+    def release(self, message: Message) -> None:
+        """Pass on that the guest holds some results no longer."""
+        ...
+
+
 class RequestServer:
     """Answers the requests of one guest with a gateway; nothing that a guest sends is believed unchecked.
 
@@ -53,12 +66,15 @@ class RequestServer:
         self.gateway = gateway
         self._lean = lean
         self._tools = gateway if isinstance(gateway, Tools) else None
+        self._relay = gateway if isinstance(gateway, Relay) else None
         self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
         self.deliveries: Deliveries | None = self._tools.deliveries if self._tools is not None else None
 
     async def answer(self, message: Message) -> str:
         """Return the answer to a request, as JSON; raises nothing but what cancels it."""
         try:
+            if self._relay is not None and message.refused is None:
+                return await self._relay.relay(message)
             return self._fitting(message, await self._payload(message))
         except BaseException as error:
             return self.refusal(message, contained(error))
@@ -126,6 +142,8 @@ class RequestServer:
             raise ProtocolError("release needs a list of handles")
         if self._tools is not None:
             self._tools.handles.drop(handles)
+        elif self._relay is not None:
+            self._relay.release(message)
 
     def _read_here(self, tools: Tools, message: Message, within: float) -> str:
         try:
