@@ -21,7 +21,7 @@ from toolexec import Exec, Tool, ToolAnnotations
 
 CODE = """
 import asyncio
-weights = [tools.post.label(parcel=n) for n in range(1, 5)]
+weights = [await tools.post.label(parcel=n) for n in range(1, 5)]  # one after the other
 weights += await asyncio.gather(*(tools.post.label(parcel=n) for n in range(5, 9)))
 return sum(weights)
 """
