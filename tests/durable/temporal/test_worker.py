@@ -13,9 +13,12 @@ from tests.durable.temporal.servers import DevServer
 
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
-from toolexec.durable.temporal import TemporalEngine
+from toolexec.durable.temporal import TemporalBackend, TemporalEngine, TemporalSettings
+from toolexec.durable.temporal.client import connect
+from toolexec.durable.temporal.pollers import known_pollers, wait_until_known
 from toolexec.errors import ConfigurationError
 from toolexec.exec import Exec
+from toolexec.runtime.wasm import WasmBackend
 
 _TOOLS = """from toolexec import tool
 
@@ -52,6 +55,30 @@ def test_a_worker_needs_an_engine() -> None:
     """Without one there is nothing to work for, and the error names the settings."""
     with pytest.raises(ConfigurationError, match=r"durable\.temporal"):
         Exec().worker()
+
+
+async def test_a_worker_is_known_when_its_block_begins(settings: TemporalSettings) -> None:
+    """A caller that asks the server at once is told of each of five workers, the last of which is not the first."""
+    backend = TemporalBackend(WasmBackend(), settings)
+    client = await connect(settings)
+    seen: set[str] = set()
+    try:
+        for n in range(1, 6):
+            async with Exec(journal=TemporalEngine(settings), runtime_backends=[backend.inner]) as ex, ex.worker():
+                seen |= await known_pollers(client, settings.queue_for("wasm"))
+                assert len(seen) == n
+                assert (await backend.check()).ok
+    finally:
+        await backend.aclose()
+
+
+async def test_a_server_that_does_not_confirm_a_worker_is_not_waited_for(
+    settings: TemporalSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The wait has an end, which the log tells of."""
+    client = await connect(settings)
+    assert not await wait_until_known(client, settings.task_queue, "another", patience=0.05)
+    assert f"does not confirm the worker another of the task queue {settings.task_queue}" in caplog.text
 
 
 async def test_the_command_works_until_it_is_stopped(

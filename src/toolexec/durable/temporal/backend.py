@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 from secrets import token_hex
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -243,21 +242,14 @@ class TemporalBackend:
             return self._client
 
     async def _workers(self, client: Client) -> bool:
-        from temporalio.api.enums.v1 import TaskQueueType
-        from temporalio.api.taskqueue.v1 import TaskQueue
-        from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
         from temporalio.service import RPCError
 
-        request = DescribeTaskQueueRequest(
-            namespace=self.settings.namespace,
-            task_queue=TaskQueue(name=self.settings.queue_for(self.isolation)),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-        )
+        from toolexec.durable.temporal.pollers import known_pollers
+
         try:
-            found = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=5))
+            return bool(await known_pollers(client, self.settings.queue_for(self.isolation)))
         except RPCError as error:
             raise JournalError(f"Temporal failed: {error.message}") from error
-        return bool(found.pollers)
 
 
 class _OnlySandbox:

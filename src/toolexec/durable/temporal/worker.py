@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from secrets import token_hex
 from typing import Any, Final, Self
 
 from temporalio.client import Client
@@ -15,6 +16,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from toolexec.durable.temporal.activities import Activities
 from toolexec.durable.temporal.client import connect
 from toolexec.durable.temporal.host import Host, hosted, unhosted
+from toolexec.durable.temporal.pollers import wait_until_known
 from toolexec.durable.temporal.sandbox import SandboxActivities, SandboxWorkflow
 from toolexec.durable.temporal.settings import TemporalSettings
 from toolexec.durable.temporal.workflows import WORKFLOWS
@@ -30,9 +32,10 @@ class TemporalWorker:
     """Works on the task queues of *settings* with the tools and sandboxes of *host*, as `async with`.
 
     The queue itself gets workflows and tool calls; for each isolation of the sandboxes, or of those in *isolations*,
-    there is a queue for code; sandboxes without isolation must be asked for. When the block ends, nothing new is
-    taken, and what runs has *patience* seconds to end; then it is given back, for another worker to take. Raises
-    JournalError when the server cannot be reached.
+    there is a queue for code; sandboxes without isolation must be asked for. The block begins when the server knows
+    the worker, so that a caller finds it from then on; a server that does not confirm it within 10 seconds is not
+    waited for. When the block ends, nothing new is taken, and what runs has *patience* seconds to end; then it is given
+    back, for another worker to take. Raises JournalError when the server cannot be reached.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class TemporalWorker:
             SandboxActivities(self._host, client),
         )
         beat = timedelta(seconds=self.settings.heartbeat_timeout / 4)
+        identity = f"{client.identity}-{token_hex(4)}"  # of this worker: an earlier one of the process is known still
         shared: dict[str, Any] = {
+            "identity": identity,
             "max_concurrent_activities": self._max_activities,
             "graceful_shutdown_timeout": timedelta(seconds=self._patience),
             "max_heartbeat_throttle_interval": beat,
@@ -91,6 +96,8 @@ class TemporalWorker:
         try:
             for worker in workers:
                 await self._stack.enter_async_context(worker)
+            known = (wait_until_known(client, name, identity, workflows=name == queue) for name in self.queues)
+            await asyncio.gather(*known)
         except BaseException:
             await self._stack.aclose()
             raise
