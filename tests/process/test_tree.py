@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from toolexec.process.tree import MARK, ProcessTree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
 SLEEP = "import time; time.sleep(1000)"
+OWN_MARK = f"mark-{token_hex(8)}"  # of this run: a tree has all processes of the machine with its mark
 Start = Callable[..., "tuple[subprocess.Popen[str], list[int]]"]
 
 
@@ -27,7 +29,7 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
     pids: list[int] = []
 
-    def start(code: str, count: int, mark: str = "the-mark") -> tuple[subprocess.Popen[str], list[int]]:
+    def start(code: str, count: int, mark: str = OWN_MARK) -> tuple[subprocess.Popen[str], list[int]]:
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             env={"PATH": os.environ["PATH"], MARK: mark},
@@ -63,7 +65,7 @@ def members(family: ProcessTree) -> set[int]:
 def test_the_first_one_and_its_children_belong(start: Start) -> None:
     """With what they use, which the kernel counts as 0 for a moment after a program is loaded."""
     process, pids = start(CHILD.format(code=SLEEP, how="{}") + SLEEP, 1)
-    family = ProcessTree(process.pid, "the-mark")
+    family = ProcessTree(process.pid, OWN_MARK)
     assert members(family) == {process.pid, *pids}
     until_blocking(lambda: all(member.memory > 0 for member in family.members()))
 
@@ -74,14 +76,14 @@ def test_one_that_hides_is_found_by_its_mark(start: Start) -> None:
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {daemon!r}])\nprint(0, flush=True)\n"
     process, printed = start(code + SLEEP, 2)
     pids = printed[:1]
-    assert members(ProcessTree(process.pid, "the-mark")) == {process.pid, *pids}
+    assert members(ProcessTree(process.pid, OWN_MARK)) == {process.pid, *pids}
     assert members(ProcessTree(process.pid, "another-mark")) == {process.pid}
 
 
 def test_one_without_a_mark_is_found_by_its_parents(start: Start) -> None:
     """As long as they live; and remembered when they do not."""
     process, pids = start(CHILD.format(code=SLEEP, how="dict(start_new_session=True, env={})") + SLEEP, 1)
-    family = ProcessTree(process.pid, "the-mark")
+    family = ProcessTree(process.pid, OWN_MARK)
     assert members(family) == {process.pid, *pids}
     process.kill()
     process.wait()
@@ -91,7 +93,7 @@ def test_one_without_a_mark_is_found_by_its_parents(start: Start) -> None:
 def test_strangers_do_not_belong(start: Start) -> None:
     """Neither those that were there before nor those that come later."""
     process, _ = start(SLEEP, 0)
-    family = ProcessTree(process.pid, "the-mark")
+    family = ProcessTree(process.pid, OWN_MARK)
     stranger, _ = start(SLEEP, 0, mark="other")
     time.sleep(0.1)
     for _ in range(2):
@@ -104,7 +106,7 @@ def test_killing_leaves_nobody(start: Start) -> None:
     hidden = CHILD.format(code=SLEEP, how="dict(start_new_session=True, env={})")
     process, pids = start(hidden + CHILD.format(code=SLEEP, how="{}") + SLEEP, 2)
     stranger, _ = start(SLEEP, 0, mark="other")
-    family = ProcessTree(process.pid, "the-mark")
+    family = ProcessTree(process.pid, OWN_MARK)
     assert family.kill()
     assert members(family) == set()
     assert not any(Path(f"/proc/{pid}/cmdline").exists() and _lives(pid) for pid in pids)
@@ -114,7 +116,7 @@ def test_killing_leaves_nobody(start: Start) -> None:
 def test_killing_what_does_not_end_gives_up(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
     """After many rounds, and says so."""
     process, _ = start(SLEEP, 0)
-    family = ProcessTree(process.pid, "the-mark")
+    family = ProcessTree(process.pid, OWN_MARK)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_ROUNDS", 3)
         patch.setattr(module.os, "kill", lambda *_: None)
@@ -129,7 +131,7 @@ def test_the_cpu_time_of_ended_children_is_known(start: Start) -> None:
     process, _ = start(code, 0)
     assert process.stdout is not None
     process.stdout.readline()
-    member = ProcessTree(process.pid, "the-mark").members()[0]
+    member = ProcessTree(process.pid, OWN_MARK).members()[0]
     assert member.children_cpu >= 0.15
     assert member.own_cpu < member.children_cpu
 

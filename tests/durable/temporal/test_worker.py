@@ -58,7 +58,7 @@ def test_a_worker_needs_an_engine() -> None:
 
 
 async def test_a_worker_is_known_when_its_block_begins(settings: TemporalSettings) -> None:
-    """A caller that asks the server at once is told of each of five workers, the last of which is not the first."""
+    """The server lists each of five workers, one after the other, to a caller that asks at once."""
     backend = TemporalBackend(WasmBackend(), settings)
     client = await connect(settings)
     seen: set[str] = set()
@@ -75,7 +75,7 @@ async def test_a_worker_is_known_when_its_block_begins(settings: TemporalSetting
 async def test_a_server_that_does_not_confirm_a_worker_is_not_waited_for(
     settings: TemporalSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The wait has an end, which the log tells of."""
+    """The wait has an end, and a warning."""
     client = await connect(settings)
     assert not await wait_until_known(client, settings.task_queue, "another", patience=0.05)
     assert f"does not confirm the worker another of the task queue {settings.task_queue}" in caplog.text

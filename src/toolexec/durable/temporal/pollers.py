@@ -49,7 +49,7 @@ async def wait_until_known(
     """Wait until the server knows the worker *identity* of *queue*, and return whether it does.
 
     A worker is running some time before its first request for work has reached the server, and a caller that asks in
-    between would be told that there is none. After *patience* seconds, or when the server refuses to answer, it
+    between would find none. After *patience* seconds, or when the server refuses to answer, it
     is false: the worker goes on all the same, as it does when the connection is lost later.
     """
     pause, longest = _PAUSES
