@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest"]
+__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "zygote_bytes"]
 
 _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
@@ -83,8 +83,16 @@ def file_of(name):
     return "<" + name.replace(".", "/") + ".py>"
 sys.meta_path.insert(0, Finder())
 sys.argv[1:] = []
+"""
+
+_BOOT: Final = """\
 from toolexec_guest.box.boot import boot
 boot(settings)
+"""
+
+_WAIT: Final = """\
+from toolexec_guest.machine.zygote import wait_to_begin
+wait_to_begin(strings["stager"], settings.split())
 """
 
 
@@ -123,13 +131,27 @@ def boot_bytes() -> bytes:
     The same for all settings, and for any Python from 3.9 on: it has the text of each module and its compiled code,
     which a guest with another version of Python leaves alone.
     """
+    return _program(_BOXED, _BOOT, {})
+
+
+@cache
+def zygote_bytes() -> bytes:
+    """Return what the host has a virtual machine load before its snapshot: a guest that then waits for a restore.
+
+    It becomes the guest of a `boot_command`, without reading `boot_bytes`, or executes any other command.
+    """
+    return _program((*_BOXED, "machine"), _WAIT, {"stager": _STAGER})
+
+
+def _program(packages: tuple[str, ...], end: str, more: dict[str, str]) -> bytes:
+    """What the stager reads: a loader, and the modules that it finds."""
     modules: dict[str, tuple[bool, str, bytes]] = {}
-    for name, (whole, inside) in _sources(_BOXED).items():
+    for name, (whole, inside) in _sources(packages).items():
         text = _without_docstrings(whole)
         modules[name] = inside, text, _compiled(name, text)
-    strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
+    strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS} | more
     # version 2 of the format is what every Python reads
-    return _sized(_LOADER.encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, strings), 2))
+    return _sized((_LOADER + end).encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, strings), 2))
 
 
 @cache

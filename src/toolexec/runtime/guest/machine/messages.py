@@ -1,0 +1,112 @@
+"""The lines of the control channel, as the first process of a machine reads and writes them. No input or output."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from typing import Any
+
+__all__ = ["MAX_LINE", "PROTOCOL", "Lines", "ProtocolError", "line", "parse"]
+
+PROTOCOL = 1
+MAX_LINE = 64 << 10
+_MAX_PROGRAM = 16 << 20
+_LEAST_ENTROPY = 64
+_STRING, _NUMBER, _TEXTS = (str,), (int, float), (dict,)
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "load": {"bytes": (int,), "warm": (list,)},
+    "begin": {
+        "command": (list,),
+        "env": _TEXTS,
+        "work": _STRING,
+        "user": _STRING,
+        "tmpfs": _TEXTS,
+        "memory": (int,),
+        "pids": (int,),
+        "cpus": _NUMBER,
+        "open_files": (int,),
+        "time_ns": (int,),
+        "entropy": _STRING,
+    },
+    "cpu": {"id": (int,)},
+    "ping": {"id": (int,)},
+}
+"""What the host may say, with the fields that each of them has."""
+
+
+class ProtocolError(Exception):
+    """A line that the host cannot mean."""
+
+
+class Lines:
+    """Cuts what comes in into lines, and into the raw bytes that follow some of them."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Append what was read."""
+        self._data += data
+
+    def take(self) -> bytes | None:
+        """Return the next line, None until it is complete. Raises ProtocolError when it is too long."""
+        end = self._data.find(b"\n")
+        if end > MAX_LINE or (end < 0 and len(self._data) > MAX_LINE):
+            raise ProtocolError(f"a line has more than {MAX_LINE} bytes")
+        if end < 0:
+            return None
+        found = bytes(self._data[:end])
+        del self._data[: end + 1]
+        return found
+
+    def take_bytes(self, size: int) -> bytes | None:
+        """Return the next *size* bytes, None until all are there."""
+        if len(self._data) < size:
+            return None
+        found = bytes(self._data[:size])
+        del self._data[:size]
+        return found
+
+
+def parse(text: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the name of a message and its fields, each of its type. Raises ProtocolError."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("a line is not JSON") from error
+    if not isinstance(message, dict) or len(message) != 1:
+        raise ProtocolError("a line is not an object with one name")
+    ((name, fields),) = message.items()
+    if name not in _FIELDS or not isinstance(fields, dict):
+        raise ProtocolError(f"{str(name)[:40]!r} is not a message")
+    for field, kinds in _FIELDS[name].items():
+        if not isinstance(fields.get(field), kinds) or isinstance(fields[field], bool):
+            raise ProtocolError(f"{name} has no {field} of the right type")
+    if name == "load" and not 0 < fields["bytes"] <= _MAX_PROGRAM:
+        raise ProtocolError(f"load has {fields['bytes']} bytes")
+    if name == "begin":
+        _check_begin(fields)
+    return name, fields
+
+
+def line(name: str, **fields: Any) -> bytes:
+    """Return a message as a line."""
+    return json.dumps({name: fields}).encode() + b"\n"
+
+
+def _check_begin(fields: dict[str, Any]) -> None:
+    """Check what is in the lists, and replace `user` and `entropy` by what they mean."""
+    if not fields["command"] or not all(isinstance(word, str) and "\0" not in word for word in fields["command"]):
+        raise ProtocolError("begin has no command")
+    if not all(isinstance(value, str) for value in fields["env"].values()):
+        raise ProtocolError("begin has a variable that is not a string")
+    if not all(isinstance(size, int) and path.startswith("/") for path, size in fields["tmpfs"].items()):
+        raise ProtocolError("begin has a tmpfs that is not a path with a size")
+    try:
+        user, _, group = fields["user"].partition(":")
+        fields["user"] = int(user), int(group or user)
+        fields["entropy"] = binascii.a2b_base64(fields["entropy"])
+    except ValueError as error:  # binascii.Error is one
+        raise ProtocolError("begin has a user or an entropy that cannot be read") from error
+    if len(fields["entropy"]) < _LEAST_ENTROPY:
+        raise ProtocolError(f"begin has less than {_LEAST_ENTROPY} bytes of entropy")
