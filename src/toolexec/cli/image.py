@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from toolexec.cli.building import BuildView
     from toolexec.cli.session import Session
     from toolexec.model.json_value import JSONDict
+    from toolexec.runtime.images.build import ImageKind
     from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]
 
 _DEFAULT_NAME: Final = "toolexec-sandbox"
+_VM_NAME: Final = "toolexec-vm"
 
 image: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Build, import, list and remove the images that container sandboxes run programs in."
 )
-
-Name = Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageOptions:
     """What the command line says about the image to be built."""
 
-    name: str = _DEFAULT_NAME
+    name: str = ""
+    kind: ImageKind = "container"
     packages: tuple[str, ...] = ()
     node: bool = False
     go: bool = False
@@ -58,7 +59,15 @@ def _perform(context: typer.Context, command: object, as_json: bool) -> None:
 @image.command("build")
 def image_build(
     context: typer.Context,
-    name: Name = _DEFAULT_NAME,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", "-n", metavar="NAME", help=f"What to call it (default: {_DEFAULT_NAME}, for a vm {_VM_NAME})."
+        ),
+    ] = "",
+    kind: Annotated[
+        Literal["container", "vm"], typer.Option(help="For what: vm adds a kernel, for virtual machines.")
+    ] = "container",
     packages: Annotated[
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE", help="A package from PyPI, such as rich; may be repeated."),
@@ -83,6 +92,7 @@ def image_build(
     """
     options = ImageOptions(
         name=name,
+        kind=kind,
         packages=tuple(packages or ()),
         node=node,
         go=go,
@@ -142,6 +152,7 @@ async def build(session: Session, options: ImageOptions) -> int:
     if options.dockerfile is not None:
         file = options.dockerfile
         others = {
+            "--kind": options.kind == "vm",
             "--with": options.packages,
             "--node": options.node,
             "--go": options.go,
@@ -153,7 +164,7 @@ async def build(session: Session, options: ImageOptions) -> int:
             raise ConfigurationError(f"{', '.join(given)}: what the image has is in the Dockerfile; leave that out")
 
         def by_docker(view: BuildView) -> tuple[StoredImage, bool]:
-            made = build_dockerfile(store, options.name, file, replace=options.replace, progress=view)
+            made = build_dockerfile(store, options.name or _DEFAULT_NAME, file, replace=options.replace, progress=view)
             return made, True
 
         return await _make(session, store, by_docker, None)
@@ -173,8 +184,10 @@ def _from_debian(store: ImageStore, options: ImageOptions, view: BuildView) -> t
         node=options.node or (known is not None and known.node),
         go=options.go or (known is not None and known.go),
         lock=known,
+        kind=options.kind,
     )
-    made, lock = build_image(store, options.name, recipe, replace=options.replace, progress=view)
+    name = options.name or (_VM_NAME if options.kind == "vm" else _DEFAULT_NAME)
+    made, lock = build_image(store, name, recipe, replace=options.replace, progress=view)
     if options.lock is not None and known is None:
         if lock is None:
             raise ConfigurationError(
@@ -275,7 +288,7 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
 
 
 def _languages(entry: StoredImage) -> list[str]:
-    found = (("Python", entry.python), ("node", entry.node), ("Go", entry.go))
+    found = (("Python", entry.python), ("node", entry.node), ("Go", entry.go), ("Linux", entry.kernel))
     return [f"{name} {version}" for name, version in found if version]
 
 
@@ -318,5 +331,7 @@ def _data(entry: StoredImage) -> JSONDict:
         "python": entry.python,
         "node": entry.node,
         "go": entry.go,
+        "kernel": entry.kernel,
+        "vmDigest": entry.vm_digest,
         "recipe": dict(entry.recipe),
     }

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
@@ -22,9 +22,14 @@ from toolexec.runtime.images.names import normal_name
 from toolexec.runtime.images.packages import Pin, Target, compile_packages, install_packages
 from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
 from toolexec.runtime.images.toolchain import GO_PACKAGE, go_version, install_go
+from toolexec.runtime.images.vm import KernelParts, add_init, fetch_kernel, init_digest, make_files, need_programs
+from toolexec.runtime.images.vm_files import VM_DIRECTORY
 from toolexec.runtime.requirements import normal_requirements
 
-__all__ = ["DEFAULT_SUITE", "Recipe", "build_image"]
+__all__ = ["DEFAULT_SUITE", "ImageKind", "Recipe", "build_image"]
+
+ImageKind: TypeAlias = Literal["container", "vm"]
+"""What an image is for: `vm` has a kernel as well, and what else virtual machines boot."""
 
 DEFAULT_SUITE: Final = "bookworm"
 
@@ -38,7 +43,7 @@ _MIRROR: Final = re.compile(r"(?:https?|file)://[^\s@]+")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What goes into an image: a Debian *suite* from *mirror* ("" for the public one), Python with *packages* of PyPI,
-    and node and Go if wished. *lock* pins the versions of everything.
+    and node and Go if wished. *lock* pins the versions of everything. One of the *kind* `vm` also has a kernel.
 
     Raises ConfigurationError for a suite, mirror or package that cannot be one, and for a lock of something else.
     """
@@ -49,6 +54,7 @@ class Recipe:
     node: bool = False
     go: bool = False
     lock: Lock | None = None
+    kind: ImageKind = "container"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "packages", normal_requirements(self.packages))
@@ -76,6 +82,7 @@ class Recipe:
             "packages": list(self.packages),
             "node": self.node,
             "go": self.go,
+            **({"vm": init_digest()} if self.kind == "vm" else {}),
         }
 
     def made(self, image: StoredImage) -> bool:
@@ -108,27 +115,34 @@ def build_image(
             raise ConfigurationError(
                 f"there is an image {name} already, made from something else; --replace builds it again as you want it"
             )
+    if recipe.kind == "vm":
+        need_programs()
     began = int(time.time())  # tars have whole seconds
     with store.scratch() as work:
         root = work / "rootfs"
         try:
-            facts, lock = _make(root, recipe, work, progress)
+            facts, lock, kernel = _make(root, recipe, work, progress)
             _tell(progress, "making it small")
             make_small(root)
             settle(root, began)
+            files = make_files(root, kernel, work / VM_DIRECTORY, work, progress) if kernel is not None else None
             _tell(progress, "keeping it")
         except OSError as error:
             raise ConfigurationError(f"the image cannot be built: {error}") from error
-        image = store.add(name, root, facts, progress=progress)
+        image = store.add(name, root, facts, vm=files, progress=progress)
     _tell(progress, "keeping it", 1.0)
     return image, lock
 
 
-def _make(root: Path, recipe: Recipe, work: Path, progress: OnStep | None) -> tuple[Facts, Lock]:
+def _make(root: Path, recipe: Recipe, work: Path, progress: OnStep | None) -> tuple[Facts, Lock, KernelParts | None]:
     names = [*_BASE, *(["nodejs"] if recipe.node else [])]
     install_debian(root, recipe.suite, recipe.mirror, names, work=work, progress=progress)
     system = installed((root / "var/lib/dpkg/status").read_text("utf-8"))
     pins: Mapping[str, Pin] = recipe.lock.packages if recipe.lock is not None else {}
+    kernel = fetch_kernel(root, progress=progress) if recipe.kind == "vm" else None
+    if kernel is not None:
+        add_init(root)
+        system = dict(sorted({**system, **kernel.versions}.items()))
     if recipe.lock is not None:
         recipe.lock.check_system(system)
     target = Target(python=_python(root), glibc=upstream(system, "libc6"))
@@ -152,8 +166,9 @@ def _make(root: Path, recipe: Recipe, work: Path, progress: OnStep | None) -> tu
         node=upstream(system, "nodejs"),
         go=go_version(root),
         recipe={**recipe.to_json(), "lock": lock.digest},
+        kernel=kernel.release if kernel is not None else "",
     )
-    return facts, lock
+    return facts, lock, kernel
 
 
 def _python(root: Path) -> str:

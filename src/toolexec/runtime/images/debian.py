@@ -46,6 +46,7 @@ def install_debian(
     root: Path, suite: str, mirror: str, packages: Sequence[str], *, work: Path, progress: OnStep | None
 ) -> None:
     """Make the directory *root* with a minimal Debian *suite* and *packages* in it; *work* is a directory for logs.
+    The lists of what its mirror has stay in it.
 
     *mirror* is where it is fetched from ("" for the public mirror that the tools know). Nothing that it mounts or
     starts outlives it. Raises ConfigurationError when it cannot be made, with what to do.
@@ -67,7 +68,7 @@ def install_debian(
             "container if you like); or install what needs them not, with: apt-get install mmdebstrap uidmap"
         )
     made = work / "debian.tar"
-    how = ["--mode=unshare", "--variant=minbase", "--format=tar"]
+    how = ["--mode=unshare", "--variant=minbase", "--format=tar", "--skip=cleanup/apt/lists"]
     merged = Path(program).parents[1] / "share/mmdebstrap/hooks/merged-usr"
     if merged.is_dir():  # as debootstrap does it, or all of Perl is needed for that
         how.append(f"--hook-dir={merged}")

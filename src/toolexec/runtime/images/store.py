@@ -31,6 +31,7 @@ from toolexec.runtime.images.archive import ArchiveParts, describe, write_archiv
 from toolexec.runtime.images.layer import measure_layer
 from toolexec.runtime.images.names import file_name, name_of_file, normal_name, split_pin
 from toolexec.runtime.images.tree import remove_tree, tree_size
+from toolexec.runtime.images.vm_files import VM_DIRECTORY, VmFiles
 
 __all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_directory"]
 
@@ -52,7 +53,8 @@ class Facts:
     """What is known about the content of an image.
 
     `packages` are those of Python, `system` those of the Linux distribution, each name → version. `python`, `node` and
-    `go` are versions. `env` is for the programs in it. `recipe` is what it was made from, as JSON-able data.
+    `go` are versions, and so is `kernel`, of an image that virtual machines can boot. `env` is for the programs in it.
+    `recipe` is what it was made from, as JSON-able data.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,6 +64,7 @@ class Facts:
     go: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     recipe: JSONObject = field(default_factory=JSONDict)
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,9 @@ class StoredImage:
     recipe: JSONObject = field(default_factory=JSONDict)
     layer_bytes: int = 0
     """The size of the tar that `digest` is of."""
+    kernel: str = ""
+    vm_digest: str = ""
+    """Of the files that a virtual machine boots (`sha256:…`); "" for an image without them."""
 
     @property
     def image_id(self) -> str:
@@ -96,6 +102,10 @@ class StoredImage:
         """Return all of its archive but the layer."""
         labels = {f"toolexec.{key}": text for key in ("python", "node", "go") if (text := str(getattr(self, key)))}
         return describe(self.name, self.digest, self.layer_bytes, env=self.env, labels=labels)
+
+
+_ALWAYS: Final = tuple(name for name in Facts.__slots__ if name != "kernel")
+"""What the description of every image has; images of earlier versions lack the rest."""
 
 
 class Hold:
@@ -180,8 +190,12 @@ class ImageStore:
         finally:
             _clear(place)
 
-    def add(self, name: str, root: Path, facts: Facts, *, progress: OnStep | None = None) -> StoredImage:
+    def add(
+        self, name: str, root: Path, facts: Facts, *, vm: VmFiles | None = None, progress: OnStep | None = None
+    ) -> StoredImage:
         """Keep the directory *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
+
+        *vm* are files for virtual machines, in a directory of their own of the same scratch.
 
         Readers see the old image, or the new one in full. Raises ConfigurationError for an invalid name, and for
         a tree with something in it that is not a file, directory or link.
@@ -189,7 +203,7 @@ class ImageStore:
         name = normal_name(name)
         try:
             digest, layer_bytes = measure_layer(root)
-            size = tree_size(root)
+            size = tree_size(root) + (tree_size(vm.kernel.parent) if vm is not None else 0)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{root} cannot be kept as an image: {error}") from error
         generation = secrets.token_hex(12)
@@ -201,9 +215,10 @@ class ImageStore:
             "created": datetime.now(UTC).isoformat(),
             "size_bytes": size,
             "layer_bytes": layer_bytes,
+            "vm_digest": vm.digest if vm is not None else "",
         }
         with PrivateDirectory(self.directory) as directory, directory.locked(progress):
-            self._move_in(root, generation)
+            self._move_in(root, generation, vm.kernel.parent if vm is not None else None)
             directory.store(file_name(name), b"", about)
             self._collect(directory)
             image = self._read(directory, name)
@@ -251,6 +266,19 @@ class ImageStore:
             raise
         return Hold(image.root, descriptor)
 
+    def vm_files(self, image: StoredImage) -> VmFiles:
+        """Return what a virtual machine boots of *image*; hold it while they are used.
+
+        Raises SandboxUnavailableError for an image without them, with the command that makes one.
+        """
+        if not image.vm_digest:
+            raise SandboxUnavailableError(
+                f"the image {image.name} has no kernel, which a virtual machine needs; build one that has with: "
+                "toolexec image build --kind vm",
+                details={"image": image.name},
+            )
+        return VmFiles.in_directory(image.root.with_name(VM_DIRECTORY), image.vm_digest)
+
     def archive(self, image: StoredImage) -> Path:
         """Return one tar of *image* that is an OCI layout and what `docker load` takes; it is made at the first call.
 
@@ -275,12 +303,14 @@ class ImageStore:
                 new.unlink(missing_ok=True)
         return made
 
-    def _move_in(self, root: Path, generation: str) -> None:
+    def _move_in(self, root: Path, generation: str, vm: Path | None) -> None:
         place = self.directory / _GENERATIONS / generation
         try:
             place.mkdir(mode=0o700, parents=True)
             place.chmod(0o700)
             (place / _LEASE).touch(mode=0o600)
+            if vm is not None:
+                vm.rename(place / VM_DIRECTORY)
             root.rename(place / _ROOT)
         except OSError as error:
             shutil.rmtree(place, ignore_errors=True)
@@ -303,7 +333,9 @@ class ImageStore:
                 name=name,
                 root=self.directory / _GENERATIONS / about["generation"] / _ROOT,
                 created=datetime.fromisoformat(about["created"]),
-                **{key: about[key] for key in ("digest", "size_bytes", "layer_bytes", *Facts.__slots__)},
+                **{key: about[key] for key in ("digest", "size_bytes", "layer_bytes", *_ALWAYS)},
+                kernel=about.get("kernel", ""),
+                vm_digest=about.get("vm_digest", ""),
             )
         except (KeyError, TypeError, ValueError):
             return None

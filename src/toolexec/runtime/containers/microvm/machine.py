@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
+from toolexec.runtime.images.vm_files import VmFiles
 
 __all__ = ["Accelerator", "Machine", "MachineEnd", "Shape", "VmFiles", "Vmm", "VmmName"]
 
@@ -15,21 +16,6 @@ VmmName: TypeAlias = Literal["firecracker", "qemu", "libkrun"]
 """A virtual machine monitor: the program that a machine is a process of."""
 Accelerator: TypeAlias = Literal["kvm", "tcg"]
 """What runs the guest's instructions: the processor (`kvm`), or a translator in user space (`tcg`), which is slow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VmFiles:
-    """What a machine boots: files of one image, none of which is ever written to.
-
-    `kernel` is compressed (bzImage), `vmlinux` the same one as an ELF file, for a VMM that loads no other. `rootfs` is
-    a read-only file system. `digest` is that of all of them.
-    """
-
-    kernel: Path
-    vmlinux: Path
-    initrd: Path
-    rootfs: Path
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What runs in a virtual machine besides the guest itself: its first process, and the guest that waits for a restore."""
+"""What runs in a virtual machine besides the guest: its first process, and a guest that waits for a restore."""

@@ -82,10 +82,10 @@ def _load(warm: list[str]) -> None:
 
 def _reseed() -> None:
     """Forget the random numbers that every machine of the same snapshot has."""
-    for name, module in (("random", sys.modules.get("random")), ("tempfile", sys.modules.get("tempfile"))):
-        if module is not None and name == "random":
-            module.seed()
-        elif module is not None:
-            module._name_sequence = None
-    if "_ssl" in sys.modules:
-        sys.modules["_ssl"].RAND_add(os.urandom(64), 64.0)
+    random, tempfile, ssl = (sys.modules.get(name) for name in ("random", "tempfile", "_ssl"))
+    if random is not None:
+        random.seed()
+    if tempfile is not None:
+        setattr(tempfile, "_name_sequence", None)  # noqa: B010 - it has a generator of its own
+    if ssl is not None:
+        ssl.RAND_add(os.urandom(64), 64.0)
