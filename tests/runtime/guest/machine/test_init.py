@@ -1,0 +1,228 @@
+"""The first process of a machine, without the machine: its channels are sockets, and there is no control group."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtime.guest.machine.test_messages import begin
+
+from toolexec.runtime.guest.bundle import GuestSettings, boot_command, zygote_bytes
+
+PROGRAM = """
+import os, sys
+from toolexec.runtime.guest.machine.channels import Channels
+from toolexec.runtime.guest.machine.init import Init
+class Group:
+    def join(self): pass
+    def limit(self, memory, pids, cpus): self.limits = memory, pids, cpus
+    def cpu_seconds(self): return 1.5
+    def ran_out_of_memory(self): return False
+    def ran_out_of_processes(self): return True
+    def kill(self): pass
+class System:
+    def set_clock(self, nanoseconds): pass
+    def add_entropy(self, data): assert len(data) >= 64
+    def set_sizes(self, sizes, work, user):
+        if "/nowhere" in sizes: raise OSError(2, "no such directory")
+init = Init(Channels((int(sys.argv[1]), int(sys.argv[2])), None), Group(), System())
+init.serve()
+if init._guest:  # the end of a machine would end it
+    os.kill(init._guest, 9)
+"""
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+class Host:
+    """The other end of both channels."""
+
+    def __init__(self) -> None:
+        self.control, control = socket.socketpair()
+        self.stdio, stdio = socket.socketpair()
+        for end in (self.control, self.stdio):
+            end.settimeout(30)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(control.fileno()), str(stdio.fileno())],
+            pass_fds=(control.fileno(), stdio.fileno()),
+        )
+        control.close()
+        stdio.close()
+        self._lines = self.control.makefile("rb")
+
+    def say(self, name: str, data: bytes = b"", **fields: Any) -> None:
+        """Send a message, with what follows it."""
+        self.control.sendall(json.dumps({name: fields}).encode() + b"\n" + data)
+
+    def hear(self) -> Any:
+        """The next message; None at the end."""
+        text = self._lines.readline()
+        return json.loads(text) if text else None
+
+    def frames(self) -> Iterator[Any]:
+        """The messages of the guest protocol."""
+        stream = self.stdio.makefile("rb")
+        while len(head := stream.read(4)) == 4:
+            found = json.loads(stream.read(int.from_bytes(head, "big")))
+            yield from found if isinstance(found, list) else [found]
+
+    def send_frame(self, **message: Any) -> None:
+        """Send one message of the guest protocol."""
+        data = json.dumps([message]).encode()
+        self.stdio.sendall(len(data).to_bytes(4, "big") + data)
+
+    def close(self) -> None:
+        """End it."""
+        self._lines.close()
+        for end in (self.control, self.stdio):
+            end.close()
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """A host whose machine is ready."""
+    made = Host()
+    try:
+        ready = made.hear()["ready"]
+        assert ready["protocol"] == 1
+        assert ready["kernel"] == os.uname().release
+        yield made
+    finally:
+        made.close()
+
+
+def command(program: str, tmp_path: Path, **more: Any) -> dict[str, Any]:
+    """The `begin` of a Python program."""
+    tmp_path.chmod(0o777)
+    return begin(**{"command": ["/usr/bin/python3", "-I", "-c", program], "work": "/", "tmpfs": {}, **more})
+
+
+def test_a_command_has_the_channel_as_its_stdio_and_no_rights(host: Host, tmp_path: Path) -> None:
+    """What ends it is reported, and so is what it wrote on stderr."""
+    program = """if True:
+        import os, sys
+        rows = dict(row.split(":", 1) for row in open("/proc/self/status"))
+        print(os.getresuid(), os.getresgid(), os.getgroups(), dict(os.environ).get("PATH"), os.getcwd())
+        print([rows[key].strip() for key in ("CapEff", "CapPrm", "CapBnd", "NoNewPrivs")])
+        sys.stderr.write("last words")
+        sys.exit(3)
+    """
+    host.say("begin", **command(program, tmp_path))
+    assert host.hear() == {"begun": {}}
+    with host.stdio.makefile("rb") as output:
+        first, second = output.readline(), output.readline()
+    assert first == b"(65534, 65534, 65534) (65533, 65533, 65533) [] /usr/bin /\n"
+    assert second == b"['0000000000000000', '0000000000000000', '0000000000000000', '1']\n"
+    ended = {"code": 3, "signal": None, "oom": False, "pids": True, "said": "last words"}
+    assert host.hear() == {"ended": ended}
+
+
+def test_a_command_that_is_killed(host: Host, tmp_path: Path) -> None:
+    """The signal is reported; `cpu` and `ping` are answered at any time."""
+    host.say("ping", id=1)
+    assert host.hear() == {"pong": {"id": 1}}
+    host.say("begin", **command("import os; os.kill(os.getpid(), 9)", tmp_path))
+    assert host.hear() == {"begun": {}}
+    ended = host.hear()["ended"]
+    assert (ended["code"], ended["signal"]) == (None, signal.SIGKILL)
+    host.say("cpu", id=2)
+    assert host.hear() == {"cpu": {"id": 2, "seconds": 1.5}}
+
+
+def test_a_command_that_is_not_there(host: Host, tmp_path: Path) -> None:
+    """The end has the reason."""
+    host.say("begin", **{**command("", tmp_path), "command": ["/nowhere"]})
+    assert host.hear() == {"begun": {}}
+    ended = host.hear()["ended"]
+    assert ended["code"] == 127
+    assert "cannot start /nowhere" in ended["said"]
+
+
+def test_a_machine_that_cannot_be_set_up(host: Host, tmp_path: Path) -> None:
+    """Nothing is started then."""
+    host.say("begin", **command("", tmp_path, tmpfs={"/nowhere": 1}))
+    assert "the machine cannot be set up" in host.hear()["failed"]["reason"]
+
+
+def test_orphans_are_collected(host: Host, tmp_path: Path) -> None:
+    """The end of another process is not that of the guest."""
+    program = (
+        "import os, time\nif os.fork() == 0:\n  if os.fork(): os._exit(1)\n  os._exit(2)\nos.wait(); print('later')"
+    )
+    host.say("begin", **command(program, tmp_path))
+    assert host.hear() == {"begun": {}}
+    assert host.stdio.recv(100) == b"later\n"
+    assert host.hear()["ended"]["code"] == 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"x" * (70 << 10), b"nonsense\n", b'{"halt": {}}\n', b'{"load": {"bytes": -1, "warm": []}}\n']
+)
+def test_what_the_host_cannot_mean_ends_it(host: Host, data: bytes) -> None:
+    """With the reason."""
+    host.control.sendall(data)
+    assert "reason" in host.hear()["failed"]
+    assert host.process.wait(30) == 0
+
+
+def test_a_waiting_guest_begins(host: Host, tmp_path: Path) -> None:
+    """It has its program already, and serves the guest protocol at once."""
+    program = zygote_bytes()
+    host.say("load", program, bytes=len(program), warm=["python"])
+    assert host.hear() == {"loaded": {}}
+    words = boot_command(GuestSettings(init=False, drop=("no_new_privileges",), work="/"))
+    host.say("begin", **{**command("", tmp_path), "command": list(words)})
+    assert host.hear() == {"begun": {}}
+    frames = host.frames()
+    hello = next(frames)
+    assert hello["type"] == "hello"
+    assert hello["payload"]["undropped"] == []
+    host.send_frame(type="hello", id="0", payload=hello["payload"])
+    code = "import os, random\nreturn [os.getuid(), random.random()]"
+    host.send_frame(type="execute", id="1", payload={"language": "python", "code": code})
+    result = next(frame for frame in frames if frame["type"] == "result")
+    assert result["payload"]["value"][0] == 65534
+    host.send_frame(type="bye", id="2", payload={})
+    assert host.hear()["ended"]["code"] == 0
+
+
+def test_a_waiting_guest_executes_any_other_command(host: Host, tmp_path: Path) -> None:
+    """In its place."""
+    program = zygote_bytes()
+    host.say("load", program, bytes=len(program), warm=[])
+    assert host.hear() == {"loaded": {}}
+    host.say(
+        "begin", **{**command("", tmp_path), "command": ["/bin/sh", "-c", "id -u; echo $HOME"], "env": {"HOME": "/x"}}
+    )
+    assert host.hear() == {"begun": {}}
+    assert host.stdio.makefile("rb").readline() == b"65534\n"
+    assert host.hear()["ended"]["code"] == 0
+
+
+def test_a_program_that_cannot_be_loaded(host: Host) -> None:
+    """The reason is what it wrote."""
+    text = b"import sys; sys.stderr.write('too bad'); sys.exit(4)"
+    host.say("load", len(text).to_bytes(4, "big") + text, bytes=len(text) + 4, warm=[])
+    assert "too bad" in host.hear()["failed"]["reason"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_messages_out_of_turn(host: Host, tmp_path: Path, after: bool) -> None:
+    """A `begin` before `loaded`, and a second one, end it."""
+    if after:
+        host.say("begin", **command("import time; time.sleep(60)", tmp_path))
+        assert host.hear() == {"begun": {}}
+    else:
+        text = b"import time; time.sleep(60)"
+        host.say("load", len(text).to_bytes(4, "big") + text, bytes=len(text) + 4, warm=[])
+    host.say("begin", **command("", tmp_path))
+    assert "begin comes" in host.hear()["failed"]["reason"]
