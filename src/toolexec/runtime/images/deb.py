@@ -143,5 +143,7 @@ def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
     place = 8
     while place + 60 <= len(data):
         name, size = data[place : place + 16].decode("ascii").strip().rstrip("/"), int(data[place + 48 : place + 58])
+        if place + 60 + size > len(data):
+            raise ValueError("it is cut off")
         yield name, data[place + 60 : place + 60 + size]
         place += 60 + size + size % 2
