@@ -24,7 +24,7 @@ def test_image() -> StoredImage:
 
 
 def test_vm_image() -> StoredImage:
-    """The image `toolexec-test-vm` of this user: the same, and what virtual machines boot."""
+    """Return the image `toolexec-test-vm` of this user: the same, and what virtual machines boot."""
     image = ImageStore().find(VM_IMAGE)
     if image is None or not image.vm_digest:
         command = f"toolexec image build --kind vm --name {VM_IMAGE} --node --with humanize"

@@ -55,7 +55,7 @@ def make_root(tmp_path: Path, mirror: Path, *versions: str, damaged: bool = Fals
 
 
 def test_the_latest_version_is_fetched(tmp_path: Path, mirror: Path) -> None:
-    """And only what is wanted of it."""
+    """Only the wanted files are read."""
     packages = Packages(make_root(tmp_path, mirror, "6.1.9-1", "6.1.10-2", "6.1.10-1"))
     found = packages.find("tool")
     assert (found.version, found.depends) == ("6.1.10-2", "libc6 (>= 2),")
@@ -74,7 +74,7 @@ def test_a_package_that_is_not_there(tmp_path: Path, mirror: Path) -> None:
 
 
 def test_a_package_that_is_another_one(tmp_path: Path, mirror: Path) -> None:
-    """It is not even opened."""
+    """A package with another hash is not opened."""
     packages = Packages(make_root(tmp_path, mirror, "1", damaged=True))
     with pytest.raises(ConfigurationError, match="not what the list of the mirror says"):
         packages.fetch(packages.find("tool"), lambda _: True)

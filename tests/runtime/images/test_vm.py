@@ -93,7 +93,7 @@ def test_what_is_in_it(built: StoredImage) -> None:
 
 
 def test_building_needs_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is named, with the command that installs it, before anything is fetched."""
+    """The error names it, with the command that installs it, before anything is fetched."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="needs mksquashfs; install it with: apt-get install squashfs-tools"):
         build_image(ImageStore(tmp_path / "images"), "vm", RECIPE)
@@ -112,7 +112,7 @@ def test_another_first_process_is_another_image(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_store_keeps_the_files(tmp_path: Path) -> None:
-    """They are found with the image, counted in its size, and go with it."""
+    """The files are found with the image, counted in its size, and go with it."""
     store = ImageStore(tmp_path / "images")
     with store.scratch() as work:
         (work / VM_DIRECTORY).mkdir()

@@ -7,7 +7,6 @@ packages are the same, byte for byte.
 from __future__ import annotations
 
 import hashlib
-import io
 import lzma
 import re
 import shutil
@@ -64,11 +63,11 @@ until [ -b /dev/vda ]; do
     [ "$tries" -le 500 ] || fail "there is no virtio disk"
     /bin/busybox usleep 20000
 done
-/bin/busybox mount -t squashfs -o ro /dev/vda /root || fail "cannot mount the disk"
+/bin/busybox mount -t squashfs -o ro /dev/vda /system || fail "cannot mount the disk"
 /bin/busybox umount /sys
 /bin/busybox umount /proc
-/bin/busybox mount --move /dev /root/dev
-exec /bin/busybox switch_root /root /{_INIT}
+/bin/busybox mount --move /dev /system/dev
+exec /bin/busybox switch_root /system /{_INIT}
 """
 _SQUASH: Final = ("-noappend", "-all-root", "-mkfs-time", "0", "-no-xattrs", "-no-exports", "-no-progress", "-quiet")
 # LZ4 is what an emulated processor unpacks with the least work.
@@ -198,19 +197,19 @@ def _first_file_system(parts: KernelParts) -> bytes:
     """An archive in the `newc` format of cpio, which the kernel unpacks into memory."""
     order = "".join(f"{name}.ko\n" for name in parts.modules).encode()
     entries: list[tuple[str, int, bytes]] = [
-        *((name, 0o040755, b"") for name in ("bin", "dev", "modules", "proc", "root", "sys")),
+        *((name, 0o040755, b"") for name in ("bin", "dev", "modules", "proc", "sys", "system")),
         ("init", 0o100755, _FIRST.encode()),
         ("bin/busybox", 0o100755, parts.busybox),
         ("modules/order", 0o100644, order),
         *((f"modules/{name}.ko", 0o100644, content) for name, content in parts.modules.items()),
         ("TRAILER!!!", 0, b""),
     ]
-    made = io.BytesIO()
+    made = bytearray()
     for number, (name, mode, content) in enumerate(entries, 1):
         label = name.encode() + b"\0"
         # inode, mode, uid, gid, links, time, size, four numbers of devices, length of the name, checksum
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(label), 0)
-        made.write(b"070701" + b"".join(b"%08X" % value for value in fields) + label)
-        made.write(b"\0" * (-made.tell() % 4) + content)
-        made.write(b"\0" * (-made.tell() % 4))
-    return made.getvalue()
+        made += b"070701" + b"".join(b"%08X" % value for value in fields) + label
+        made += b"\0" * (-len(made) % 4) + content
+        made += b"\0" * (-len(made) % 4)
+    return bytes(made)

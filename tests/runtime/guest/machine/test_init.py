@@ -61,7 +61,7 @@ class Host:
         """Send a message, with what follows it."""
         self.control.sendall(json.dumps({name: fields}).encode() + b"\n" + data)
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """The next message; None at the end."""
         text = self._lines.readline()
         return json.loads(text) if text else None
@@ -92,7 +92,7 @@ def host() -> Iterator[Host]:
     """A host whose machine is ready."""
     made = Host()
     try:
-        ready = made.hear()["ready"]
+        ready = made.receive()["ready"]
         assert ready["protocol"] == 1
         assert ready["kernel"] == os.uname().release
         yield made
@@ -107,7 +107,7 @@ def command(program: str, tmp_path: Path, **more: Any) -> dict[str, Any]:
 
 
 def test_a_command_has_the_channel_as_its_stdio_and_no_rights(host: Host, tmp_path: Path) -> None:
-    """What ends it is reported, and so is what it wrote on stderr."""
+    """A report names what ended it, and has what it wrote on stderr."""
     program = """if True:
         import os, sys
         rows = dict(row.split(":", 1) for row in open("/proc/self/status"))
@@ -117,32 +117,32 @@ def test_a_command_has_the_channel_as_its_stdio_and_no_rights(host: Host, tmp_pa
         sys.exit(3)
     """
     host.say("begin", **command(program, tmp_path))
-    assert host.hear() == {"begun": {}}
+    assert host.receive() == {"begun": {}}
     with host.stdio.makefile("rb") as output:
         first, second = output.readline(), output.readline()
     assert first == b"(65534, 65534, 65534) (65533, 65533, 65533) [] /usr/bin /\n"
     assert second == b"['0000000000000000', '0000000000000000', '0000000000000000', '1']\n"
     ended = {"code": 3, "signal": None, "oom": False, "pids": True, "said": "last words"}
-    assert host.hear() == {"ended": ended}
+    assert host.receive() == {"ended": ended}
 
 
 def test_a_command_that_is_killed(host: Host, tmp_path: Path) -> None:
     """The signal is reported; `cpu` and `ping` are answered at any time."""
     host.say("ping", id=1)
-    assert host.hear() == {"pong": {"id": 1}}
+    assert host.receive() == {"pong": {"id": 1}}
     host.say("begin", **command("import os; os.kill(os.getpid(), 9)", tmp_path))
-    assert host.hear() == {"begun": {}}
-    ended = host.hear()["ended"]
+    assert host.receive() == {"begun": {}}
+    ended = host.receive()["ended"]
     assert (ended["code"], ended["signal"]) == (None, signal.SIGKILL)
     host.say("cpu", id=2)
-    assert host.hear() == {"cpu": {"id": 2, "seconds": 1.5}}
+    assert host.receive() == {"cpu": {"id": 2, "seconds": 1.5}}
 
 
 def test_a_command_that_is_not_there(host: Host, tmp_path: Path) -> None:
     """The end has the reason."""
     host.say("begin", **{**command("", tmp_path), "command": ["/nowhere"]})
-    assert host.hear() == {"begun": {}}
-    ended = host.hear()["ended"]
+    assert host.receive() == {"begun": {}}
+    ended = host.receive()["ended"]
     assert ended["code"] == 127
     assert "cannot start /nowhere" in ended["said"]
 
@@ -150,7 +150,7 @@ def test_a_command_that_is_not_there(host: Host, tmp_path: Path) -> None:
 def test_a_machine_that_cannot_be_set_up(host: Host, tmp_path: Path) -> None:
     """Nothing is started then."""
     host.say("begin", **command("", tmp_path, tmpfs={"/nowhere": 1}))
-    assert "the machine cannot be set up" in host.hear()["failed"]["reason"]
+    assert "the machine cannot be set up" in host.receive()["failed"]["reason"]
 
 
 def test_orphans_are_collected(host: Host, tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_orphans_are_collected(host: Host, tmp_path: Path) -> None:
         "import os, time\nif os.fork() == 0:\n  if os.fork(): os._exit(1)\n  os._exit(2)\nos.wait(); print('later')"
     )
     host.say("begin", **command(program, tmp_path))
-    assert host.hear() == {"begun": {}}
+    assert host.receive() == {"begun": {}}
     assert host.stdio.recv(100) == b"later\n"
-    assert host.hear()["ended"]["code"] == 0
+    assert host.receive()["ended"]["code"] == 0
 
 
 @pytest.mark.parametrize(
@@ -170,18 +170,18 @@ def test_orphans_are_collected(host: Host, tmp_path: Path) -> None:
 def test_what_the_host_cannot_mean_ends_it(host: Host, data: bytes) -> None:
     """With the reason."""
     host.control.sendall(data)
-    assert "reason" in host.hear()["failed"]
+    assert "reason" in host.receive()["failed"]
     assert host.process.wait(30) == 0
 
 
 def test_a_waiting_guest_begins(host: Host, tmp_path: Path) -> None:
-    """It has its program already, and serves the guest protocol at once."""
+    """A guest that was loaded before serves the guest protocol at once."""
     program = zygote_bytes()
     host.say("load", program, bytes=len(program), warm=["python"])
-    assert host.hear() == {"loaded": {}}
+    assert host.receive() == {"loaded": {}}
     words = boot_command(GuestSettings(init=False, drop=("no_new_privileges",), work="/"))
     host.say("begin", **{**command("", tmp_path), "command": list(words)})
-    assert host.hear() == {"begun": {}}
+    assert host.receive() == {"begun": {}}
     frames = host.frames()
     hello = next(frames)
     assert hello["type"] == "hello"
@@ -192,27 +192,27 @@ def test_a_waiting_guest_begins(host: Host, tmp_path: Path) -> None:
     result = next(frame for frame in frames if frame["type"] == "result")
     assert result["payload"]["value"][0] == 65534
     host.send_frame(type="bye", id="2", payload={})
-    assert host.hear()["ended"]["code"] == 0
+    assert host.receive()["ended"]["code"] == 0
 
 
 def test_a_waiting_guest_executes_any_other_command(host: Host, tmp_path: Path) -> None:
     """In its place."""
     program = zygote_bytes()
     host.say("load", program, bytes=len(program), warm=[])
-    assert host.hear() == {"loaded": {}}
+    assert host.receive() == {"loaded": {}}
     host.say(
         "begin", **{**command("", tmp_path), "command": ["/bin/sh", "-c", "id -u; echo $HOME"], "env": {"HOME": "/x"}}
     )
-    assert host.hear() == {"begun": {}}
+    assert host.receive() == {"begun": {}}
     assert host.stdio.makefile("rb").readline() == b"65534\n"
-    assert host.hear()["ended"]["code"] == 0
+    assert host.receive()["ended"]["code"] == 0
 
 
 def test_a_program_that_cannot_be_loaded(host: Host) -> None:
     """The reason is what it wrote."""
     text = b"import sys; sys.stderr.write('too bad'); sys.exit(4)"
     host.say("load", len(text).to_bytes(4, "big") + text, bytes=len(text) + 4, warm=[])
-    assert "too bad" in host.hear()["failed"]["reason"]
+    assert "too bad" in host.receive()["failed"]["reason"]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -220,9 +220,9 @@ def test_messages_out_of_turn(host: Host, tmp_path: Path, after: bool) -> None:
     """A `begin` before `loaded`, and a second one, end it."""
     if after:
         host.say("begin", **command("import time; time.sleep(60)", tmp_path))
-        assert host.hear() == {"begun": {}}
+        assert host.receive() == {"begun": {}}
     else:
         text = b"import time; time.sleep(60)"
         host.say("load", len(text).to_bytes(4, "big") + text, bytes=len(text) + 4, warm=[])
     host.say("begin", **command("", tmp_path))
-    assert "begin comes" in host.hear()["failed"]["reason"]
+    assert "begin comes" in host.receive()["failed"]["reason"]

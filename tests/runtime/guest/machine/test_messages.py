@@ -106,6 +106,6 @@ def test_a_begin_that_is_wrong(more: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_not_a_message(text: bytes) -> None:
-    """It is refused, whatever it is."""
+    """Anything else is refused."""
     with pytest.raises(ProtocolError):
         parse(text)

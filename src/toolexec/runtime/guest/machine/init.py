@@ -44,7 +44,7 @@ class Init:
         self._loaded = False
         self._begun = False
         self._guest = 0
-        self._said_fd = -1
+        self._stderr = -1
         self._said = b""
         self._waking, writing = os.pipe()
         for descriptor in (self._waking, writing):
@@ -76,10 +76,10 @@ class Init:
             self._reap()
         elif listening is not None and descriptor == listening[0].fileno():
             self._accept()
-        elif descriptor == self._said_fd:
-            self._hear(events)
+        elif descriptor == self._stderr:
+            self._read_stderr(events)
         elif self._waiting is not None and descriptor == self._waiting.end.fileno():
-            self._hear_waiting()
+            self._on_waiting()
         elif descriptor == self._channels.control():
             return self._read(descriptor)
         else:  # of a connection that was replaced in this round
@@ -155,7 +155,7 @@ class Init:
         self._listen_to(waiting.said)
         self._poll.register(waiting.end, select.POLLIN)
 
-    def _hear_waiting(self) -> None:
+    def _on_waiting(self) -> None:
         waiting = self._waiting
         if waiting is None:
             return
@@ -191,25 +191,25 @@ class Init:
         self._send("begun")
 
     def _listen_to(self, descriptor: int) -> None:
-        self._said_fd = descriptor
+        self._stderr = descriptor
         os.set_blocking(descriptor, False)
         self._poll.register(descriptor, select.POLLIN)
 
-    def _hear(self, events: int) -> None:
+    def _read_stderr(self, events: int) -> None:
         """Keep the end of what the guest says on stderr."""
-        if self._said_fd < 0:
+        if self._stderr < 0:
             return
         data = b""
         try:
-            data = os.read(self._said_fd, _CHUNK)
+            data = os.read(self._stderr, _CHUNK)
         except BlockingIOError:
             if not events & select.POLLHUP:
                 return
         self._said = (self._said + data)[-_SAID:]
         if not data:
-            self._poll.unregister(self._said_fd)
-            os.close(self._said_fd)
-            self._said_fd = -1
+            self._poll.unregister(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1
 
     def _reap(self) -> None:
         """Collect ended processes, also those whose parents are gone; the end of the guest is that of all."""
@@ -226,10 +226,10 @@ class Init:
     def _ended(self, status: int) -> None:
         self._group.kill()
         for _ in range(_SAID):
-            if self._said_fd < 0:
+            if self._stderr < 0:
                 break
             before = len(self._said), self._said
-            self._hear(0)
+            self._read_stderr(0)
             if before == (len(self._said), self._said):
                 break
         said = self._said.decode("utf-8", "replace")
