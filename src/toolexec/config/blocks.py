@@ -269,7 +269,7 @@ class SandboxesBlock(Block):
     kube_pull_secrets: ListOf[str] = _key((), "The Secrets with which images are pulled.")
     kube_jobs: bool = _key(False, "Whether each pod is made by a Job.")
     kube_network: Literal["require", "report"] = _key(
-        "require", "Where NetworkPolicies are not enforced: run no code, or run it and say so."
+        "require", "Where NetworkPolicies were not seen to hold: run no code, or run it and say so."
     )
     route_by_needs: bool = _key(False, "Run Python that imports a package, or starts processes, where they are.")
     egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")

@@ -19,6 +19,7 @@ from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.containers.kubernetes import KubernetesBackend, KubernetesConfig, KubernetesEngine
 from toolexec.runtime.containers.kubernetes.manifest import make_manifest
 
@@ -123,6 +124,28 @@ async def test_a_policy_that_is_not_enforced_is_found_out(make: Make, kube_clust
             result = await ex.execute_code("return 1")
             assert result.raise_for_error().value == 1
             assert result.backend.details["network"] == "open"
+
+
+async def test_a_policy_that_is_not_proved_to_hold_counts_as_none(
+    make: Make, kube_cluster: KubeCluster, kube_namespace: str
+) -> None:
+    """Where no pod of the namespace reaches anything, code runs only with `report`, and the result says so."""
+    denied = {"metadata": {"name": "deny-all"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}}
+    kube_cluster.ask("POST", PATHS["NetworkPolicy"].format(kube_namespace), denied)
+    async with opened(make) as (ex, backend):
+        found = await backend.check()
+        assert not found.ok
+        assert "it is not known whether the cluster enforces NetworkPolicies: the pod without" in found.reason
+        assert f"let pods of the namespace {kube_namespace} that lack the label" in str(found)
+        with pytest.raises(SandboxUnavailableError, match="it is not known"):
+            await ex.execute_code("return 1")
+    async with opened(make, network="report") as (ex, _):
+        result = await ex.execute_code("return 1")
+        assert result.raise_for_error().value == 1
+        assert result.backend.details["network"] == "unknown"
+    kube_cluster.ask("DELETE", f"{PATHS['NetworkPolicy'].format(kube_namespace)}/deny-all")
+    async with opened(make) as (ex, _):
+        assert (await ex.execute_code("return 1")).raise_for_error().value == 1
 
 
 async def test_the_manifest_grants_what_is_needed(make: Make, kube_cluster: KubeCluster, kube_namespace: str) -> None:

@@ -58,18 +58,20 @@ async def test_code_runs_and_leaves_nothing(make: Make, place: Place) -> None:
 
 
 async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet_namespace: str) -> None:
-    """Runs with calls of tools, warm and not, in containers that a kubelet has containerd make."""
+    """Runs with calls of tools, warm and not, in containers that a kubelet has containerd make. Its network enforces no
+    policy, and lets pods reach nothing, so that code runs there only with `report`."""
     where = {"kubeconfig": str(kubelet_cluster.kubeconfig), "namespace": kubelet_namespace}
 
     def make(**settings: Any) -> KubernetesBackend:
         return KubernetesBackend(KubernetesConfig(**where, image=test_image().name, **settings))
 
-    async with opened(make, warm=1) as (ex, backend):
+    async with opened(make, warm=1, network="report") as (ex, backend):
         for expected in (3, 4):
             code = f"print('x' * 100_000)\nreturn tools.math.add(a=1, b={expected - 1})"
             result = await ex.execute_code(code, timeout=60)
             assert result.raise_for_error().value == expected
             assert len(result.stdout) == 100_001
+            assert result.backend.details["network"] == "unknown"
             await until(lambda: backend.warm_stats.idle == 1)
         result = await ex.execute_code("raise SystemExit(3)", timeout=60)
         assert result.error is not None

@@ -39,12 +39,12 @@ class KubernetesConfig(DaemonConfig):
     no token is mounted. With `jobs` each pod is made by a Job, which the cluster removes by itself
     `job_ttl` seconds after its end. `lifetime` is how many seconds a pod may live at most, as a guest of a session or a
     pre-warmed one, and `start_seconds` how long one may take until it runs. `network` says what to do in a cluster
-    that does not enforce NetworkPolicies: `require` refuses to run code there, `report` runs it, and says in each
-    result that the network was open. `agent_sandbox` allows pods to be claimed from a SandboxWarmPool that was made by
-    `toolexec kube manifest --pool`. `cpu_request` is how many cores a pod asks the scheduler for, where its limits
-    name none. `run_as_user` is the number of the user in all pods, for clusters that prescribe one; 0 gives each pod a
-    user of its own, by whom its processes are counted and held. `seccomp` is "default" (RuntimeDefault), or a profile
-    in the directory of the kubelet.
+    that was not seen to enforce NetworkPolicies: `require` refuses to run code there, `report` runs it, and says in
+    each result that the network was `open`, or `unknown`. `agent_sandbox` allows pods to be claimed from a
+    SandboxWarmPool that was made by `toolexec kube manifest --pool`. `cpu_request` is how many cores a pod asks the
+    scheduler for, where its limits name none. `run_as_user` is the number of the user in all pods, for clusters that
+    prescribe one; 0 gives each pod a user of its own, by whom its processes are counted and held. `seccomp` is
+    "default" (RuntimeDefault), or a profile in the directory of the kubelet.
 
     Raises ConfigurationError, too, for invalid names.
     """

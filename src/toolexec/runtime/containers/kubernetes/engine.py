@@ -39,14 +39,20 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.kubernetes.client import KubeClient
     from toolexec.runtime.containers.kubernetes.lease import OwnLease
     from toolexec.runtime.containers.kubernetes.pod import PodContainer
-    from toolexec.runtime.containers.kubernetes.probe import NetworkState
+    from toolexec.runtime.containers.kubernetes.probe import NetworkFinding, NetworkState
     from toolexec.runtime.containers.kubernetes.watch import PodWatch
 
 __all__ = ["KubernetesBackend", "KubernetesConfig", "KubernetesEngine"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_OPEN_HOLDS: Final = 60.0
-"""How long it counts that the network was seen to be open; that it is closed counts permanently."""
+_UNPROVEN_HOLDS: Final = 60.0
+"""How long it counts that the network was not seen to be closed; that it is closed counts permanently."""
+_REMEDIES: Final = {
+    "open": "install a network plugin that enforces them, such as Calico or Cilium, or accept an open network with "
+    "network='report'",
+    "unknown": "let pods of the namespace {namespace} that lack the label toolexec.io/sandbox run and reach the API "
+    "server, so that the check can compare, or accept an unproven network with network='report'",
+}
 
 
 class _ClusterImages:
@@ -85,7 +91,7 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         self.config: KubernetesConfig = config or KubernetesConfig()
         self._details: dict[str, str] = {}
         self._pools: dict[str, str] | None = None
-        self._network: NetworkState | None = None
+        self._network: NetworkFinding | None = None
         self._network_until = 0.0
         self._examining = asyncio.Lock()
         self._count_processes()
@@ -147,25 +153,20 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         return Availability(ok=True)
 
     async def _look_at_network(self, cluster: _Cluster) -> NetworkState:
-        """Whether pods are kept from the network. Raises SandboxUnavailableError where they are not, and must be."""
+        """Whether pods are kept from the network. Raises SandboxUnavailableError where that was not seen, and must be:
+        a policy that was not proved to hold counts as one that does not."""
         from toolexec.runtime.containers.kubernetes.probe import probe_network
 
         if self._network is None or monotonic() >= self._network_until:
             self._network = await probe_network(cluster.client, cluster.watch, self.config, this_owner(), self._left)
-            holds = _OPEN_HOLDS if self._network == "open" else float("inf")
+            holds = float("inf") if self._network.state == "closed" else _UNPROVEN_HOLDS
             self._network_until = monotonic() + holds
-        if self._network == "open":
-            reason = (
-                "the cluster does not enforce NetworkPolicies: a pod that must reach nothing reached the API server"
-            )
+        state, reason = self._network
+        if state != "closed":
             if self.config.network == "require":
-                raise unavailable(
-                    reason,
-                    "install a network plugin that enforces them, such as Calico or Cilium, or accept an open network "
-                    "with network='report'",
-                )
+                raise unavailable(reason, _REMEDIES[state].format(namespace=cluster.client.namespace))
             logger.warning("%s; code runs all the same, as network='report' says", reason)
-        return self._network
+        return state
 
     async def start(self, image: Image, spec: ContainerSpec) -> PodContainer:
         """Implement `ContainerEngine.start`. Raises SandboxDeniedError, too, where a rule of the cluster forbids the
@@ -183,10 +184,13 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
     async def _be_sure(self) -> None:
         """Start nothing before it is known that pods are kept from the network, also without a check before.
         Raises SandboxUnavailableError."""
-        if self._network is None or (self._network == "open" and self.config.network == "require"):
+        if not self._may_start():
             async with self._examining:
-                if self._network is None or self._network == "open":
+                if not self._may_start():
                     await self._examine()
+
+    def _may_start(self) -> bool:
+        return self._network is not None and (self._network.state == "closed" or self.config.network == "report")
 
     async def _plan(self, cluster: _Cluster, image: Image, spec: ContainerSpec) -> Made:
         """What makes the pod: a claim of one that runs already, a Job, or nothing but ourselves."""

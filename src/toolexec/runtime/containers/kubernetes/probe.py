@@ -7,10 +7,9 @@ reach nothing; the other one, without the policy, shows that there was something
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolexec.code.limits import Limits
 from toolexec.errors import SandboxUnavailableError
@@ -22,12 +21,21 @@ from toolexec.runtime.containers.kubernetes.pod import PodContainer
 from toolexec.runtime.containers.kubernetes.spec import SANDBOX_LABEL, Made, labels_of, pod_body, pod_spec
 from toolexec.runtime.containers.kubernetes.watch import PodWatch
 
-__all__ = ["NetworkState", "probe_network"]
+__all__ = ["NetworkFinding", "NetworkState", "probe_network"]
 
-logger: logging.Logger = logging.getLogger(__name__)
 NetworkState: TypeAlias = Literal["closed", "open", "unknown"]
 """`closed`: the policy was seen to hold; `open`: it does not; `unknown`: nothing could be reached without it either."""
 
+
+class NetworkFinding(NamedTuple):
+    """What the pods have found out, and why where that is not `closed`."""
+
+    state: NetworkState
+    reason: str = ""
+
+
+_OPEN: Final = "the cluster does not enforce NetworkPolicies: a pod that must reach nothing reached the API server"
+_UNKNOWN: Final = "it is not known whether the cluster enforces NetworkPolicies"
 _SECONDS: Final = 30.0
 _LIFETIME: Final = 300
 _LIMITS: Final = Limits(memory_bytes=64 << 20, disk_bytes=4 << 20)
@@ -60,7 +68,7 @@ print("reached" if found else "nothing", flush=True)
 
 async def probe_network(
     client: KubeClient, watch: PodWatch, config: KubernetesConfig, owner: str, left: set[str]
-) -> NetworkState:
+) -> NetworkFinding:
     """Return what two pods have found out. Raises SandboxUnavailableError and SandboxDeniedError where none runs."""
     inside, outside = (_make(client, watch, config, owner, left, held=held) for held in (True, False))
     try:
@@ -69,13 +77,15 @@ async def probe_network(
         )
         if problem is not None:
             raise problem
-        if other is not None:  # such a pod may be forbidden
-            logger.info("no pod without the policy could be tried: %s", other)
         # The one outside comes first: once it has a network, so has the other one, if it is to have any.
         was_reached = other is None and await _reaches(outside)
         if await _reaches(inside):
-            return "open"
-        return "closed" if was_reached else "unknown"
+            return NetworkFinding("open", _OPEN)
+        if was_reached:
+            return NetworkFinding("closed")
+        if other is not None:  # such a pod may be forbidden
+            return NetworkFinding("unknown", f"{_UNKNOWN}: the pod without the policy did not run: {other}")
+        return NetworkFinding("unknown", f"{_UNKNOWN}: the pod without the policy did not reach the API server either")
     finally:
         await asyncio.gather(inside.aclose(), outside.aclose())
 
