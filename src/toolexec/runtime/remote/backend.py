@@ -79,7 +79,7 @@ class RemoteBackend:
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Return what the endpoints that are up say that they enforce; only the counts before the first contact, as
         they are kept here."""
-        sandbox = self._underneath
+        sandbox = self.underneath
         held = sandbox.enforces.get(request.language or "python") if sandbox is not None else None
         return replace(held or LimitsEnforced(), tool_calls=True, chain_steps=True)
 
@@ -88,13 +88,14 @@ class RemoteBackend:
         if self._closed:
             return Availability(ok=False, reason="this backend is closed", remedy="make a new one")
         found = await (self._endpoints.check() if self._post is None else _checked(self._post))
-        sandbox = self._underneath
+        sandbox = self.underneath
         if sandbox is not None and sandbox.languages:
             self.languages: frozenset[str] = sandbox.languages
         return found
 
     @property
-    def _underneath(self) -> RemoteSandbox | None:
+    def underneath(self) -> RemoteSandbox | None:
+        """The sandbox that code runs in there, as the endpoints that are up report it; None before that."""
         return self._endpoints.sandbox if self._post is None else self._post.sandbox
 
     async def check_language(self, language: str) -> Availability:

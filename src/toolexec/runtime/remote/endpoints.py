@@ -187,6 +187,7 @@ class Endpoints:
                     heartbeat=self.settings.silence / 1.5,  # an answer is waited for half as long again
                     max_msg_size=_MAX_MESSAGE,
                     ssl=self._tls if self._tls is not None else True,
+                    server_hostname=self.settings.server_name or None,
                 )
         except aiohttp.WSServerHandshakeError as error:
             reason = (error.headers or {}).get(ERROR_HEADER, "")

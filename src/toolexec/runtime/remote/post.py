@@ -88,7 +88,13 @@ class PostClient:
             session, key = await self._opened()
             headers = {"Authorization": f"Bearer {key.token}"}
             timeout = aiohttp.ClientTimeout(total=_CONNECT_SECONDS)
-            async with session.get(f"{endpoint}/capacity", headers=headers, ssl=self._ssl, timeout=timeout) as response:
+            async with session.get(
+                f"{endpoint}/capacity",
+                headers=headers,
+                ssl=self._ssl,
+                timeout=timeout,
+                server_hostname=self.settings.server_name or None,
+            ) as response:
                 body = await response.content.read(_MAX_REFUSAL)
                 if response.status in (401, 403):
                     return str(refusal_of(response.status, body))
@@ -181,7 +187,12 @@ class PostClient:
         if attempt.last:
             headers["Last-Event-ID"] = attempt.last
         async with session.post(
-            attempt.endpoint, data=BytesIO(attempt.body), headers=headers, ssl=self._ssl, allow_redirects=False
+            attempt.endpoint,
+            data=BytesIO(attempt.body),
+            headers=headers,
+            ssl=self._ssl,
+            allow_redirects=False,
+            server_hostname=self.settings.server_name or None,
         ) as response:
             if response.status != 200:
                 body = await response.content.read(_MAX_REFUSAL)

@@ -46,7 +46,8 @@ class RemoteSettings:
     `gateway_host` and `gateway_port`), and there are no sessions.
 
     `ca_file` has the certificates (PEM) that theirs are checked against ("": those of the system), `client_cert` and
-    `client_key` are shown to them where they ask for that. An endpoint that was silent for `silence` seconds counts as
+    `client_key` are shown to them where they ask for that. `server_name` is the name that their certificates have ("":
+    the one in the endpoint). An endpoint that was silent for `silence` seconds counts as
     lost, and is looked for again; programs that run there are given up after `reconnect` seconds. `overhead` is by how
     much the answer to a program may be late, after its own time limit.
 
@@ -66,6 +67,7 @@ class RemoteSettings:
     ca_file: str | Path = ""
     client_cert: str | Path = ""
     client_key: str | Path = ""
+    server_name: str = ""
     silence: float = 10.0
     reconnect: float = 30.0
     overhead: float = 5.0
