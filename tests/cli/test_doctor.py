@@ -32,7 +32,7 @@ def test_a_look_around(cli: Cli, sandbox: None) -> None:
     assert done.stderr == ""
     for word in ("python-science", "unsafe_host", "Security profiles", "wasmtime", "owner"):
         assert word in done.stdout
-    assert "not in this release: proxmox_lxc, firecracker" in done.stdout.replace("\n", " ")
+    assert "not in this release: firecracker" in done.stdout.replace("\n", " ")
     assert " ms" not in done.stdout
 
 

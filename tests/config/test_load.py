@@ -61,6 +61,8 @@ def other(key: Key, number: int) -> Any:
         return [f"https://x{number}.example.com/v1/execute"]
     if key.path == "sandboxes.remote.isolation":
         return ["container", "gvisor", "vm"][number]
+    if key.block == "sandboxes.proxmox" and (value := proxmox_sample(key.name, number)) is not None:
+        return value
     if key.path == "cache.rules":
         return [{"tools": f"t{number}:*", "ttl": 60}]
     if key.path == "resilience.fallbacks":
@@ -99,6 +101,36 @@ def other(key: Key, number: int) -> Any:
     return 2000 + number if large else 11 + number
 
 
+PROXMOX = {
+    "url": "https://x{}.example.com:8006",
+    "token_id": "agents@pve!t{}",
+    "username": "agents{}@pve",
+    "fingerprint": "{:02x}" * 32,
+    "node": "pve{}",
+    "rollback": "clean{}",
+    "isolation": "container",
+}
+
+
+def proxmox_sample(name: str, number: int) -> Any:
+    if name in ("vmid", "template"):
+        return 100 + number
+    if name == "isolation":
+        return ["container", "gvisor", "vm"][number]
+    if name == "fingerprint":
+        return f"{number:02x}" * 32
+    return PROXMOX[name].format(number) if name in PROXMOX else None
+
+
+def proxmox_needs(name: str) -> dict[str, Any]:
+    user = {"username": "a@pve", "password": "p"} if name in ("username", "password") else {}
+    token = {} if user else {"token_id": "a@pve!t", "token_secret": "s"}
+    container: dict[str, Any] = {"template": 900} if name == "template" else {"vmid": 100}
+    more = {"storage": {"full_clones": True}, "warm": {"max_clones": 50}}.get(name, {})
+    given = {"url": "https://x.example.com:8006", "node": "pve", "key_id": "t", "runtime_token": "t"}
+    return {**given, **user, **token, **container, **more}
+
+
 def needed(key: Key) -> dict[str, Any]:
     """Return the settings that the key depends on."""
     if key.block == "auth.jwt" and key.name != "jwks_file":
@@ -119,6 +151,8 @@ def needed(key: Key) -> dict[str, Any]:
     if key.block == "sandboxes.remote":
         names = ("endpoints", "key_id", "token", *(("client_cert",) if key.name == "client_key" else ()))
         return {f"sandboxes.remote.{name}": ["https://x.example.com"] if name == "endpoints" else "t" for name in names}
+    if key.block == "sandboxes.proxmox":
+        return {f"sandboxes.proxmox.{name}": value for name, value in proxmox_needs(key.name).items()}
     if key.path == "sandboxes.egress_secrets":
         return {"sandboxes.egress": ["a.example"]}
     return {}

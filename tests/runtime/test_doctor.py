@@ -80,7 +80,7 @@ async def test_every_kind_is_named() -> None:
     """Those that are not there say whether they could be."""
     findings = {finding.kind: finding for finding in await examine(Runtime(), measure=False)}
     assert set(findings) == {kind for kinds in CANDIDATES.values() for kind in kinds}
-    assert findings["proxmox_lxc"].state == "not_in_release"
+    assert findings["proxmox_lxc"].state == "not_set_up"
     assert findings["kubernetes"].state == "not_set_up"
     assert findings["kubernetes"].profiles == ["standard", "hardened"]
     assert findings["docker"].state == "not_set_up"

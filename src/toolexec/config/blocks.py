@@ -224,11 +224,60 @@ class RemoteBlock(Block):
     ca_file: File = _key("", "The certificates that theirs are checked against, PEM; empty: those of the system.")
     client_cert: File = _key("", "The certificate that is shown to them, PEM.")
     client_key: File = _key("", "Its key, PEM; empty: it is in the file of the certificate.")
+    server_name: str = _key("", "The name that their certificates have; empty: the one in the endpoint.")
     silence: Seconds = _key(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
     reconnect: Seconds = _key(
         30.0, "How long a lost connection may stay lost, until its programs are given up.", ge=0.1
     )
     overhead: Seconds = _key(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
+
+
+class ProxmoxBlock(Block):
+    """Sandboxes in containers of Proxmox VE, behind the remote runtime in each; there are some as soon as there is a
+    url."""
+
+    url: str = _key("", "The address of the API: https://pve.example.com:8006.")
+    token_id: str = _key("", "The ID of an API token: agents@pve!toolexec.")
+    token_secret: str = _key("", "Its secret.", secret=True)
+    username: str = _key("", "A user in place of a token: agents@pve.")
+    password: str = _key("", "The password of the user.", secret=True)
+    ca_file: File = _key("", "The certificates that its own is checked against, PEM; empty: those of the system.")
+    fingerprint: str = _key("", "The SHA-256 fingerprint of its certificate, in place of that.")
+    node: str = _key("", "The node that the containers are on.")
+    vmid: int = _key(0, "The number of the container that runs code.", ge=0)
+    template: int = _key(0, "The number of a template in place of it: code runs in clones.", ge=0)
+    rollback: str = _key("", "The snapshot that the container goes back to before each program.")
+    auto_start: bool = _key(True, "Whether the container is started where it does not run.")
+    auto_stop: Literal["never", "started", "always"] = _key(
+        "never", "When it is stopped, once it is not used: never, if we have started it, or always."
+    )
+    linger: Seconds = _key(60.0, "How long it is kept for another program until then.", ge=0)
+    full_clones: bool = _key(False, "Copy the volumes of the template, and do not link them.")
+    storage: str = _key("", "The storage of full clones; empty: that of the template.")
+    pool: str = _key("", "The pool that clones are members of.")
+    runs_per_clone: int = _key(1, "How many programs a clone runs until it is removed; 0: any number.", ge=0)
+    max_clones: int = _key(4, "How many clones there are at once.", ge=1)
+    warm: int = _key(0, "How many clones are pre-warmed.", ge=0)
+    lease: Seconds = _key(600.0, "After how long clones of a process that is silent are removed.", ge=1)
+    runtime: str = _key("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
+    network: str = _key("", "The interface whose address that is: eth0; empty: the first one.")
+    key_id: str = _key("", "The ID of the key that the runtime knows.")
+    runtime_token: str = _key("", "The bearer token of the key.", secret=True)
+    signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: Literal[
+        "wasm", "bubblewrap", "docker", "containerd", "kubernetes", "gvisor", "kata", "firecracker", "unsafe_host"
+    ] = _key("wasm", "The kind of sandbox that code must run in, inside the container.")
+    isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
+    runtime_ca_file: File = _key("", "The certificates that the runtime's is checked against, PEM.")
+    server_name: str = _key("", "The name that the certificate of the runtime has; empty: its address.")
+    silence: Seconds = _key(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
+    reconnect: Seconds = _key(30.0, "How long it may stay lost, until its programs are given up.", ge=0.1)
+    overhead: Seconds = _key(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
+    start_timeout: Seconds = _key(120.0, "How long a container may take until its runtime answers.", ge=0.1)
+    stop_timeout: Seconds = _key(30.0, "How long it may take to shut down, until it is stopped hard.", ge=0.1)
+    timeout: Seconds = _key(30.0, "How long the API may take for one answer.", ge=0.1)
+    poll: Seconds = _key(2.0, "How often, at the longest, the API is asked for the state of a task.", ge=0.01)
+    watch: Seconds = _key(2.0, "How often it is asked whether a container that is used still runs.", ge=0.01)
 
 
 class SandboxesBlock(Block):
@@ -243,13 +292,23 @@ class SandboxesBlock(Block):
             "gvisor",
             "kata",
             "kubernetes",
+            "proxmox_lxc",
             "remote",
             "unsafe_host",
             "temporal",
         ]
     ] = _key((), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order.")
     temporal: Literal[
-        "wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "kubernetes", "remote", "unsafe_host"
+        "wasm",
+        "bubblewrap",
+        "docker",
+        "containerd",
+        "gvisor",
+        "kata",
+        "kubernetes",
+        "proxmox_lxc",
+        "remote",
+        "unsafe_host",
     ] = _key("wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is.")
     image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
@@ -277,6 +336,7 @@ class SandboxesBlock(Block):
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
     )
     remote: RemoteBlock = RemoteBlock.model_construct()
+    proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()
 
 
 class RuntimeServerBlock(Block):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime.egress.policy import Secret
+    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
     from toolexec.runtime.remote.server import RuntimeServerSettings
     from toolexec.runtime.remote.settings import RemoteSettings
     from toolexec.runtime.remote.signature import SigningKey
@@ -42,6 +43,7 @@ __all__ = [
     "fallback",
     "http_settings",
     "policy",
+    "proxmox_settings",
     "rate_limit",
     "remote_key",
     "remote_settings",
@@ -262,7 +264,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     }
     if (of_code := code_limits(loaded)) is not None:
         wanted["code_limits"] = of_code
-    if loaded.has("sandboxes") or loaded.has("sandboxes.remote"):
+    if any(loaded.has(block) for block in ("sandboxes", "sandboxes.remote", "sandboxes.proxmox")):
         wanted["runtime_backends"] = sandbox_settings(loaded)
     if loaded.has("durable.temporal"):
         wanted["journal"] = temporal_engine(loaded)
@@ -303,7 +305,7 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))
     egress = Egress(hosts=hosts, secrets=secrets) if hosts else None
-    return SandboxSettings(**values, egress=egress, remote=remote_settings(loaded))
+    return SandboxSettings(**values, egress=egress, remote=remote_settings(loaded), proxmox=proxmox_settings(loaded))
 
 
 def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
@@ -313,6 +315,15 @@ def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
     from toolexec.runtime.remote.settings import RemoteSettings
 
     return RemoteSettings(**_values(loaded, "sandboxes.remote"))
+
+
+def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
+    """Return which containers of Proxmox VE run code; None where there are none. Raises ConfigurationError."""
+    if not loaded.settings.sandboxes.proxmox.url:
+        return None
+    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+
+    return ProxmoxSettings(**_values(loaded, "sandboxes.proxmox"))
 
 
 class _RemoteKeyEntry(Block):
@@ -403,7 +414,7 @@ def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = Fal
         return  # the whole cannot be better than its pieces
     wholes: tuple[tuple[tuple[str, ...], Callable[[LoadedConfig], Any]], ...] = (
         (("policy",), policy),
-        (("limits", "code", "sandboxes", "sandboxes.remote"), _options),
+        (("limits", "code", "sandboxes", "sandboxes.remote", "sandboxes.proxmox"), _options),
         (("auth", "auth.jwt"), auth_settings),
         (("http", "server"), http_settings),
         (("resilience",), resilience),

@@ -27,9 +27,23 @@ __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "ex
 
 State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up", "not_in_release"]
 _RELEASED: Final = frozenset(
-    {"wasm", "unsafe_host", "bubblewrap", "docker", "containerd", "gvisor", "kata", "kubernetes", "remote"}
+    {
+        "wasm",
+        "unsafe_host",
+        "bubblewrap",
+        "docker",
+        "containerd",
+        "gvisor",
+        "kata",
+        "kubernetes",
+        "proxmox_lxc",
+        "remote",
+    }
 )
-_REMEDIES: Final = {"remote": "set endpoints, key_id and token in [sandboxes.remote]"}
+_REMEDIES: Final = {
+    "remote": "set endpoints, key_id and token in [sandboxes.remote]",
+    "proxmox_lxc": "set url, token_id, token_secret, node and vmid in [sandboxes.proxmox]",
+}
 _SURROUNDING: Final = frozenset({"container", "gvisor", "vm"})
 """Isolations that need something of this machine, without which no language runs."""
 _TIMEOUT: Final = 300.0  # what is used for the first time may have to be compiled

@@ -20,6 +20,7 @@ from toolexec.runtime.router import CANDIDATES, Runtime
 if TYPE_CHECKING:
     from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
     from toolexec.runtime.egress.policy import Egress
+    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
     from toolexec.runtime.remote.settings import RemoteSettings
 
 __all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "kubernetes_config", "make_runtime", "make_sandbox"]
@@ -35,10 +36,13 @@ SANDBOXES: Final = (
     "gvisor",
     "kata",
     "kubernetes",
+    "proxmox_lxc",
     "remote",
     "unsafe_host",
 )
 """Every kind of sandbox that is used without being named."""
+_BY_SETTINGS: Final = {"proxmox_lxc": "proxmox", "remote": "remote"}
+"""Kinds that are there only with settings of their own, and the field of those."""
 _ELSEWHERE: Final = {"temporal": "toolexec.durable.temporal.sandboxes"}
 """Kinds that have another one do the work, and where they are made; they are used only when they are named."""
 
@@ -58,7 +62,8 @@ class SandboxSettings:
     `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. `kubeconfig` and all
     that begin with `kube_` are for the cluster; see `KubernetesConfig`. With
     `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
-    profile that has them. `remote` says where remote runtimes are: without it there is no sandbox `remote`.
+    profile that has them. `remote` says where remote runtimes are, `proxmox` which containers of Proxmox VE run code:
+    without them there is no sandbox `remote`, and no `proxmox_lxc`.
 
     Raises ConfigurationError for an unknown kind.
     """
@@ -86,6 +91,7 @@ class SandboxSettings:
     kube_network: Literal["require", "report"] = "require"
     route_by_needs: bool = False
     remote: RemoteSettings | None = None
+    proxmox: ProxmoxSettings | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.use} - {*SANDBOXES, *_ELSEWHERE})
@@ -100,8 +106,8 @@ class SandboxSettings:
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     """Return a runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
 
-    Raises ConfigurationError, as for `remote` without settings of its own, and UnsupportedPlatformError for a kind in
-    `use` that this operating system cannot have.
+    Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, and
+    UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
     """
     settings = settings or SandboxSettings()
     order = {
@@ -112,7 +118,7 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
         ]
         for profile, kinds in CANDIDATES.items()
     }
-    kinds = settings.use or [kind for kind in SANDBOXES if kind != "remote" or settings.remote is not None]
+    kinds = settings.use or [kind for kind in SANDBOXES if _is_set_up(kind, settings)]
     backends: list[SandboxBackend] = []
     for kind in kinds:
         try:
@@ -124,10 +130,16 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     return Runtime(backends, order=order if settings.use else None, route_by_needs=settings.route_by_needs)
 
 
+def _is_set_up(kind: str, settings: SandboxSettings) -> bool:
+    return kind not in _BY_SETTINGS or getattr(settings, _BY_SETTINGS[kind]) is not None
+
+
 def _underneath(kind: str, settings: SandboxSettings) -> str:
     """The kind of sandbox that runs the code in the end."""
     if kind == "temporal":
         return str(settings.temporal.get("inner", "wasm"))
+    if kind == "proxmox_lxc" and settings.proxmox is not None:
+        return settings.proxmox.sandbox
     return settings.remote.sandbox if kind == "remote" and settings.remote is not None else kind
 
 
@@ -233,6 +245,17 @@ def _remote(settings: SandboxSettings) -> SandboxBackend:
     return RemoteBackend(settings.remote)
 
 
+def _proxmox(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.remote.proxmox.backend import ProxmoxBackend
+
+    if settings.proxmox is None:
+        raise ConfigurationError(
+            "the sandbox proxmox_lxc needs to know where Proxmox VE is: set sandboxes.proxmox.url, node, and vmid or "
+            "template"
+        )
+    return ProxmoxBackend(settings.proxmox)
+
+
 def _unsafe(_: SandboxSettings) -> SandboxBackend:
     from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 
@@ -247,6 +270,7 @@ _MAKERS: Final[Mapping[str, Callable[[SandboxSettings], SandboxBackend]]] = {
     "gvisor": _gvisor,
     "kata": _kata,
     "kubernetes": _kubernetes,
+    "proxmox_lxc": _proxmox,
     "remote": _remote,
     "unsafe_host": _unsafe,
 }

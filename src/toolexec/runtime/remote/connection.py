@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from socket import SHUT_RDWR
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -216,9 +217,13 @@ class EndpointConnection:
             if sender is not None:
                 sender.cancel()
                 await asyncio.wait({sender})
+            raw = socket.get_extra_info("socket")
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_BYE_SECONDS):
                     await socket.close()
+            if raw is not None:  # TLS would wait half a minute for a machine that has vanished to say goodbye
+                with suppress(OSError):
+                    raw.shutdown(SHUT_RDWR)
 
     async def _first(self, socket: aiohttp.ClientWebSocketResponse) -> RemoteMessage:
         message = await socket.receive()

@@ -216,7 +216,12 @@ class ProxmoxBackend:
                 await asyncio.wait({work})
         if work.cancelled():
             return self._completed(self._lost(running, request), running)
-        result = work.result()
+        try:
+            result = work.result()
+        except SandboxFailedError:  # the session is lost
+            if await running.look() == "running":
+                raise
+            return self._completed(self._lost(running, request), running)
         if isinstance(result.error, SandboxFailedError) and await running.look() != "running":
             result.error = self._lost(running, request).error
         return self._completed(result, running)

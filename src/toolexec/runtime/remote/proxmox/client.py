@@ -128,7 +128,7 @@ class ProxmoxClient:
             pause = min(pause * 1.5, self.settings.poll)
 
     async def _log(self, path: str) -> str:
-        """The last lines of a task, as far as there are any."""
+        """The last lines of a task; "" where there are none."""
         try:
             lines = await self.get(f"{path}/log", limit=500)
         except ProxmoxError:

@@ -1,4 +1,4 @@
-"""Clones of a template: made when they are needed, or ahead, and removed when they have been used."""
+"""Clones of a template: made when they are needed, or pre-warmed, and removed when they have been used."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ class ClonePool:
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
-            logger.warning("no clone was made ahead: %s", error)
+            logger.warning("no clone was pre-warmed: %s", error)
         elif self._closed:
             self._discard(task.result())
         else:
             self._idle.append(task.result())
 
     def _fill(self) -> None:
-        """Have clones made ahead."""
+        """Have clones pre-warmed."""
         settings = self.settings
         while not self._closed:
             ahead = len(self._idle) + len(self._warming)

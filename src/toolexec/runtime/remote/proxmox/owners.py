@@ -17,8 +17,8 @@ _NOTES: Final = re.compile(r"^toolexec clone (?P<name>\S+) of (?P<owner>\S+) unt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneNotes:
-    """The notes of a clone: its host `name`, its `owner` (see `toolexec.process.owner`), and `until` when that counts as
-    alive unless it says more (a Unix time, of the API's clock)."""
+    """The notes of a clone: its host `name`, its `owner` (see `toolexec.process.owner`), and `until` when that counts
+    as alive, unless it writes later ones (a Unix time)."""
 
     name: str
     until: int
@@ -32,7 +32,7 @@ class CloneNotes:
         )
 
     def is_left_over(self, now: float) -> bool:
-        """Return whether its owner is another process that is dead, as far as that can be known at *now*."""
+        """Return whether its owner is another process that is known to be dead, or was silent until *now*."""
         return self.owner != this_owner() and (self.until < now or is_orphan(self.owner))
 
 

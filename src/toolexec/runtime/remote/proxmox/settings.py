@@ -40,7 +40,7 @@ class ProxmoxSettings:
     the name of a snapshot, it goes back to that before each program, and programs run one after the other.
     Clones are linked ones unless `full_clones`; these may go to `storage`. They are members of `pool`. Each runs
     `runs_per_clone` programs (0: any number), one at a time, and is removed after that; there are at most `max_clones`,
-    and `warm` of them are ready ahead. A clone says in its notes which process it belongs to and until when;
+    and `warm` of them are pre-warmed. A clone says in its notes which process it belongs to and until when;
     it is renewed all the time. Clones of dead processes are removed by others after `lease` seconds.
 
     `runtime` is where `toolexec runtime serve` listens in the container, with `{ip}` for its address:
@@ -69,7 +69,7 @@ class ProxmoxSettings:
     rollback: str = ""
     auto_start: bool = True
     auto_stop: Literal["never", "started", "always"] = "never"
-    linger: float = 0.0
+    linger: float = 60.0
     full_clones: bool = False
     storage: str = ""
     pool: str = ""

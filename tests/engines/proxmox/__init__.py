@@ -1,0 +1,1 @@
+"""A Proxmox VE for tests: its API, over HTTPS, in front of real Linux containers."""
