@@ -46,9 +46,8 @@ async def test_each_program_has_a_clone(proxmox_node: ProxmoxCluster) -> None:
     async with stand(proxmox_node, template=900) as there:
         first, second = await asyncio.gather(there.works(), there.works())
         assert first != second
-        assert await there.works() not in (first, second) or not there.node.clones()
-        config = there.node.api("GET", "/nodes/pve/lxc/900/config")
-        assert config["template"] == 1
+        await there.works()  # its clone may have a number that is free again
+        assert proxmox_node.control("log").count("POST /nodes/pve/lxc/900/clone") == 3
     assert proxmox_node.clones() == []
 
 
@@ -193,7 +192,7 @@ async def test_what_a_killed_client_leaves_is_removed_by_the_next_one(proxmox_no
     """SIGKILL in each state: the next process removes the clone as soon as Proxmox has let go of it."""
     delays = {"cloning": {"vzclone": 1.0}, "starting": {"vzstart": 1.0}}.get(state, {})
     proxmox_node.control("fault", task_delays=delays, no_address=state == "connecting")
-    settings = json.dumps({name: value for name, value in asdict(proxmox_node.settings(template=900)).items()})
+    settings = json.dumps(asdict(proxmox_node.settings(template=900)))
     words = [sys.executable, "-c", CLIENT, settings]
     process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert process.stdout is not None
