@@ -341,6 +341,7 @@ def public_names() -> set[str]:
         *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
         *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata".split()),
         *(f"toolexec.runtime.protocol.{name}" for name in "base direct proxy".split()),
+        "toolexec.runtime.remote.proxmox",
     )
     names = {word for package in packages for word in package.split(".")}
     for module in map(importlib.import_module, packages):

@@ -68,7 +68,7 @@ async def test_a_user_gets_one_ticket_for_all_requests(proxmox_node: ProxmoxClus
 
 
 async def test_a_ticket_is_renewed_in_time(proxmox_node: ProxmoxCluster) -> None:
-    """It renews itself: the password is not needed again."""
+    """A ticket renews itself: the password is not needed again."""
     async with client(proxmox_node, renew=0.05, **USER) as made:
         await made.get(STATUS)
         proxmox_node.control("access", passwords={"root@pam": "pw-of-root"})
@@ -181,7 +181,7 @@ async def test_a_connection_that_breaks(proxmox_node: ProxmoxCluster) -> None:
 
 
 async def test_tasks_are_waited_for(proxmox_node: ProxmoxCluster) -> None:
-    """One that fails says why, one that takes too long that it may go on, and warnings are no failure."""
+    """One that fails says why, one that takes too long that it may go on, and warnings are not failures."""
     async with client(proxmox_node) as made:
         containers = Containers(made)
         proxmox_node.control("fault", task_failures={"vzstart": "startup for container '100' failed"})

@@ -145,7 +145,7 @@ async def test_someone_removes_a_clone_under_a_program(proxmox_node: ProxmoxClus
 
 
 async def test_a_number_that_was_given_to_another_container_is_not_ours(proxmox_node: ProxmoxCluster) -> None:
-    """What is removed is the clone of that name, and not what has its number now."""
+    """The clone of that name is removed, and not the container that has its number now."""
     async with stand(proxmox_node, template=900) as there:
         running = await there.begin()
         (vmid,) = await asyncio.to_thread(proxmox_node.clones)
@@ -189,7 +189,7 @@ async def test_clones_of_silent_machines_are_removed(proxmox_node: ProxmoxCluste
 
 @pytest.mark.parametrize("state", ["cloning", "starting", "connecting", "running"])
 async def test_what_a_killed_client_leaves_is_removed_by_the_next_one(proxmox_node: ProxmoxCluster, state: str) -> None:
-    """SIGKILL in each state: the next process removes the clone as soon as Proxmox has let go of it."""
+    """SIGKILL in each state: the next process removes the clone as soon as Proxmox has unlocked it."""
     delays = {"cloning": {"vzclone": 1.0}, "starting": {"vzstart": 1.0}}.get(state, {})
     proxmox_node.control("fault", task_delays=delays, no_address=state == "connecting")
     settings = json.dumps(asdict(proxmox_node.settings(template=900)))

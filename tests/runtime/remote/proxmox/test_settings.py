@@ -144,7 +144,7 @@ def test_a_refusal_has_a_word_and_says_whether_to_try_again(
 
 
 def test_only_a_node_that_was_reached_may_have_done_something() -> None:
-    """What was passed on and broke off may have been carried out; what could not be passed on was not."""
+    """Requests that were passed on and broke off may have been carried out; those that could not be passed on were not."""
     assert not refusal(595, "No route to host", "POST /x").sent
     assert refusal(596, "Broken pipe", "POST /x").sent
 
