@@ -1,0 +1,424 @@
+"""Starts, saves and restores machines of QEMU; see `Vmm`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import re
+import shutil
+import socket
+from collections import OrderedDict
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.process.cgroup import Cgroups, Group, find_cgroups
+from toolexec.process.child import Child, run_child, to_the_end, uncut
+from toolexec.process.private import cache_directory
+from toolexec.process.stream import SocketStream, Stream
+from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.kata import look_at_kvm
+from toolexec.runtime.containers.launcher import unavailable
+from toolexec.runtime.containers.microvm.config import AcceleratorChoice
+from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, MachineEnd, Shape, VmFiles, VmmName
+from toolexec.runtime.containers.microvm.qemu.command import Descriptors, qemu_command
+from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
+from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
+
+__all__ = ["RAM", "STATE", "QemuMachine", "QemuVmm"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+RAM: Final = "ram"
+STATE: Final = "state"
+"""The files of a saved machine: its memory, and that of its processors and devices."""
+_PROGRAM: Final = "qemu-system-x86_64"
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_INSTALL: Final = "apt-get install --no-install-recommends qemu-system-x86"
+_VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+)")
+_SECONDS: Final = 30.0
+_OWN_MEMORY: Final = 320 << 20
+"""What QEMU needs beside the memory of the machine, in bytes, translated code and page tables included."""
+_OWN_THREADS: Final = 64
+_USERS: Final = 0x6000_0000
+"""The first of the user IDs that VMMs run as, one each, so that none of them can reach another one."""
+_KEPT: Final = 4
+"""How many memories are kept open, those that were restored last."""
+_SECCOMP: Final = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
+_numbers = itertools.count()
+
+
+class QemuMachine:
+    """A machine that runs; see `Machine`."""
+
+    def __init__(
+        self, child: Child, group: Group | None, control: Stream, stdio: Stream, *, monitor: QmpClient
+    ) -> None:
+        self.monitor = monitor
+        self.ram = -1
+        """The memory of a template, which this owns."""
+        self._child = child
+        self._group = group
+        self._control = control
+        self._stdio = stdio
+        self._ended = asyncio.create_task(self._end())
+        self._closing: asyncio.Task[None] | None = None
+        self._cpu: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Implement `Machine.id`."""
+        return f"qemu-{self._child.pid}"
+
+    @property
+    def pid(self) -> int:
+        """The number of QEMU's process."""
+        return self._child.pid
+
+    @property
+    def control(self) -> Stream:
+        """Implement `Machine.control`."""
+        return self._control
+
+    @property
+    def stdio(self) -> Stream:
+        """Implement `Machine.stdio`."""
+        return self._stdio
+
+    def said(self) -> str:
+        """Implement `Machine.said`."""
+        return self._child.stderr_tail().decode("utf-8", "replace")
+
+    async def wait(self) -> MachineEnd:
+        """Implement `Machine.wait`."""
+        return await asyncio.shield(self._ended)
+
+    async def cpu_seconds(self) -> float | None:
+        """Implement `Machine.cpu_seconds`."""
+        if self._group is not None and not self._ended.done():
+            self._cpu = self._group.cpu_seconds() or self._cpu
+        return self._cpu
+
+    def kill(self) -> None:
+        """Implement `Machine.kill`."""
+        self._child.kill()
+
+    async def aclose(self) -> None:
+        """Implement `Machine.aclose`."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await to_the_end(self._closing)
+
+    async def _end(self) -> MachineEnd:
+        code = await self._child.wait()
+        oom = False
+        if self._group is not None:
+            self._cpu = self._group.cpu_seconds()
+            oom = self._group.oom_kills() > 0
+        return MachineEnd(code=code, oom=oom)
+
+    async def _close(self) -> None:
+        self._child.kill()
+        await self._child.aclose()
+        await self._ended
+        for stream in (self._control, self._stdio, self.monitor):
+            with suppress(OSError):
+                await stream.aclose()
+        if self.ram >= 0:
+            os.close(self.ram)
+            self.ram = -1
+        if self._group is not None:
+            await asyncio.to_thread(self._group.remove)
+
+
+class QemuVmm:
+    """QEMU as a `Vmm`: machines are child processes, each with a user, a control group and an empty network of its own
+    where this process is root. `aclose` releases the memories that are kept for restores.
+
+    *program* is its path, "" for the one on the PATH.
+    """
+
+    name: VmmName = "qemu"
+
+    def __init__(self, program: str = "", accelerator: AcceleratorChoice = "auto") -> None:
+        self._asked = program
+        self._choice = accelerator
+        self._program = ""
+        self._version = ""
+        self._accelerator: Accelerator = "tcg"
+        self._cgroups: Cgroups | None = None
+        self._looked = False
+        self._memories: OrderedDict[tuple[str, int, int], int] = OrderedDict()
+
+    @property
+    def version(self) -> str:
+        """Implement `Vmm.version`."""
+        return self._version
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """Implement `Vmm.accelerator`."""
+        return self._accelerator
+
+    @property
+    def snapshots(self) -> bool:
+        """Implement `Vmm.snapshots`."""
+        return True
+
+    async def check(self) -> Availability:
+        """Implement `Vmm.check`: asks QEMU for its version, and whether KVM works if that is to be used."""
+        try:
+            self._program = _find(self._asked)
+            code, said = await _ask([self._program, "--version"])
+            found = _VERSION.search(said)
+            if code != 0 or found is None:
+                raise unavailable(
+                    f"{self._program} does not work: {said.strip()[:200] or f'exit code {code}'}", _INSTALL
+                )
+            self._version = found[1]
+            await self._choose()
+        except SandboxUnavailableError as error:
+            reason, remedy = str(error.details.get("reason", error)), str(error.details.get("remedy", ""))
+            return Availability(ok=False, reason=reason, remedy=remedy, version=self._version)
+        return Availability(ok=True, version=self._version)
+
+    async def boot(self, files: VmFiles, shape: Shape, *, template: Path | None = None) -> QemuMachine:
+        """Implement `Vmm.boot`; a template has its memory in a file without a name until it is saved."""
+        return await uncut(self._boot(files, shape, is_template=template is not None), undo=QemuMachine.aclose)
+
+    async def save(self, machine: Machine, directory: Path) -> None:
+        """Implement `Vmm.save`."""
+        if not isinstance(machine, QemuMachine) or machine.ram < 0:
+            raise SandboxUnavailableError("only a machine that was booted as a template can be saved")
+        try:
+            state = os.open(directory / STATE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                await machine.monitor.save(state)
+                await asyncio.to_thread(os.fsync, state)
+            finally:
+                os.close(state)
+            await asyncio.to_thread(save_ram, machine.ram, directory / RAM)
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the machine cannot be saved in {directory}: {error.strerror or error}; free some space, or set "
+                "TOOLEXEC_CACHE=/path",
+                retryable=True,
+            ) from error
+
+    async def restore(self, files: VmFiles, shape: Shape, directory: Path) -> QemuMachine:
+        """Implement `Vmm.restore`."""
+        return await uncut(self._restore(files, shape, directory), undo=QemuMachine.aclose)
+
+    async def sweep(self) -> None:
+        """Implement `Vmm.sweep`: a machine is a process with a control group, and nothing else."""
+        await asyncio.to_thread(self._look)
+        if self._cgroups is not None:
+            await asyncio.to_thread(self._cgroups.sweep)
+
+    async def aclose(self) -> None:
+        """Release the memories that are kept for restores."""
+        while self._memories:
+            os.close(self._memories.popitem()[1])
+
+    async def _choose(self) -> None:
+        """Find out what runs the guests' instructions."""
+        self._accelerator = "tcg"
+        if self._choice == "tcg":
+            return
+        lack = await asyncio.to_thread(look_at_kvm)
+        if lack is None:
+            trial = [self._program, "-machine", "none", "-accel", "kvm", "-nodefaults", "-display", "none"]
+            code, said = await _ask([*trial, "-monitor", "none", "-S", "-daemonize", "-pidfile", "/dev/null"])
+            if code == 0:
+                self._accelerator = "kvm"
+                return
+            lack = Availability(ok=False, reason=f"QEMU cannot use KVM: {said.strip()[-200:]}")
+        if self._choice == "kvm":
+            remedy = "name the sandbox qemu to have its machines run in software, which is slow"
+            raise unavailable(lack.reason, f"{lack.remedy}; or {remedy}" if lack.remedy else remedy)
+
+    def _look(self) -> None:
+        if not self._looked:
+            self._cgroups = find_cgroups()
+            self._looked = True
+
+    async def _boot(self, files: VmFiles, shape: Shape, *, is_template: bool) -> QemuMachine:
+        try:
+            ram = new_ram(shape.memory_mib << 20)
+        except OSError as error:
+            raise _no_start(error) from error
+        try:
+            group = await asyncio.to_thread(self._prepare, shape)
+            started = self._start(files, shape, ram, group, is_template=is_template, restore=False)
+        except BaseException:
+            os.close(ram)
+            raise
+        if is_template:
+            started.ram = ram
+        else:
+            os.close(ram)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await started.monitor.start()
+        except BaseException as error:
+            raise await _ended(started, error) from error
+        return started
+
+    async def _restore(self, files: VmFiles, shape: Shape, directory: Path) -> QemuMachine:
+        state = ram = -1
+        try:
+            state = os.open(directory / STATE, os.O_RDONLY | os.O_CLOEXEC)
+            ram = await self._memory(directory / RAM, shape)
+            group = await asyncio.to_thread(self._prepare, shape)
+            machine = self._start(files, shape, ram, group, is_template=False, restore=True)
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    await machine.monitor.start()
+                    await machine.monitor.restore(state)
+            except BaseException as error:
+                raise await _ended(machine, error) from error
+            return machine
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the saved machine in {directory} cannot be read: {error.strerror or error}",
+                retryable=True,
+                details={"corrupt": isinstance(error, FileNotFoundError)},
+            ) from error
+        finally:
+            for file in (state, ram):
+                if file >= 0:
+                    os.close(file)
+
+    async def _memory(self, path: Path, shape: Shape) -> int:
+        """A descriptor of a saved memory, to be closed; that is read once."""
+        found = path.stat()
+        key = str(path), found.st_ino, found.st_mtime_ns
+        if found.st_size != shape.memory_mib << 20:
+            raise SandboxUnavailableError(
+                f"the saved memory {path} has {found.st_size} bytes", retryable=True, details={"corrupt": True}
+            )
+        if key not in self._memories:
+            loaded = await asyncio.to_thread(load_ram, path)
+            if key in self._memories:  # another task was quicker
+                os.close(loaded)
+            else:
+                self._memories[key] = loaded
+        self._memories.move_to_end(key)
+        while len(self._memories) > _KEPT:
+            os.close(self._memories.popitem(last=False)[1])
+        return os.dup(self._memories[key])
+
+    def _prepare(self, shape: Shape) -> Group | None:
+        """The control group of a machine."""
+        self._program = self._program or _find(self._asked)
+        self._look()
+        if self._cgroups is None:
+            return None
+        try:
+            memory = (shape.memory_mib << 20) + _OWN_MEMORY
+            return self._cgroups.create(memory_bytes=memory, pids=_OWN_THREADS + shape.cpus)
+        except OSError as error:
+            raise _no_start(error) from error
+
+    def _start(
+        self, files: VmFiles, shape: Shape, ram: int, group: Group | None, *, is_template: bool, restore: bool
+    ) -> QemuMachine:
+        """Start the process, without a pause, so that no cancellation can come in between."""
+        with ExitStack() as theirs, ExitStack() as ours:
+            if group is not None:
+                ours.callback(group.remove)
+            try:
+                root = os.open(files.rootfs, os.O_RDONLY | os.O_CLOEXEC)
+                theirs.callback(os.close, root)
+                pairs = [socket.socketpair() for _ in range(3)]
+                for mine, other in pairs:
+                    ours.callback(mine.close)
+                    theirs.callback(other.close)
+                control, stdio, monitor = pairs
+                fds = Descriptors(
+                    ram=ram,
+                    root=root,
+                    control=control[1].fileno(),
+                    stdio=stdio[1].fileno(),
+                    monitor=monitor[1].fileno(),
+                )
+                command = qemu_command(
+                    self._program,
+                    files,
+                    shape,
+                    fds,
+                    accelerator=self._accelerator,
+                    template=is_template,
+                    restore=restore,
+                    confine=_confinement(),
+                )
+                command = [*_namespaces(), *command]
+                child = Child(
+                    group.joining(command) if group is not None else command, env={"PATH": _PATH}, fds=fds.all()
+                )
+            except OSError as error:
+                raise _no_start(error) from error
+            ours.pop_all()
+            return QemuMachine(
+                child, group, SocketStream(control[0]), SocketStream(stdio[0]), monitor=QmpClient(monitor[0])
+            )
+
+
+def _confinement() -> list[str]:
+    """Options by which QEMU gives up rights, once all files are open: its user, the file system, and system calls.
+    Raises OSError."""
+    if os.geteuid() != 0:
+        return ["-sandbox", f"{_SECCOMP},elevateprivileges=deny"]
+    empty = str(_empty_directory())
+    user = _USERS | (os.getpid() & 0xFFFF) << 12 | next(_numbers) & 0xFFF
+    return ["-sandbox", f"{_SECCOMP},elevateprivileges=children", "-chroot", empty, "-runas", f"{user}:{user}"]
+
+
+def _empty_directory() -> Path:
+    """What QEMU sees as the file system: a directory with nothing in it that its user cannot write to."""
+    empty = cache_directory("machines") / ".empty"
+    empty.mkdir(mode=0o555, parents=True, exist_ok=True)
+    return empty
+
+
+def _namespaces() -> list[str]:
+    """What starts it apart from the host's network and other resources."""
+    return ["unshare", "--net", "--ipc", "--uts", "--"] if os.geteuid() == 0 else []
+
+
+def _find(asked: str) -> str:
+    program = asked or _PROGRAM
+    found = shutil.which(program) or shutil.which(program, path=_PATH)
+    if found is None:
+        raise unavailable(f"{program} is not {'there' if asked else 'on the PATH'}", _INSTALL)
+    return found
+
+
+async def _ask(command: list[str]) -> tuple[int, str]:
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return await run_child(command, env={"PATH": _PATH})
+    except TimeoutError:
+        return -1, f"it did not end within {_SECONDS:g} s"
+
+
+async def _ended(machine: QemuMachine, error: BaseException) -> BaseException:
+    """The error of a machine that did not start, which is closed; with what QEMU said."""
+    await machine.aclose()
+    if isinstance(error, TimeoutError):
+        error = SandboxUnavailableError(f"its monitor does not answer for {_SECONDS:g} s")
+    if not isinstance(error, SandboxUnavailableError):
+        return error
+    said = machine.said().strip()[-500:]
+    is_corrupt = "migration" in said or "migration" in error.message or "cannot be restored" in error.message
+    return SandboxUnavailableError(
+        f"QEMU cannot run the machine: {error.message}" + (f"; it said: {said}" if said else ""),
+        retryable=True,
+        details={"corrupt": True} if is_corrupt else {},
+    )
+
+
+def _no_start(error: OSError) -> SandboxUnavailableError:
+    return SandboxUnavailableError(f"QEMU cannot be started: {error.strerror or error}", retryable=True)
