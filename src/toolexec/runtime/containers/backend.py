@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from time import monotonic, perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
@@ -87,6 +87,8 @@ class ContainerBackend:
     """
 
     languages: frozenset[str] = LANGUAGES
+    _guest_is_init: ClassVar[bool] = True
+    """Whether the guest is the first process of its container, which has to take care of orphaned processes."""
 
     def __init__(self, engine: ContainerEngine, config: ContainerConfig, *, kind: str, isolation: str) -> None:
         self.kind = kind
@@ -374,6 +376,7 @@ class ContainerBackend:
         """The container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
         settings = GuestSettings(
             language=kind.language,
+            init=self._guest_is_init,
             warm=warm,
             proxy_port=self._network.port,
             drop=tuple(name for name in drop if name != PROCESSES),

@@ -11,7 +11,7 @@ from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["PROCESSES", "Container", "ContainerEngine", "Exit", "Image", "Killable"]
+__all__ = ["PROCESSES", "Booted", "Container", "ContainerEngine", "Exit", "Image", "Killable"]
 
 
 PROCESSES: Final = "processes"
@@ -89,6 +89,16 @@ class Killable(Protocol):
 
     def kill(self) -> None:
         """Kill what runs in it, at once; `aclose` is needed all the same. From any thread, and not after `aclose`."""
+        ...
+
+
+@runtime_checkable
+class Booted(Protocol):
+    """A container that has had the guest in it since before it was started, and does not read `boot_bytes`."""
+
+    @property
+    def booted(self) -> bool:
+        """Whether it is so."""
         ...
 
 

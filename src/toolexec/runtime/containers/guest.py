@@ -15,7 +15,7 @@ from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.child import to_the_end
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.containers.engine import Container, ContainerEngine, Exit, Image, Killable
+from toolexec.runtime.containers.engine import Booted, Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.containers.network import Reach
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest import go
@@ -72,8 +72,9 @@ class ContainerGuest:
         container = await engine.start(image, spec)
         guest: ContainerGuest | None = None
         try:
-            with suppress(OSError):  # it has ended already; why is asked below
-                await container.stream.write(boot_bytes())
+            if not (isinstance(container, Booted) and container.booted):
+                with suppress(OSError):  # it has ended already; why is asked below
+                    await container.stream.write(boot_bytes())
             talk = Conversation(container.stream, reach.connect if reach is not None else None)
             guest = cls(container, talk, image, language, reach)
             try:

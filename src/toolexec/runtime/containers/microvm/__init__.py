@@ -1,4 +1,4 @@
-"""Virtual machines as sandboxes: each program has a kernel of its own, restored from a snapshot in which a guest waits."""
+"""Virtual machines as sandboxes: each program has a kernel of its own, restored from a snapshot with a guest in it."""
 
 from toolexec.errors.extras import unix_needed
 

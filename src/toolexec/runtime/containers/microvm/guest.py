@@ -95,8 +95,8 @@ class MachineControl:
         said = await self._wait("ready")
         if said["protocol"] != PROTOCOL:
             raise SandboxUnavailableError(
-                f"the machine speaks version {said['protocol']} of the protocol, not {PROTOCOL}; build its image again: "
-                "toolexec image build --kind vm"
+                f"the machine speaks version {said['protocol']} of the protocol, not {PROTOCOL}; build its image "
+                "again: toolexec image build --kind vm"
             )
         return said
 

@@ -1,4 +1,4 @@
-"""Saved machines on the disk: each kept in full or not at all, shared by all processes of a user, checked before use."""
+"""Saved machines on the disk: each kept in full or not at all, shared by the processes of a user, and checked."""
 
 from __future__ import annotations
 

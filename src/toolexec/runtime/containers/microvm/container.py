@@ -1,0 +1,127 @@
+"""A virtual machine as a container: the program in it, and what is known of its end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONDict
+from toolexec.process.stream import Stream
+from toolexec.runtime.containers.engine import Exit
+from toolexec.runtime.containers.launcher import BaseContainer
+from toolexec.runtime.containers.microvm.guest import MachineControl
+from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, VmmName
+
+__all__ = ["MachineContainer"]
+
+_ANSWER_SECONDS = 1.0
+_LAST_WORDS = 0.2
+
+
+class MachineContainer(BaseContainer):
+    """A machine whose program has begun; see `Container`, `Killable` and `Booted`.
+
+    *restored_seconds* is how long its restore took, None if it has booted.
+    """
+
+    booted = True
+
+    def __init__(
+        self,
+        machine: Machine,
+        control: MachineControl,
+        *,
+        vmm: VmmName,
+        accelerator: Accelerator,
+        restored_seconds: float | None,
+    ) -> None:
+        super().__init__(machine.id)
+        self.machine = machine
+        self._control = control
+        self._vmm = vmm
+        self._accelerator = accelerator
+        self._restored = restored_seconds
+        self._cpu: float | None = None
+        self._ended = asyncio.create_task(self._end())
+
+    @property
+    def stream(self) -> Stream:
+        """Stdin and stdout of its program."""
+        return self.machine.stdio
+
+    def details(self) -> JSONDict:
+        """Return what a result says of it."""
+        found: JSONDict = {
+            "vmm": self._vmm,
+            "accelerator": self._accelerator,
+            "restored": self._restored is not None,
+        }
+        return found if self._restored is None else {**found, "restore_ms": round(self._restored * 1000, 1)}
+
+    def said(self) -> str:
+        """Implement `Container.said`: what the program said last; the console, where it said nothing."""
+        end = self._control.end
+        return end.said if end is not None and end.said.strip() else self.machine.said()
+
+    async def wait(self) -> Exit:
+        """Implement `Container.wait`."""
+        return await asyncio.shield(self._ended)
+
+    async def cpu_seconds(self) -> float | None:
+        """Implement `Container.cpu_seconds`: what the kernel in the machine has counted, and where that does not
+        answer, what the VMM has used."""
+        if self._ended.done():
+            return self._cpu
+        found: float | None = None
+        with suppress(SandboxUnavailableError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                found = await self._control.cpu_seconds()
+        if found is None:
+            found = await self.machine.cpu_seconds()
+        self._cpu = found if found is not None else self._cpu
+        return self._cpu
+
+    def kill(self) -> None:
+        """Implement `Killable.kill`."""
+        self.machine.kill()
+
+    async def _end(self) -> Exit:
+        """Wait for the end of the program, of the machine, or of its good manners; the machine is dead after it."""
+        control = self._control
+        gone = asyncio.create_task(self.machine.wait())
+        await asyncio.wait({gone, control.over}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done() and not control.over.done():  # its last message may still be read
+            await asyncio.wait({control.over}, timeout=_LAST_WORDS)
+        if control.end is None and not control.broken and not gone.done():
+            # a closed channel is not yet an end; but that is near
+            await asyncio.wait({gone}, timeout=_LAST_WORDS)
+        self.machine.kill()
+        host = await gone
+        end = control.end
+        if end is not None:
+            code = end.code if end.signal is None else -end.signal
+            return Exit(code=code, oom=end.oom or host.oom, oom_told=True, pids=end.pids)
+        if host.oom:
+            return Exit(code=host.code, oom=True, oom_told=True)
+        if control.broken:
+            return Exit(
+                code=host.code,
+                oom_told=True,
+                lost=f"the guest broke the protocol of its machine: {control.broken}",
+                reason="hostile_guest",
+            )
+        how = "" if host.code is None else f" (exit code {host.code})"
+        return Exit(
+            code=host.code,
+            oom_told=True,
+            lost=f"its virtual machine ended{how}",
+            reason="machine_ended",
+            retryable=True,
+        )
+
+    async def _close(self) -> None:
+        self.machine.kill()
+        await self._ended
+        await self._control.aclose()
+        await self.machine.aclose()
