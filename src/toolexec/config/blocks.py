@@ -212,7 +212,17 @@ class RemoteBlock(Block):
     token: str = _key("", "The bearer token of the key.", secret=True)
     signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
     sandbox: Literal[
-        "wasm", "bubblewrap", "docker", "containerd", "kubernetes", "gvisor", "kata", "firecracker", "unsafe_host"
+        "wasm",
+        "bubblewrap",
+        "docker",
+        "containerd",
+        "kubernetes",
+        "gvisor",
+        "kata",
+        "firecracker",
+        "qemu",
+        "libkrun",
+        "unsafe_host",
     ] = _key("wasm", "The kind of sandbox that code must run in there.")
     isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
     protocol: Literal["duplex", "post"] = _key(
@@ -291,7 +301,10 @@ class SandboxesBlock(Block):
             "containerd",
             "gvisor",
             "kata",
+            "firecracker",
             "kubernetes",
+            "qemu",
+            "libkrun",
             "proxmox_lxc",
             "remote",
             "unsafe_host",
@@ -305,7 +318,10 @@ class SandboxesBlock(Block):
         "containerd",
         "gvisor",
         "kata",
+        "firecracker",
         "kubernetes",
+        "qemu",
+        "libkrun",
         "proxmox_lxc",
         "remote",
         "unsafe_host",
@@ -315,6 +331,12 @@ class SandboxesBlock(Block):
     max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
     bwrap: File = _key("", "The program bwrap; empty: the one on the PATH.")
     runsc: File = _key("", "The program runsc, which is gVisor; empty: the one on the PATH.")
+    qemu: File = _key("", "The program qemu-system-x86_64; empty: the one on the PATH.")
+    firecracker: File = _key("", "The program firecracker; empty: the one on the PATH.")
+    vm_image: str = _key("", "The image of virtual machines (toolexec image build --kind vm); empty: toolexec-vm.")
+    vm_accelerator: Literal["auto", "kvm", "tcg"] = _key(
+        "auto", "What runs virtual machines: kvm, or tcg, which is slow software; auto: kvm where it works."
+    )
     docker_host: str = _key("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
     docker_runtime: str = _key("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
     containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")

@@ -44,7 +44,17 @@ logger: logging.Logger = logging.getLogger(__name__)
 CANDIDATES: Final[Mapping[str, Sequence[str]]] = {
     "dev": ("unsafe_host",),
     "standard": ("wasm", "bubblewrap", "docker", "containerd", "kubernetes", "proxmox_lxc", "remote"),
-    "hardened": ("gvisor", "kata", "firecracker", "kubernetes", "docker", "containerd", "wasm"),
+    "hardened": (
+        "gvisor",
+        "kata",
+        "firecracker",
+        "kubernetes",
+        "docker",
+        "containerd",
+        "wasm",
+        "qemu",
+        "libkrun",
+    ),
 }
 """The kinds of sandbox that may serve a profile, the preferred one first."""
 

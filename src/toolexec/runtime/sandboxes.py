@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -19,6 +20,7 @@ from toolexec.runtime.router import CANDIDATES, Runtime
 
 if TYPE_CHECKING:
     from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
+    from toolexec.runtime.containers.microvm.machine import VmmName
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
     from toolexec.runtime.remote.settings import RemoteSettings
@@ -35,7 +37,10 @@ SANDBOXES: Final = (
     "containerd",
     "gvisor",
     "kata",
+    "firecracker",
     "kubernetes",
+    "qemu",
+    "libkrun",
     "proxmox_lxc",
     "remote",
     "unsafe_host",
@@ -58,7 +63,9 @@ class SandboxSettings:
     the fields of `TemporalSettings`.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
-    `bwrap` and `runsc` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
+    `vm_image` is what virtual machines boot ("" for the default), and `vm_accelerator` what runs them: `kvm`, `tcg` or
+    `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only.
+    `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
     `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. `kubeconfig` and all
     that begin with `kube_` are for the cluster; see `KubernetesConfig`. With
     `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
@@ -76,6 +83,10 @@ class SandboxSettings:
     temporal: JSONObject = field(default_factory=JSONDict)
     bwrap: str = ""
     runsc: str = ""
+    qemu: str = ""
+    firecracker: str = ""
+    vm_image: str = ""
+    vm_accelerator: Literal["auto", "kvm", "tcg"] = "auto"
     docker_host: str = ""
     docker_runtime: str = ""
     containerd_address: str = ""
@@ -210,6 +221,18 @@ def _kata(settings: SandboxSettings) -> SandboxBackend:
     return KataBackend(KataConfig(**_shared(settings), address=settings.containerd_address))
 
 
+def _microvm(vmm: VmmName, settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+
+    shared = {key: value for key, value in _shared(settings).items() if key != "image"}
+    image = {"image": settings.vm_image} if settings.vm_image else {}
+    accelerator = settings.vm_accelerator if vmm in settings.use else "kvm"  # a slow one is never a surprise
+    if vmm != "qemu" and accelerator == "tcg":  # which is QEMU's alone
+        accelerator = "kvm"
+    program = {"qemu": settings.qemu, "firecracker": settings.firecracker}.get(vmm, "")
+    return MicrovmBackend(MicrovmConfig(**shared, **image, vmm=vmm, program=program, accelerator=accelerator))
+
+
 def _kubernetes(settings: SandboxSettings) -> SandboxBackend:
     from toolexec.runtime.containers.kubernetes import KubernetesBackend
 
@@ -269,6 +292,9 @@ _MAKERS: Final[Mapping[str, Callable[[SandboxSettings], SandboxBackend]]] = {
     "containerd": _containerd,
     "gvisor": _gvisor,
     "kata": _kata,
+    "firecracker": partial(_microvm, "firecracker"),
+    "qemu": partial(_microvm, "qemu"),
+    "libkrun": partial(_microvm, "libkrun"),
     "kubernetes": _kubernetes,
     "proxmox_lxc": _proxmox,
     "remote": _remote,

@@ -24,6 +24,8 @@ SANDBOX_ISOLATION: Final = {
     "gvisor": "gvisor",
     "kata": "vm",
     "firecracker": "vm",
+    "qemu": "vm",
+    "libkrun": "vm",
     "unsafe_host": "none",
 }
 """The kinds of sandbox that a remote runtime may run code in, and the isolation of each."""

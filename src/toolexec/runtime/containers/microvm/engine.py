@@ -8,6 +8,7 @@ import math
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -44,6 +45,8 @@ _BOOTS: Final = 2
 _BEGIN_SECONDS: Final = 20.0
 _LAST_WORDS: Final = 0.2
 _WARM: Final = ("python",)
+_OTHERS: Final = {"firecracker": ("firecracker", "Firecracker"), "libkrun": ("libkrun", "Libkrun")}
+"""VMMs that need the processor's virtualization, and where they are."""
 
 
 @runtime_checkable
@@ -255,9 +258,13 @@ class MicrovmBackend(ContainerBackend):
 
 def make_vmm(config: MicrovmConfig) -> Vmm:
     """Return what runs the machines of *config*."""
-    from toolexec.runtime.containers.microvm.qemu import QemuVmm
+    if config.vmm == "qemu":
+        from toolexec.runtime.containers.microvm.qemu import QemuVmm
 
-    return QemuVmm(config.program, config.accelerator)
+        return QemuVmm(config.program, config.accelerator)
+    module, name = _OTHERS[config.vmm]
+    made: Vmm = getattr(import_module(f"{__package__}.{module}"), name)(config.program)
+    return made
 
 
 def shape_of(spec: ContainerSpec, room: int) -> Shape:

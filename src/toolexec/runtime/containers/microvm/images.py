@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.containers.engine import Image
@@ -12,9 +10,6 @@ from toolexec.runtime.containers.microvm.machine import VmFiles
 from toolexec.runtime.images.store import Hold, ImageStore, StoredImage
 
 __all__ = ["MachineImages"]
-
-_NAMES: Final = {"kernel": "vmlinuz", "vmlinux": "vmlinux", "initrd": "initrd.img", "rootfs": "rootfs.squashfs"}
-_CHUNK: Final = 1 << 20
 
 
 class MachineImages:
@@ -24,15 +19,14 @@ class MachineImages:
         self._store = store
         self._stored: dict[str, StoredImage] = {}
         self._files: dict[str, VmFiles] = {}
-        self._digests: dict[tuple[object, ...], str] = {}
 
     def resolve(self, name: str) -> Image:
-        """Return the image *name*; a name that begins with `/` is the path of a directory.
+        """Return the image *name*; one that begins with `/` is the path of a directory, which is read once.
 
         Raises SandboxUnavailableError for one that is not there, or that no machine can boot.
         """
         if name.startswith("/"):
-            files = self._of_directory(Path(name))
+            files = self._files.get(name) or _of_directory(name)
             self._files[name] = files
             return Image(name=name, reference=name, digest=files.digest)
         self._store = self._store or ImageStore()
@@ -40,16 +34,16 @@ class MachineImages:
         remedy = f"toolexec image build --kind vm --name {plain}"
         found = self._store.find(name)
         if found is None:
+            reason = f"there is no image {name} here"
             raise SandboxUnavailableError(
-                f"there is no image {name} here; make it with: {remedy}",
-                details={"image": name, "remedy": remedy, "reason": f"there is no image {name} here"},
+                f"{reason}; make it with: {remedy}", details={"image": name, "reason": reason, "remedy": remedy}
             )
-        files = self._store.vm_files(found)
-        if files is None:
-            raise SandboxUnavailableError(
-                f"the image {name} is none that a virtual machine can boot; make one with: {remedy}",
-                details={"image": name, "remedy": remedy, "reason": f"no virtual machine can boot the image {name}"},
-            )
+        try:
+            files = self._store.vm_files(found)
+        except SandboxUnavailableError as error:
+            reason = f"the image {name} has no kernel, which a virtual machine needs"
+            error.details.update({"reason": reason, "remedy": f"{remedy} --replace"})
+            raise
         reference = str(found.root)
         self._stored[reference], self._files[reference] = found, files
         return Image(name=name, reference=reference, digest=files.digest)
@@ -64,26 +58,11 @@ class MachineImages:
         found = self._stored.get(image.reference)
         return self._store.hold(found) if found is not None and self._store is not None else None
 
-    def _of_directory(self, directory: Path) -> VmFiles:
-        paths = {key: directory / name for key, name in _NAMES.items()}
-        try:
-            states = [path.stat() for path in paths.values()]
-            mark = (str(directory), *((state.st_ino, state.st_size, state.st_mtime_ns) for state in states))
-            if mark not in self._digests:
-                self._digests[mark] = _digest([*paths.values()])
-        except OSError as error:
-            raise SandboxUnavailableError(
-                f"the directory {directory} has no {' or no '.join(_NAMES.values())} that can be read: "
-                f"{error.strerror or error}"
-            ) from error
-        return VmFiles(**paths, digest=self._digests[mark])
 
-
-def _digest(paths: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.stat().st_size.to_bytes(8, "big"))
-        with path.open("rb") as file:
-            while data := file.read(_CHUNK):
-                digest.update(data)
-    return f"sha256:{digest.hexdigest()}"
+def _of_directory(name: str) -> VmFiles:
+    try:
+        return VmFiles.in_directory(Path(name))
+    except OSError as error:
+        raise SandboxUnavailableError(
+            f"{name} has not all that a virtual machine boots: {error.filename}: {error.strerror or error}"
+        ) from error
