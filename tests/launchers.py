@@ -36,6 +36,7 @@ _BESIDE = {
         "watch",
     },
     "kata": set[str](),
+    "microvm": {"container", "guest", "images", "jail", "kvm", "libkrun", "machine", "snapshots", "sparse"},
 }
 
 
@@ -56,7 +57,7 @@ def count(engine: str) -> Lines:
     directory = _CONTAINERS / engine
     files = directory.glob("*.py") if directory.is_dir() else [_CONTAINERS / f"{engine}.py"]
     lines = {file.stem: file.read_text().count("\n") for file in files if file.stem != "__init__"}
-    beside = sum(lines.pop(name) for name in _BESIDE[engine])
+    beside = sum(lines.pop(name, 0) for name in _BESIDE[engine])
     return Lines(sum(lines.values()), beside)
 
 

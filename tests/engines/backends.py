@@ -9,12 +9,13 @@ import pytest
 from tests.engines.bubblewrap import require_bwrap
 from tests.engines.gvisor import require_runsc
 from tests.engines.images import test_image
+from tests.engines.microvm import require_qemu
 
 from toolexec.runtime.containers.backend import ContainerBackend
 
 __all__ = ["KINDS", "Make", "maker"]
 
-KINDS = ("bubblewrap", "docker", "containerd", "gvisor", "kubernetes")
+KINDS = ("bubblewrap", "docker", "containerd", "gvisor", "kubernetes", "qemu")
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""
 
@@ -56,6 +57,11 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
                 "image": image,
             }
             return lambda **settings: KubernetesBackend(KubernetesConfig(**{**where, **settings}))
+        case "qemu":
+            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+
+            machine: dict[str, Any] = {"image": require_qemu(), "vmm": "qemu"}
+            return lambda **settings: MicrovmBackend(MicrovmConfig(**{**machine, **settings}))
         case _:
             from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
 

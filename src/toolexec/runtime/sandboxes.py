@@ -65,12 +65,12 @@ class SandboxSettings:
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `vm_image` is what virtual machines boot ("" for the default), and `vm_accelerator` what runs them: `kvm`, `tcg` or
     `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only.
-    `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
-    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. `kubeconfig` and all
-    that begin with `kube_` are for the cluster; see `KubernetesConfig`. With
-    `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
-    profile that has them. `remote` says where remote runtimes are, `proxmox` which containers of Proxmox VE run code:
-    without them there is no sandbox `remote`, and no `proxmox_lxc`.
+    `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where
+    the daemons listen, `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones.
+    `kubeconfig` and all that begin with `kube_` are for the cluster; see `KubernetesConfig`. With `route_by_needs` a
+    Python program that imports a package, or starts processes, goes to the first sandbox of its profile that has them.
+    `remote` says where remote runtimes are, `proxmox` which containers of Proxmox VE run code: without them there is no
+    sandbox `remote`, and no `proxmox_lxc`.
 
     Raises ConfigurationError for an unknown kind.
     """
@@ -223,14 +223,14 @@ def _kata(settings: SandboxSettings) -> SandboxBackend:
 
 def _microvm(vmm: VmmName, settings: SandboxSettings) -> SandboxBackend:
     from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+    from toolexec.runtime.containers.microvm.config import DEFAULT_VM_IMAGE
 
-    shared = {key: value for key, value in _shared(settings).items() if key != "image"}
-    image = {"image": settings.vm_image} if settings.vm_image else {}
+    shared: JSONDict = {**_shared(settings), "image": settings.vm_image or DEFAULT_VM_IMAGE}
     accelerator = settings.vm_accelerator if vmm in settings.use else "kvm"  # a slow one is never a surprise
     if vmm != "qemu" and accelerator == "tcg":  # which is QEMU's alone
         accelerator = "kvm"
     program = {"qemu": settings.qemu, "firecracker": settings.firecracker}.get(vmm, "")
-    return MicrovmBackend(MicrovmConfig(**shared, **image, vmm=vmm, program=program, accelerator=accelerator))
+    return MicrovmBackend(MicrovmConfig(**shared, vmm=vmm, program=program, accelerator=accelerator))
 
 
 def _kubernetes(settings: SandboxSettings) -> SandboxBackend:

@@ -50,7 +50,7 @@ def _blocks(file: int, size: int) -> Iterator[tuple[int, memoryview]]:
         for start, end in _extents(file, size):
             for offset in range(start, end, _BLOCK):
                 block = view[offset : offset + _BLOCK]
-                if bytes(block) != _EMPTY[: len(block)]:
+                if block.tobytes() != _EMPTY[: len(block)]:
                     yield offset, block
                 block.release()
 
