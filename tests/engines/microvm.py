@@ -1,4 +1,4 @@
-"""Virtual machines for tests: QEMU has no daemon, only a program, and the image is one of the store."""
+"""Find what tests of virtual machines need: QEMU has no daemon, only a program, and the image is one of the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEST_VM_IMAGE = "toolexec-test-vm"
 
 
 def require_qemu() -> str:
-    """The name of the tests' image for virtual machines, where there is a QEMU.
+    """Return the name of the tests' image for virtual machines, where there is a QEMU.
 
     Where either is missing the test is skipped with the way to get it; in CI, which installs both, it fails.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
@@ -98,27 +99,17 @@ class MachineContainer(BaseContainer):
             await asyncio.wait({gone}, timeout=_LAST_WORDS)
         self.machine.kill()
         host = await gone
-        end = control.end
+        end, known = control.end, Exit(code=host.code, oom=host.oom, oom_told=True)
         if end is not None:
             code = end.code if end.signal is None else -end.signal
-            return Exit(code=code, oom=end.oom or host.oom, oom_told=True, pids=end.pids)
+            return replace(known, code=code, oom=end.oom or host.oom, pids=end.pids)
         if host.oom:
-            return Exit(code=host.code, oom=True, oom_told=True)
+            return known
         if control.broken:
-            return Exit(
-                code=host.code,
-                oom_told=True,
-                lost=f"the guest broke the protocol of its machine: {control.broken}",
-                reason="hostile_guest",
-            )
+            lost = f"the guest broke the protocol of its machine: {control.broken}"
+            return replace(known, lost=lost, reason="hostile_guest")
         how = "" if host.code is None else f" (exit code {host.code})"
-        return Exit(
-            code=host.code,
-            oom_told=True,
-            lost=f"its virtual machine ended{how}",
-            reason="machine_ended",
-            retryable=True,
-        )
+        return replace(known, lost=f"its virtual machine ended{how}", reason="machine_ended", retryable=True)
 
     async def _close(self) -> None:
         self.machine.kill()

@@ -23,7 +23,7 @@ from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
-from toolexec.runtime.containers.launcher import Launcher
+from toolexec.runtime.containers.launcher import Launcher, unavailable
 from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.containers.microvm.container import MachineContainer
 from toolexec.runtime.containers.microvm.guest import PROTOCOL, MachineControl, begin_message
@@ -98,7 +98,7 @@ class MicrovmEngine(Launcher):
         if not self.vmm.version:
             found = await self.vmm.check()
             if not found.ok:
-                raise SandboxUnavailableError(f"{found.reason}; {found.remedy}" if found.remedy else found.reason)
+                raise unavailable(found.reason, found.remedy)
         hold = await asyncio.to_thread(self._images.hold, image)
         try:
             files = self._images.files(image)

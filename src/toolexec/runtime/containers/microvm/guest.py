@@ -76,11 +76,11 @@ class MachineControl:
         self.failed = ""
         """Why the program could not begin, as the guest says."""
         self.over: asyncio.Future[None] = loop.create_future()
-        """Done when nothing more will be heard: the guest has ended, is gone, or broke the protocol."""
+        """Done when no more messages can come: the guest has ended, is gone, or broke the protocol."""
         self.end: GuestEnd | None = None
         """How the program in it ended; None if that was not reported."""
         self._stream = stream
-        self._heard: dict[str, asyncio.Future[JSONDict]] = {name: loop.create_future() for name in _ORDER}
+        self._received: dict[str, asyncio.Future[JSONDict]] = {name: loop.create_future() for name in _ORDER}
         self._place = 0
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[str, asyncio.Future[JSONDict]]] = {}
@@ -147,9 +147,9 @@ class MachineControl:
                 raise self._gone() from error
 
     async def _wait(self, name: str) -> JSONDict:
-        await asyncio.wait({self._heard[name], self.over}, return_when=asyncio.FIRST_COMPLETED)
-        if self._heard[name].done():
-            return self._heard[name].result()
+        await asyncio.wait({self._received[name], self.over}, return_when=asyncio.FIRST_COMPLETED)
+        if self._received[name].done():
+            return self._received[name].result()
         raise self._gone()
 
     def _gone(self) -> SandboxUnavailableError:
@@ -184,7 +184,7 @@ class MachineControl:
         """One message. Raises _BrokenError."""
         name, fields = _parse(line)
         if name == "failed":
-            if self._heard["begun"].done():
+            if self._received["begun"].done():
                 raise _BrokenError("it failed after it had begun")
             self.failed = fields["reason"][:500] or "no reason"
             self._finish()
@@ -198,7 +198,7 @@ class MachineControl:
             raise _BrokenError(f"{name} out of turn")
         else:
             self._place = _ORDER.index(name) + 1
-            self._heard[name].set_result(fields)
+            self._received[name].set_result(fields)
             if name == "ended":
                 said = fields["said"][-_SAID:]
                 fields = {**fields, "said": said}
@@ -216,7 +216,7 @@ class MachineControl:
 
 
 def begin_message(spec: ContainerSpec) -> JSONDict:
-    """Return what a machine is told to run *spec*; with the time and with random bytes, as those of a restored machine
+    """Return the message that has a machine run *spec*; with the time and with random bytes, as those of a restored machine
     are old, and the same as in all others."""
     resources, security = spec.resources, spec.security
     return {

@@ -31,18 +31,18 @@ class MachineImages:
             return Image(name=name, reference=name, digest=files.digest)
         self._store = self._store or ImageStore()
         plain = name.partition("@")[0]
-        remedy = f"toolexec image build --kind vm --name {plain}"
+        command = f"toolexec image build --kind vm --name {plain}"
         found = self._store.find(name)
         if found is None:
             reason = f"there is no image {name} here"
             raise SandboxUnavailableError(
-                f"{reason}; make it with: {remedy}", details={"image": name, "reason": reason, "remedy": remedy}
+                f"{reason}; make it with: {command}", details={"image": name, "reason": reason, "remedy": command}
             )
         try:
             files = self._store.vm_files(found)
         except SandboxUnavailableError as error:
             reason = f"the image {name} has no kernel, which a virtual machine needs"
-            error.details.update({"reason": reason, "remedy": f"{remedy} --replace"})
+            error.details.update({"reason": reason, "remedy": f"{command} --replace"})
             raise
         reference = str(found.root)
         self._stored[reference], self._files[reference] = found, files

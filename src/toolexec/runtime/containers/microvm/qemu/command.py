@@ -11,7 +11,7 @@ from toolexec.runtime.containers.microvm.machine import Accelerator, Shape, VmFi
 __all__ = ["KERNEL_COMMAND", "Descriptors", "qemu_command"]
 
 KERNEL_COMMAND: Final = "console=ttyS0 quiet loglevel=4 reboot=t panic=-1 random.trust_cpu=on"
-"""What the kernel is told: an end of the machine is an end of QEMU, whatever it came from."""
+"""The command line of the kernel: an end of the machine is an end of QEMU, whatever it came from."""
 _MACHINE: Final = "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off,graphics=off"
 """Not `microvm`: translated on a busy host, 9 of 12 of its boots waited for a first timer interrupt that never came."""
 _TRANSLATED: Final = 128

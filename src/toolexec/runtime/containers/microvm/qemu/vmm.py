@@ -180,8 +180,9 @@ class QemuVmm:
             self._version = found[1]
             await self._choose()
         except SandboxUnavailableError as error:
-            reason, remedy = str(error.details.get("reason", error)), str(error.details.get("remedy", ""))
-            return Availability(ok=False, reason=reason, remedy=remedy, version=self._version)
+            about = error.details
+            reason = str(about.get("reason", error))
+            return Availability(ok=False, reason=reason, remedy=str(about.get("remedy", "")), version=self._version)
         return Availability(ok=True, version=self._version)
 
     async def boot(self, files: VmFiles, shape: Shape, *, template: Path | None = None) -> QemuMachine:
@@ -236,8 +237,8 @@ class QemuVmm:
                 return
             lack = Availability(ok=False, reason=f"QEMU cannot use KVM: {said.strip()[-200:]}")
         if self._choice == "kvm":
-            remedy = "name the sandbox qemu to have its machines run in software, which is slow"
-            raise unavailable(lack.reason, f"{lack.remedy}; or {remedy}" if lack.remedy else remedy)
+            slow = "name the sandbox qemu to have its machines run in software, which is slow"
+            raise unavailable(lack.reason, f"{lack.remedy}; or {slow}" if lack.remedy else slow)
 
     def _look(self) -> None:
         if not self._looked:
