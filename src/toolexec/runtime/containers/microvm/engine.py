@@ -75,12 +75,18 @@ class MicrovmEngine(Launcher):
     ) -> None:
         super().__init__()
         self.config: MicrovmConfig = config or MicrovmConfig()
-        self.vmm: Vmm = vmm or make_vmm(self.config)
+        self._vmm = vmm
         self._images = MachineImages(store)
         self._snapshots = snapshots or SnapshotCache(most=self.config.snapshots)
         self._making: dict[tuple[str, Shape], asyncio.Task[Snapshot]] = {}
         self._saved: dict[tuple[str, Shape], Snapshot] = {}
         self._held = LimitsEnforced(memory=True, cpu=True, cpus=True, pids=True, disk=True)
+
+    @property
+    def vmm(self) -> Vmm:
+        """What runs the machines."""
+        self._vmm = self._vmm or make_vmm(self.config)
+        return self._vmm
 
     async def _check(self) -> Availability:
         """Ask the VMM; a machine is booted when the first program needs one."""
@@ -118,8 +124,8 @@ class MicrovmEngine(Launcher):
             await asyncio.wait(making)
         while self._saved:
             self._saved.popitem()[1].close()
-        if isinstance(self.vmm, _Closable):
-            await self.vmm.aclose()
+        if isinstance(self._vmm, _Closable):
+            await self._vmm.aclose()
 
     async def _sweep(self) -> None:
         await self.vmm.sweep()

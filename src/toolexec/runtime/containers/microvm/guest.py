@@ -216,8 +216,8 @@ class MachineControl:
 
 
 def begin_message(spec: ContainerSpec) -> JSONDict:
-    """Return the message that has a machine run *spec*; with the time and with random bytes, as those of a restored machine
-    are old, and the same as in all others."""
+    """Return the message that has a machine run *spec*; with the time and random bytes, as those of a
+    restored machine are old, and the same as in all others."""
     resources, security = spec.resources, spec.security
     return {
         "command": [*spec.command],
