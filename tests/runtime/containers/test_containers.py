@@ -19,8 +19,9 @@ import pytest
 from tests.engines.backends import KINDS, Make, maker
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
-from tests.engines.images import test_image
+from tests.engines.images import TEST_IMAGE, test_image
 from tests.engines.kube.cluster import kube_cluster, kube_namespace  # noqa: F401 - fixtures
+from tests.engines.microvm import TEST_VM_IMAGE
 from tests.waiting import reached, until
 
 from toolexec import Exec
@@ -38,6 +39,8 @@ from toolexec.runtime.egress import Egress, Secret
 pytestmark = [pytest.mark.full, pytest.mark.anyio]
 NOT_HELD = {"kubernetes": ("cpu",)}
 """By kind: limits that it cannot hold, and says so."""
+SLOW = ("qemu",)
+"""Kinds whose processor may be software."""
 
 
 @pytest.fixture(params=KINDS)
@@ -148,7 +151,8 @@ async def test_an_image_that_is_not_there(make: Make) -> None:
             await ex.execute_code("1")
 
 
-async def test_fifty_runs_and_room_for_ten(make: Make) -> None:
+async def test_fifty_runs_and_room_for_ten(make: Make, kind: str) -> None:
+    number = 50 if kind not in SLOW else 20
     async with opened(make, max_running=10) as (ex, backend, _):
         most = 0
 
@@ -159,16 +163,16 @@ async def test_fifty_runs_and_room_for_ten(make: Make) -> None:
                 await asyncio.sleep(0.001)
 
         looking = asyncio.create_task(look())
-        results = await asyncio.gather(*(ex.execute_code(f"return {n}", timeout=80) for n in range(50)))
+        results = await asyncio.gather(*(ex.execute_code(f"return {n}", timeout=80) for n in range(number)))
         looking.cancel()
-        assert [result.value for result in results] == [*range(50)]
+        assert [result.value for result in results] == [*range(number)]
         assert most == 10
 
 
-async def test_a_clock_that_jumps(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_that_jumps(make: Make, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
     async with opened(make) as (ex, _, waits):
-        running = asyncio.create_task(ex.execute_code("tools.test.wait()", timeout=6))
+        running = asyncio.create_task(ex.execute_code("tools.test.wait()", timeout=20 if kind in SLOW else 6))
         await reached(waits, running)
         for jump in (86_400, -86_400):
             with monkeypatch.context() as patch:
@@ -406,14 +410,19 @@ async def test_a_host_that_is_killed_leaves_nothing_that_runs(kind: str, request
     if kind in ("docker", "containerd", "kubernetes"):
         pytest.skip("what daemons keep running is swept up, which the tests of their engines show")
     maker(kind, request)
-    module, name = {"bubblewrap": ("bubblewrap", "Bubblewrap"), "gvisor": ("gvisor", "Gvisor")}[kind]
+    module, name, settings = {
+        "bubblewrap": ("bubblewrap", "Bubblewrap", {}),
+        "gvisor": ("gvisor", "Gvisor", {}),
+        "qemu": ("microvm", "Microvm", {"vmm": "qemu", "image": TEST_VM_IMAGE}),
+    }[kind]
+    settings = {"image": TEST_IMAGE, **settings}
     program = f"""
 import asyncio
 from toolexec import Exec
 from toolexec.runtime.containers.{module} import {name}Backend, {name}Config
 
 async def main():
-    backend = {name}Backend({name}Config(image="{test_image().name}", warm=1))
+    backend = {name}Backend({name}Config(**{settings!r}, warm=1))
     async with Exec(runtime_backends={{"standard": [backend]}}) as ex:
         ex.add(lambda: print("waits", flush=True), "test:tell")
         await ex.execute_code("tools.test.tell()\\nimport time\\ntime.sleep(60)")
