@@ -269,7 +269,10 @@ def make_vmm(config: MicrovmConfig) -> Vmm:
 
         return QemuVmm(config.program, config.accelerator)
     module, name = _OTHERS[config.vmm]
-    made: Vmm = getattr(import_module(f"{__package__}.{module}"), name)(config.program)
+    try:
+        made: Vmm = getattr(import_module(f"{__package__}.{module}"), name)(config.program)
+    except ModuleNotFoundError as error:
+        raise unavailable(f"{config.vmm} is not in this release", "use gvisor, kata or qemu") from error
     return made
 
 
