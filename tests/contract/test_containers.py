@@ -72,7 +72,16 @@ async def test_the_suite_in_other_languages(make: Make, language: str, check: st
     await run_sandbox_check(opened(make), check, SNIPPETS[language])
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        # one part is enough to see that it is held at all; the others take half a minute each
+        pytest.param(kind, part, marks=[pytest.mark.soak] if kind in SLOW and part else [])
+        for kind in KINDS
+        for part in range(PARTS)
+    ],
+    indirect=["kind"],
+)
 async def test_it_holds_hostile_python(make: Make, kind: str, part: int) -> None:
     small = {"limits": replace(DEFAULT_LIMITS, memory_bytes=128 << 20)} if kind in SLOW else {}
     await attack(make(**small), kind, "python", part)

@@ -323,7 +323,7 @@ late = Late()
 sys.modules["late"] = Late()
 atexit.register(lambda: tools.escape.echo(text="atexit"))
 weakref.finalize(late, lambda: tools.escape.echo(text="finalize"))
-try: threading.Timer(0.05, lambda: tools.escape.echo(text="timer")).start()
+try: threading.Timer(0.25, lambda: tools.escape.echo(text="timer")).start()
 except BaseException: pass
 try: threading.Thread(target=lambda: tools.escape.echo(text="thread"), daemon=False)
 except BaseException: pass
