@@ -82,6 +82,14 @@ def test_without_a_sandbox_it_is_not_well(cli: Cli, tmp_path: Path) -> None:
     assert "not set up: unsafe_host, wasm, bubblewrap" in done.stdout.replace("\n", " ")
 
 
+def test_the_names_of_sandboxes_are_whole_on_a_narrow_screen(cli: Cli) -> None:
+    """What a user has to write elsewhere is not cut off."""
+    table = cli("doctor", "--quick", COLUMNS="40").stdout.partition("Security profiles")[0]
+    rows = [line.split()[0] for line in table.splitlines() if "●" in line or "…" in line]
+    assert "wasm" in rows
+    assert not [name for name in rows if "…" in name]
+
+
 def test_a_directory_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
     """The reason stands at the sandbox and at the cache."""
     (tmp_path / "file").write_text("")

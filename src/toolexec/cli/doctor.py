@@ -128,8 +128,10 @@ def _heading(text: str) -> Text:
 
 def _sandboxes(findings: Sequence[Finding]) -> Table:
     timed = any(finding.first_seconds is not None for finding in findings)
-    names = ("Sandbox", "Language", "Isolation", "Status", *(("Readiness",) if timed else ()))
+    names = ("Language", "Isolation", "Status", *(("Readiness",) if timed else ()))
+    longest = max((len(finding.kind) for finding in findings), default=0)
     table = plain_table(
+        ("Sandbox", {"no_wrap": True, "min_width": longest}),  # on a narrow screen the others give way
         *((name, {"no_wrap": True}) for name in names),
         *((name, {"justify": "right", "no_wrap": True}) for name in (("First", "Again") if timed else ())),
         ("Version", {"overflow": "fold"}),
