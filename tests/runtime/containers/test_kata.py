@@ -19,6 +19,7 @@ from toolexec.runtime.containers import kata
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.containerd.runtimes import runtime_named
 from toolexec.runtime.containers.kata import KataBackend, KataConfig, KataEngine, kata_annotations, look_at_kvm
+from toolexec.runtime.containers.microvm import kvm
 from toolexec.runtime.containers.spec import ContainerSpec
 
 pytestmark = pytest.mark.anyio
@@ -189,8 +190,8 @@ exit 1
         (tmp_path / "cpuinfo").write_text("flags: vmx\n")
         monkeypatch.setattr(kata, "_DIRECTORIES", (tmp_path, tmp_path))
         try:
-            monkeypatch.setattr(kata, "_KVM", tmp_path / "kvm")
-            monkeypatch.setattr(kata, "_PROCESSOR", tmp_path / "cpuinfo")
+            monkeypatch.setattr(kvm, "_KVM", tmp_path / "kvm")
+            monkeypatch.setattr(kvm, "_PROCESSOR", tmp_path / "cpuinfo")
             backend = KataBackend(
                 KataConfig(address=containerd_daemon.socket, snapshotter=containerd_daemon.snapshotter)
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
 from toolexec.runtime.containers.containerd.runtimes import Runtime
+from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import ImageStore
@@ -35,8 +35,6 @@ _DIRECTORIES: Final = (
 )
 _OWN_MEMORY: Final = 256 << 20
 """What the guest's kernel and Kata's agent need besides the memory of the code."""
-_KVM: Final = Path("/dev/kvm")
-_PROCESSOR: Final = Path("/proc/cpuinfo")
 
 
 @checked("KataConfig")
@@ -142,35 +140,6 @@ def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = ""
     if settings:
         annotations[f"{_PREFIX}config_path"] = settings
     return annotations
-
-
-def look_at_kvm(device: Path | None = None, processor: Path | None = None) -> Availability | None:
-    """Return what keeps virtual machines from running here, by what the kernel says in `/dev/kvm` and `/proc/cpuinfo`;
-    None if nothing is seen. Blocks for a moment.
-    """
-    device, processor = device or _KVM, processor or _PROCESSOR
-    try:
-        flags = {*processor.read_text("ascii", "replace").split()}
-    except OSError:
-        flags = set[str]()
-    if not device.exists():
-        reason = f"there is no {device}: the kernel offers no virtual machines"
-    elif not os.access(device, os.R_OK | os.W_OK):
-        return Availability(
-            ok=False,
-            reason=f"{device} is not for this user",
-            remedy="run as root, or join the group that owns it: usermod -aG kvm USER",
-        )
-    elif os.uname().machine == "x86_64" and not flags & {"vmx", "svm"}:
-        reason = f"{device} is there, but the processor has no virtualization (neither vmx nor svm in {processor})"
-    else:
-        return None
-    return Availability(
-        ok=False,
-        reason=reason,
-        remedy="use a machine with hardware virtualization (bare metal, or nested virtualization switched on), or the "
-        "gvisor sandbox, which needs none",
-    )
 
 
 def _settings_name(hypervisor: str) -> str:

@@ -1,0 +1,5 @@
+"""Machines of Firecracker: its API, its jailer, and what is needed to run Linux in them."""
+
+from toolexec.runtime.containers.microvm.firecracker.vmm import Firecracker
+
+__all__ = ["Firecracker"]

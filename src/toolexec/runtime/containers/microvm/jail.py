@@ -1,0 +1,277 @@
+"""What surrounds the process of a virtual machine monitor, so that a guest that breaks out of its machine has nothing.
+
+A jail is a private directory, a user that nothing else on this host runs as, a control group, and namespaces of its
+own: no network but an unused loopback, no other process in sight. All of it is named by its owner (see `owner`), and
+what a dead one has left is removed by `Jails.sweep`: processes with the group, then the directory, then the claim on
+the user. Namespaces and mounts end with the processes in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.process.cgroup import Cgroups, Group, find_cgroups
+from toolexec.process.owner import is_orphan, this_owner
+from toolexec.process.private import cache_directory
+from toolexec.runtime.images.tree import remove_tree
+
+__all__ = ["USERS", "Jail", "Jails", "adopt_file", "open_inside"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+USERS: Final = range(0x7000_0000, 0x7001_0000)
+"""The numbers of users that jails run as: above those that systems, containers and people are given."""
+
+_BASE: Final = Path("/var/lib/toolexec/jails")
+_CLAIMS: Final = "users"
+_PIDS: Final = 128
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_SCRIPT: Final = """\
+while [ "$1" != -- ]; do
+    mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 71
+    shift 2
+done
+shift
+exec "$@"
+"""
+"""Binds pairs of files, in a mount namespace that ends with its processes, and becomes a command."""
+_OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True, kw_only=True)
+class Jail:
+    """One jail; made by `Jails.create`. Every method blocks for a moment.
+
+    `id` is its name on this host. `directory` belongs to the user `uid` and the group `gid`, those of this process
+    where that is not root. `group` bounds what runs in it, None where no control groups can be made.
+    """
+
+    id: str
+    directory: Path
+    uid: int
+    gid: int
+    group: Group | None
+    claim: Path | None = None
+    """What keeps other jails from its user, where it has one of its own."""
+    _binds: list[str] = field(default_factory=list[str])
+
+    def put(self, name: str, source: Path) -> Path:
+        """Make the file *source* readable in the jail as *name*, and return the path of it; it cannot be written there.
+
+        It is one more name of the same file where that is possible, else bound to it, and a copy only where the user of
+        the jail may not read it. Raises SandboxUnavailableError.
+        """
+        target = self.directory / name
+        try:
+            if self.uid == os.geteuid() or source.stat().st_mode & stat.S_IROTH:
+                self._link(source.resolve(), target)
+            else:
+                shutil.copyfile(source, target)
+                target.chmod(0o400)
+                os.chown(target, self.uid, self.gid)
+        except OSError as error:
+            raise _unprepared(f"{source.name} cannot be put into it", error) from error
+        return target
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            target.hardlink_to(source)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+                raise
+            if os.geteuid() != 0:
+                target.symlink_to(source)
+                return
+            target.touch(0o400)
+            self._binds += [str(source), str(target)]
+
+    def command(self, command: Sequence[str], *, drop: bool = True, groups: Sequence[int] = ()) -> list[str]:
+        """Return the command that runs *command* in the jail: in its control group, in namespaces of its own.
+
+        It becomes the user of the jail, with the further *groups* and without any right; with *drop* false it stays
+        root, and does that by itself. An ordinary user can only give it namespaces, where the kernel lets users do so.
+
+        The first process stays outside, keeps the descriptors it inherits, and ends as the jailed one does.
+        """
+        command = [
+            "/bin/sh",
+            "-c",
+            _SCRIPT,
+            "sh",
+            *self._binds,
+            "--",
+            *(self._dropping(groups) if drop else ()),
+            *command,
+        ]
+        apart = ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child"]
+        if os.geteuid() != 0:
+            apart[1:1] = ["--user", "--map-current-user"]
+        command = [*apart, "--", *command]
+        return self.group.joining(command) if self.group is not None else command
+
+    def _dropping(self, groups: Sequence[int]) -> list[str]:
+        rights = ["--no-new-privs", "--inh-caps=-all", "--pdeathsig=KILL"]
+        if os.geteuid() != 0:
+            return ["setpriv", *rights, "--"]
+        more = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+        user = [f"--reuid={self.uid}", f"--regid={self.gid}", more, "--bounding-set=-all"]
+        return ["setpriv", *user, *rights, "--"]
+
+    def remove(self) -> None:
+        """Kill what runs in it and remove all of it; what stays is logged, and left to `Jails.sweep`."""
+        if self.group is not None and not self.group.remove():
+            return
+        try:
+            remove_tree(self.directory)
+        except OSError as error:
+            logger.warning("the directory %s of a virtual machine cannot be removed: %s", self.directory, error)
+            return
+        if self.claim is not None:
+            self.claim.unlink(missing_ok=True)
+
+
+class Jails:
+    """Where jails are made: below *base*, for the *users*. For any thread.
+
+    Without *base* that is `/var/lib/toolexec/jails` for root, else `jails` of the user's cache directory; with
+    TOOLEXEC_CACHE set it is always the latter.
+    """
+
+    def __init__(self, base: Path | None = None, *, users: Sequence[int] = USERS) -> None:
+        own = os.geteuid() != 0 or "TOOLEXEC_CACHE" in os.environ
+        self.base: Path = base or (cache_directory("jails") if own else _BASE)
+        self.users: Sequence[int] = users
+        self._cgroups: Cgroups | None = None
+        self._looked = False
+
+    @property
+    def cgroups(self) -> Cgroups | None:
+        """Where its control groups are made; None where this user can make none."""
+        if not self._looked:
+            self._cgroups = find_cgroups()
+            self._looked = True
+        return self._cgroups
+
+    def create(self, *, memory_bytes: int = 0, cpus: float = 0, pids: int = _PIDS) -> Jail:
+        """Return a new jail, whose processes use at most so much together; 0 is no bound.
+
+        Raises SandboxUnavailableError, which is retryable unless the system refuses what it is made of.
+        """
+        name = f"{this_owner()}-{next(_numbers)}"
+        jail = Jail(id=name, directory=self.base / name, uid=os.geteuid(), gid=os.getegid(), group=None)
+        try:
+            self.base.mkdir(0o711, parents=True, exist_ok=True)
+            if os.geteuid() == 0:
+                self.base.chmod(0o711)  # the users of jails reach their own directory, and see no other
+                jail.claim = self._claim(name)
+                jail.uid = jail.gid = int(jail.claim.name)
+            jail.directory.mkdir(0o700)
+            if os.geteuid() == 0:
+                os.chown(jail.directory, jail.uid, jail.gid)
+            if self.cgroups is not None:
+                jail.group = self.cgroups.create(memory_bytes=memory_bytes, cpus=cpus, pids=pids)
+        except OSError as error:
+            jail.remove()
+            raise _unprepared(f"nothing can be made in {self.base}", error) from error
+        return jail
+
+    def _claim(self, name: str) -> Path:
+        """Take a user that no other jail on this host has: a file of that number, complete as soon as it is there."""
+        claims = self.base / _CLAIMS
+        claims.mkdir(0o700, exist_ok=True)
+        draft = claims / f".{name}"
+        draft.write_text(name, "ascii")
+        try:
+            first = int.from_bytes(os.urandom(4), "big")
+            for step in range(len(self.users)):
+                claim = claims / str(self.users[(first + step) % len(self.users)])
+                with suppress(FileExistsError):
+                    claim.hardlink_to(draft)
+                    return claim
+        finally:
+            draft.unlink()
+        raise OSError(errno.EUSERS, f"all {len(self.users)} users of jails are taken")
+
+    def sweep(self) -> None:
+        """Remove the jails of owners that are dead, with all that still runs in them. Raises OSError."""
+        if self.cgroups is not None:
+            self.cgroups.sweep()  # first, as it ends what may still use the directories
+        with suppress(FileNotFoundError):
+            for entry in sorted(self.base.iterdir()):
+                if is_orphan(entry.name.rpartition("-")[0]):
+                    remove_tree(entry)
+        with suppress(FileNotFoundError):
+            for claim in (self.base / _CLAIMS).iterdir():
+                name = claim.name[1:] if claim.name.startswith(".") else _read(claim)
+                if is_orphan(name.rpartition("-")[0]):
+                    claim.unlink(missing_ok=True)
+
+
+def open_inside(directory: Path, name: str, kind: int, flags: int = 0) -> int:
+    """Return a descriptor of the entry *name* in the *directory* of a jail, if it is of that *kind* (`stat.S_IFSOCK`,
+    `stat.S_IFREG`); by default one that only names it, and `/proc/self/fd/N` then leads to this very entry.
+
+    What runs in the jail may put anything there: no link is followed. Raises OSError.
+    """
+    found = os.open(directory / name, (flags or getattr(os, "O_PATH", 0)) | _OPEN)
+    if stat.S_IFMT(os.fstat(found).st_mode) == kind:
+        return found
+    os.close(found)
+    raise OSError(errno.ELOOP, f"{name} in the jail is not what it should be")
+
+
+def adopt_file(directory: Path, name: str, target: Path) -> None:
+    """Move the plain file *name* out of the *directory* of a jail to *target*: ours, readable, and written by no user.
+
+    Raises OSError.
+    """
+    found = open_inside(directory, name, stat.S_IFREG, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if os.fstat(found).st_nlink != 1:
+            raise OSError(errno.EMLINK, f"{name} in the jail has another name")
+        try:
+            (directory / name).rename(target)
+            if not os.path.samestat(target.lstat(), os.fstat(found)):
+                raise OSError(errno.ESTALE, f"{name} in the jail was exchanged")
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with os.fdopen(os.dup(found), "rb") as file, target.open("xb") as copy:
+                shutil.copyfileobj(file, copy, 1 << 20)
+        with suppress(PermissionError):
+            os.chown(target, os.geteuid(), os.getegid(), follow_symlinks=False)
+        target.chmod(0o444)
+    finally:
+        os.close(found)
+
+
+def _unprepared(what: str, error: OSError) -> SandboxUnavailableError:
+    full = error.errno in _NO_SPACE
+    remedy = "free some space" if full else ""
+    if error.errno == errno.EINVAL and os.geteuid() == 0:
+        remedy = "the user namespace of this process has too few users: choose others with `users`"
+    reason = f"the jail of a virtual machine cannot be prepared: {what}: {error.strerror or error}"
+    return SandboxUnavailableError(
+        f"{reason}; {remedy}" if remedy else reason,
+        retryable=full or error.errno in (errno.EUSERS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
+        details={"reason": reason, "remedy": remedy},
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii", "replace")
+    except OSError:
+        return ""
