@@ -32,6 +32,7 @@ FULL = {
     "runtime/containers/containerd/": "needs a containerd",
     "runtime/containers/docker/": "needs a Docker daemon",
     "runtime/containers/gvisor/": "needs runsc",
+    "runtime/containers/microvm/": "starts virtual machines",
     "runtime/containers/kubernetes/": "needs runc and root, and a control plane that `make kube` builds",
     "runtime/containers/test_containers.py": "needs every engine",
     "runtime/containers/test_kata.py": "needs a containerd",

@@ -13,6 +13,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import cache_directory
 from toolexec.runtime.images.tree import remove_tree
 
-__all__ = ["USERS", "Jail", "Jails", "adopt_file", "open_inside"]
+__all__ = ["USERS", "Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ shift
 exec "$@"
 """
 """Binds pairs of files, in a mount namespace that ends with its processes, and becomes a command."""
+_KILLED: Final = "sigprocmask unblock failed"
 _OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _numbers = itertools.count(1)
 
@@ -217,6 +219,14 @@ class Jails:
                 name = claim.name[1:] if claim.name.startswith(".") else _read(claim)
                 if is_orphan(name.rpartition("-")[0]):
                     claim.unlink(missing_ok=True)
+
+
+def exit_code(code: int, said: str) -> int:
+    """Return how the jailed process ended, by the exit code of the first process, and what it *said*.
+
+    Some releases of unshare (2.38) do not end by SIGKILL as what they have started did, but complain.
+    """
+    return -signal.SIGKILL if code == 1 and _KILLED in said else code
 
 
 def open_inside(directory: Path, name: str, kind: int, flags: int = 0) -> int:

@@ -15,7 +15,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.child import Child, to_the_end
 from toolexec.runtime.containers.microvm.firecracker.api import FirecrackerAPI, connect_inside
 from toolexec.runtime.containers.microvm.firecracker.vsock import DialedStream, dial_vsock
-from toolexec.runtime.containers.microvm.jail import Jail
+from toolexec.runtime.containers.microvm.jail import Jail, exit_code
 from toolexec.runtime.containers.microvm.machine import MachineEnd
 
 __all__ = ["API_SOCKET", "LOG", "VSOCK", "FirecrackerMachine", "machine_ended"]
@@ -131,9 +131,11 @@ class FirecrackerMachine:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def explain(self, error: SandboxUnavailableError) -> SandboxUnavailableError:
-        """Return the error for what its API could not do: the end of its process, where that is the reason."""
-        await asyncio.wait({self._ended}, timeout=_GRACE if error.retryable else 0)
-        if self._ended.done():
+        """Return the error for what its API could not do: the end of its process, where it did not say a reason."""
+        answered = "status" in error.details
+        if not answered:
+            await asyncio.wait({self._ended}, timeout=_GRACE)
+        if self._ended.done() and not answered:
             return machine_ended(self._ended.result(), self.said())
         told = self._log.read().strip() if self._log is not None else ""
         if not told:
@@ -142,13 +144,18 @@ class FirecrackerMachine:
             f"{error.message}; its log: {told[-500:]}", retryable=error.retryable, details=error.details
         )
 
+    def _said_outside(self) -> str:
+        self._child.drain()
+        return self._console
+
     def _print(self, text: str, _: Literal["stdout", "stderr"]) -> None:
         self._console = (self._console + text)[-_TAIL:]
 
     async def _end(self) -> MachineEnd:
-        code = await self._child.wait()
+        code = exit_code(await self._child.wait(), self._said_outside())
         oom = False
         if self._jail.group is not None:
+            await asyncio.to_thread(self._jail.group.kill)  # Firecracker too, where only the first process was killed
             self._cpu = self._jail.group.cpu_seconds()
             oom = self._jail.group.oom_kills() > 0
         for channel in (self._control, self._stdio):

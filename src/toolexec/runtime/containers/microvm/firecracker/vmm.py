@@ -10,6 +10,7 @@ import platform
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +87,7 @@ class Firecracker:
         except Exception as error:
             logger.exception("the check of Firecracker failed")
             return Availability(ok=False, reason=f"the check failed: {error}", version=self.version)
-        return problem or Availability(ok=True, version=self.version)
+        return replace(problem or Availability(ok=True), version=self.version)
 
     async def trial(self) -> Availability | None:
         """Return what keeps a jailed machine from running the smallest kernel; None if it does. On x86-64 only.
@@ -114,7 +115,6 @@ class Firecracker:
             ok=False,
             reason=f"a kernel does not run in Firecracker: {why}{machine.said()[-500:] or 'it wrote nothing'}",
             remedy="use a machine with hardware virtualization, or the qemu machines",
-            version=self.version,
         )
 
     async def boot(self, files: VmFiles, shape: Shape, *, template: Path | None = None) -> Machine:

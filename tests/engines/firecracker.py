@@ -1,0 +1,65 @@
+"""Firecracker for tests: its real programs, with kernels that run on any KVM."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.tiers import missing
+
+from toolexec.process.cgroup import find_cgroups
+from toolexec.process.owner import this_owner
+from toolexec.runtime.containers.microvm.firecracker.probe import probe_kernel
+from toolexec.runtime.containers.microvm.jail import Jails
+from toolexec.runtime.containers.microvm.machine import Shape, VmFiles
+
+__all__ = ["SMALL", "boot_files", "require_firecracker", "what_is_left"]
+
+SMALL = Shape(memory_mib=16)
+"""Memory enough for the kernel of the tests."""
+_TICKING = (
+    b"\xb9\x00\x40\x00\x00"  # mov ecx, 0x4000
+    b"\xff\xc9\x75\xfc"  # dec ecx; jnz
+    b"\xb0\x2e\xee"  # mov al, '.'; out dx, al
+    b"\xeb\xf2"  # and again
+)
+
+
+def require_firecracker() -> tuple[str, str]:
+    """The paths of firecracker and of its jailer, where they can be used; else the test is skipped, or fails in CI."""
+    if os.geteuid() != 0:
+        pytest.skip("the jailer needs root")
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        pytest.skip("there is no /dev/kvm to be used")
+    found, jailer = shutil.which("firecracker"), shutil.which("jailer")
+    if found is None or jailer is None:
+        missing("firecracker and jailer are not installed", "bash .ci/run")
+    return found, jailer
+
+
+def boot_files(directory: Path, *, ends: bool = False) -> VmFiles:
+    """A kernel that says a word and then, unless it *ends*, writes dots; with a root device that it does not look at."""
+    kernel, disk = directory / "kernel", directory / "disk"
+    kernel.write_bytes(probe_kernel() if ends else probe_kernel(_TICKING))
+    disk.write_bytes(bytes(4096))
+    return VmFiles(kernel=kernel, vmlinux=kernel, initrd=disk, rootfs=disk, digest="0")
+
+
+def what_is_left(jails: Jails, owner: str = "") -> set[str]:
+    """The directories, claims on users, control groups and processes of jails that belong to *owner*, by default us."""
+    owner = owner or this_owner()
+    found = {str(path) for path in jails.base.glob(f"{owner}-*")}
+    found |= {str(path) for path in (jails.base / "users").glob("*") if owner in path.read_text()}
+    if find_cgroups() is not None:
+        found |= {str(path) for path in Path("/sys/fs/cgroup").glob(f"*/toolexec/{owner}-*")}
+        found |= {str(path) for path in Path("/sys/fs/cgroup").glob(f"toolexec/{owner}-*")}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        if any(word.startswith(f"{owner}-") for word in words):
+            found.add(" ".join(words)[:200])
+    return found
