@@ -98,7 +98,7 @@ class TestMachines:
             assert {int(number) for number in status["Uid"].split()} <= {*jails.users}
             assert {int(number) for number in status["Gid"].split()} <= {*jails.users}
             assert (int(status["CapEff"], 16), status["NoNewPrivs"], status["Seccomp"]) == (0, "1", "2")
-            assert status["NSpid"].split()[-1] == "1"
+            assert len(status["NSpid"].split()) == 2
             for kind in ("net", "mnt", "ipc", "uts", "pid"):
                 assert Path(f"/proc/{pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink()
             interfaces = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
@@ -243,7 +243,7 @@ class TestFaults:
     async def test_api_refuses(self, firecracker: Firecracker, files: VmFiles, tmp_path: Path, jails: Jails) -> None:
         """The error has what Firecracker says, and nothing is left."""
         (tmp_path / "kernel").write_bytes(b"no kernel at all" * 32)
-        with pytest.raises(SandboxUnavailableError, match="(?i)elf|kernel") as caught:
+        with pytest.raises(SandboxUnavailableError, match=r"(?i)elf|kernel") as caught:
             await firecracker.boot(files, SMALL)
         assert not caught.value.retryable
         assert caught.value.never_began

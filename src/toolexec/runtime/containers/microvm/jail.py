@@ -44,9 +44,15 @@ while [ "$1" != -- ]; do
     shift 2
 done
 shift
-exec "$@"
+"$@"
+exit $?
 """
-"""Binds pairs of files, in a mount namespace that ends with its processes, and becomes a command."""
+"""Binds pairs of files, in a mount namespace that ends with its processes, and runs a command.
+
+It stays as the first process of its namespace: that one is immune to the signal of a lifeline (see `Child`), which the
+kernel sends without a sender, and the command must not be.
+"""
+_SHELL_KILLED: Final = 128 + 9
 _KILLED: Final = "sigprocmask unblock failed"
 _OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _numbers = itertools.count(1)
@@ -105,7 +111,8 @@ class Jail:
         It becomes the user of the jail, with the further *groups* and without any right; with *drop* false it stays
         root, and does that by itself. An ordinary user can only give it namespaces, where the kernel lets users do so.
 
-        The first process stays outside, keeps the descriptors it inherits, and ends as the jailed one does.
+        The outermost process stays outside, keeps the descriptors it inherits, and ends with the jailed one: see
+        `exit_code`.
         """
         command = [
             "/bin/sh",
@@ -222,11 +229,11 @@ class Jails:
 
 
 def exit_code(code: int, said: str) -> int:
-    """Return how the jailed process ended, by the exit code of the first process, and what it *said*.
+    """Return how the jailed process ended, by the exit code of the outermost process, and what it *said*.
 
     Some releases of unshare (2.38) do not end by SIGKILL as what they have started did, but complain.
     """
-    return -signal.SIGKILL if code == 1 and _KILLED in said else code
+    return -signal.SIGKILL if code == _SHELL_KILLED or (code == 1 and _KILLED in said) else code
 
 
 def open_inside(directory: Path, name: str, kind: int, flags: int = 0) -> int:

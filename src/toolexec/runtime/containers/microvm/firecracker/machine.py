@@ -132,7 +132,7 @@ class FirecrackerMachine:
 
     async def explain(self, error: SandboxUnavailableError) -> SandboxUnavailableError:
         """Return the error for what its API could not do: the end of its process, where it did not say a reason."""
-        answered = "status" in error.details
+        answered = bool({"status", "corrupt"} & {*error.details})
         if not answered:
             await asyncio.wait({self._ended}, timeout=_GRACE)
         if self._ended.done() and not answered:

@@ -42,13 +42,17 @@ class Programs:
 async def find_programs(firecracker: str = "", jailer: str = "") -> Programs:
     """Return the programs *firecracker* and *jailer*, by default those on the PATH, once they have said their version.
 
+    The jailer beside a *firecracker* that is given goes before another one.
+
     Raises SandboxUnavailableError where they cannot be used: another system, another user than root, a program that is
     missing, old or of another version than the other one.
     """
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         where = " and ".join(_MACHINES)
         raise _unusable(f"Firecracker runs on Linux on {where} only", "use the qemu machines, or the wasm sandbox")
-    vmm, jail = await asyncio.to_thread(lambda: (_find(firecracker or "firecracker"), _find(jailer or "jailer")))
+    vmm = await asyncio.to_thread(_find, firecracker or "firecracker")
+    beside = vmm.with_name("jailer") if firecracker and vmm.with_name("jailer").is_file() else None
+    jail = await asyncio.to_thread(_find, jailer or (str(beside) if beside is not None else "jailer"))
     version = await _version_of(vmm, "Firecracker")
     other = await _version_of(jail, "Jailer")
     if version != other:
