@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ from tests.tiers import missing
 
 from toolexec.process.cgroup import find_cgroups
 from toolexec.process.owner import this_owner
+from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.microvm.firecracker import Firecracker
 from toolexec.runtime.containers.microvm.firecracker.probe import probe_kernel
 from toolexec.runtime.containers.microvm.jail import Jails
 from toolexec.runtime.containers.microvm.machine import Shape, VmFiles
 
-__all__ = ["SMALL", "boot_files", "require_firecracker", "what_is_left"]
+__all__ = ["SMALL", "StandIn", "boot_files", "make_stand_in", "require_firecracker", "what_is_left"]
 
+_ROOT = Path(__file__).parent.parent.parent
 SMALL = Shape(memory_mib=16)
 """Memory enough for the kernel of the tests."""
 _TICKING = (
@@ -63,3 +67,24 @@ def what_is_left(jails: Jails, owner: str = "") -> set[str]:
         if any(word.startswith(f"{owner}-") for word in words):
             found.add(" ".join(words)[:200])
     return found
+
+
+class StandIn(Firecracker):
+    """The stand-in of `firecracker_server`, which no KVM has to be looked at for."""
+
+    async def check(self) -> Availability:
+        """Whether both programs say what they are."""
+        programs = await self._ready()
+        return Availability(ok=True, version=programs.version)
+
+
+def make_stand_in(directory: Path, image: Path, jails: Jails) -> StandIn:
+    """Firecracker's stand-in, as two programs in *directory*, whose QEMU boots the kernel in the directory *image*."""
+    for name in ("firecracker", "jailer"):
+        program = directory / name
+        program.write_text(
+            f"#!/bin/sh\nexport PYTHONPATH={_ROOT} TOOLEXEC_TEST_VM={image} TOOLEXEC_CACHE={directory / 'cache'}\n"
+            f'exec {sys.executable} -m tests.engines.firecracker_server {name} "$@"\n'
+        )
+        program.chmod(0o755)
+    return StandIn(str(directory / "firecracker"), jails=jails)

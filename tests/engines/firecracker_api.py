@@ -254,7 +254,9 @@ class API:
         if not given:
             raise BadRequestError(_deserializing("missing field: either `mem_backend` or `mem_file_path` is required."))
         if len(given) > 1:
-            raise BadRequestError(_deserializing("too many fields: either `mem_backend` or `mem_file_path` exclusively."))
+            raise BadRequestError(
+                _deserializing("too many fields: either `mem_backend` or `mem_file_path` exclusively.")
+            )
         if self.config:
             why = "Loading a microVM snapshot not allowed after configuring boot-specific resources."
             raise BadRequestError(f"Load snapshot error: {why}")

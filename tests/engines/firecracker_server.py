@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import traceback
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -97,13 +98,16 @@ class QemuGuest:
         machine = await self._qemu.restore(self._files(), self._shape(), directory)
         shutil.rmtree(directory)
         await self._began(machine)
+        await self.resume()  # it was paused when it was saved
 
     def _files(self) -> VmFiles:
         source = self._config["/boot-source"]
         kernel, initrd = self._path(source["kernel_image_path"]), self._path(source["initrd_path"])
         rootfs = self._path(self._config["drives"]["rootfs"]["path_on_host"])
-        bzimage = Path(os.environ["TOOLEXEC_TEST_KERNEL"])
-        return VmFiles(kernel=bzimage, vmlinux=kernel, initrd=initrd, rootfs=rootfs, digest="")
+        image = Path(os.environ["TOOLEXEC_TEST_VM"])  # QEMU boots another form of the kernel, and reads all to restore
+        if not initrd.exists():
+            initrd = image / "initrd.img"
+        return VmFiles(kernel=image / "vmlinuz", vmlinux=kernel, initrd=initrd, rootfs=rootfs, digest="")
 
     def _shape(self) -> Shape:
         size = self._config["/machine-config"]
@@ -111,7 +115,7 @@ class QemuGuest:
 
     async def _began(self, machine: QemuMachine) -> None:
         self.machine = machine
-        uds = self._path(self._config["/vsock"]["uds_path"])
+        uds = self._config["/vsock"]["uds_path"].lstrip("/")  # relative: the whole path may be too long
         self._server = await asyncio.start_unix_server(self._connect, uds)
         self._keep(self._wait(machine))
 
@@ -151,7 +155,9 @@ class QemuGuest:
 
 async def serve(root: Path, words: list[str], *, uid: int = -1) -> int:
     """Be a Firecracker that sees *root* as its root directory; gives its exit code."""
-    options = _strict("firecracker", words, {"--id": "anonymous-instance", "--api-sock": "/run/firecracker.socket"}, LOGS)
+    options = _strict(
+        "firecracker", words, {"--id": "anonymous-instance", "--api-sock": "/run/firecracker.socket"}, LOGS
+    )
     guest = QemuGuest(root)
     api = API(root, options["--id"], guest)
     done = asyncio.Event()
@@ -163,7 +169,10 @@ async def serve(root: Path, words: list[str], *, uid: int = -1) -> int:
                 method, path, _ = head.split("\r\n")[0].split(" ", 2)
                 length = re.search(r"(?im)^content-length: *(\d+)", head)
                 body = await reader.readexactly(int(length.group(1))) if length else b""
-                status, content = await api.answer(method, path, body)
+                try:
+                    status, content = await api.answer(method, path, body)
+                except Exception as error:
+                    status, content = 500, {"fault_message": "".join(traceback.format_exception(error))[-700:]}
                 text = json.dumps(content).encode() if content is not None else b""
                 kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(text) if text else b""
                 writer.write(b"HTTP/1.1 %d \r\nServer: Firecracker API\r\nConnection: keep-alive\r\n" % status)
@@ -173,7 +182,8 @@ async def serve(root: Path, words: list[str], *, uid: int = -1) -> int:
                     done.set()
         writer.close()
 
-    path = root / options["--api-sock"].lstrip("/")
+    os.chdir(root)
+    path = options["--api-sock"].lstrip("/")
     server = await asyncio.start_unix_server(connected, path)
     if uid >= 0:
         os.chown(path, uid, uid)
@@ -185,12 +195,20 @@ async def serve(root: Path, words: list[str], *, uid: int = -1) -> int:
     return 1 if api.failed else 0
 
 
-LOGS = {"--log-path": "", "--level": "Info", "--start-time-us": "", "--start-time-cpu-us": "", "--parent-cpu-time-us": ""}
+LOGS = {
+    "--log-path": "",
+    "--level": "Info",
+    "--start-time-us": "",
+    "--start-time-cpu-us": "",
+    "--parent-cpu-time-us": "",
+}
 
 
 def jail(words: list[str]) -> int:
     """Be the jailer: the directory of the jail is made as it does, but the root directory stays."""
-    mine, _, theirs = (words, "", []) if "--" not in words else (words[: words.index("--")], "", words[words.index("--") + 1 :])
+    mine, _, theirs = (
+        (words, "", []) if "--" not in words else (words[: words.index("--")], "", words[words.index("--") + 1 :])
+    )
     options = _strict("jailer", mine, {"--chroot-base-dir": "/srv/jailer", "--cgroup-version": "1"}, {})
     for name in ("--id", "--exec-file", "--uid", "--gid"):
         if not options.get(name):

@@ -137,11 +137,11 @@ class FirecrackerMachine:
             await asyncio.wait({self._ended}, timeout=_GRACE)
         if self._ended.done() and not answered:
             return machine_ended(self._ended.result(), self.said())
-        told = self._log.read().strip() if self._log is not None else ""
+        told = self.said()
         if not told:
             return error
         return SandboxUnavailableError(
-            f"{error.message}; its log: {told[-500:]}", retryable=error.retryable, details=error.details
+            f"{error.message}; it wrote: {told[-500:]}", retryable=error.retryable, details=error.details
         )
 
     def _said_outside(self) -> str:

@@ -17,15 +17,15 @@ from toolexec.process.child import run_child
 
 __all__ = ["OLDEST", "Programs", "find_programs"]
 
-OLDEST: Final = (1, 7)
-"""The first release whose API and snapshots are known to fit."""
+OLDEST: Final = (1, 8)
+"""The first release that describes its devices by ACPI, as the kernels of Debian need it."""
 
 _SECONDS: Final = 10.0
 _MACHINES: Final = ("x86_64", "aarch64")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _VERSION: Final = re.compile(r"^(Firecracker|Jailer) v(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 _INSTALL: Final = (
-    "install firecracker and jailer of the same release, 1.7 or newer, from "
+    "install firecracker and jailer of the same release, 1.8 or newer, from "
     "https://github.com/firecracker-microvm/firecracker/releases"
 )
 

@@ -29,7 +29,9 @@ __all__ = ["BOOT_ARGUMENTS", "Firecracker"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-BOOT_ARGUMENTS: Final = "console=ttyS0 quiet loglevel=4 reboot=k panic=-1 pci=off i8042.noaux random.trust_cpu=on"
+BOOT_ARGUMENTS: Final = (
+    "console=ttyS0 quiet loglevel=4 reboot=k panic=-1 pci=off 8250.nr_uarts=1 i8042.noaux random.trust_cpu=on"
+)
 """What the kernel is told: an end of the machine is an end of Firecracker, which resets by the keyboard controller."""
 
 _OVERHEAD: Final = 128 << 20
