@@ -312,6 +312,7 @@ def _check_value(value: Any, each: Field) -> None:
         if value not in each.kind:
             raise BadRequestError(_deserializing(f"unknown variant `{value}`"))
     elif type(value) is not each.kind:
-        raise BadRequestError(_deserializing(f"invalid type: {json.dumps(value)}"))
+        kind = {str: "string", int: "integer", bool: "boolean", float: "floating point"}.get(type(value), "sequence")
+        raise BadRequestError(_deserializing(f"invalid type: {kind} {json.dumps(value)}"))
     elif each.least is not None and value < each.least:
         raise BadRequestError(_deserializing(f"invalid value: {value}"))
