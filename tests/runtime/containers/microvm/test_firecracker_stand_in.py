@@ -255,6 +255,7 @@ class TestSandbox:
         """Programs run in restored machines, with output, files, and calls of tools."""
         testbed = GatewayTestbed(lambda parts: nullcontext(parts.direct()))
         backend = Backend(engine)
+        await (await start(engine, "true")).aclose()  # the first one boots
         for number in range(3):
             code = f"print('hello'); return await tools.suite.add(a={number}, b=40)"
             async with testbed.gateway() as gateway:

@@ -62,36 +62,33 @@ _numbers = itertools.count(1)
 class Jail:
     """One jail; made by `Jails.create`. Every method blocks for a moment.
 
-    `id` is its name on this host. `directory` belongs to the user `uid` and the group `gid`, those of this process
-    where that is not root. `group` bounds what runs in it, None where no control groups can be made.
+    `id` is its name on this host. `directory` belongs to the user `uid` and the group of the same number, and `claim`
+    keeps other jails from it. `group` bounds what runs in it, None where no control groups can be made.
     """
 
     id: str
     directory: Path
     uid: int
-    gid: int
-    group: Group | None
-    claim: Path | None = None
-    """What keeps other jails from its user, where it has one of its own."""
+    claim: Path
+    group: Group | None = None
     _binds: list[str] = field(default_factory=list[str])
 
-    def put(self, name: str, source: Path) -> Path:
-        """Make the file *source* readable in the jail as *name*, and return the path of it; it cannot be written there.
+    def put(self, name: str, source: Path) -> None:
+        """Make the file *source* readable in the jail as *name*; it cannot be written there.
 
         It is one more name of the same file where that is possible, else bound to it, and a copy only where the user of
         the jail may not read it. Raises SandboxUnavailableError.
         """
         target = self.directory / name
         try:
-            if self.uid == os.geteuid() or source.stat().st_mode & stat.S_IROTH:
+            if source.stat().st_mode & stat.S_IROTH:
                 self._link(source.resolve(), target)
             else:
                 shutil.copyfile(source, target)
                 target.chmod(0o400)
-                os.chown(target, self.uid, self.gid)
+                os.chown(target, self.uid, self.uid)
         except OSError as error:
             raise _unprepared(f"{source.name} cannot be put into it", error) from error
-        return target
 
     def _link(self, source: Path, target: Path) -> None:
         try:
@@ -99,44 +96,18 @@ class Jail:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
                 raise
-            if os.geteuid() != 0:
-                target.symlink_to(source)
-                return
             target.touch(0o400)
             self._binds += [str(source), str(target)]
 
-    def command(self, command: Sequence[str], *, drop: bool = True, groups: Sequence[int] = ()) -> list[str]:
+    def command(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs *command* in the jail: in its control group, in namespaces of its own.
 
-        It becomes the user of the jail, with the further *groups* and without any right; with *drop* false it stays
-        root, and does that by itself. An ordinary user can only give it namespaces, where the kernel lets users do so.
-
-        The outermost process stays outside, keeps the descriptors it inherits, and ends with the jailed one: see
-        `exit_code`.
+        That is still root: it changes the root directory and becomes the user of the jail by itself. The outermost
+        process stays outside, keeps the descriptors it inherits, and ends with the jailed one: see `exit_code`.
         """
-        command = [
-            "/bin/sh",
-            "-c",
-            _SCRIPT,
-            "sh",
-            *self._binds,
-            "--",
-            *(self._dropping(groups) if drop else ()),
-            *command,
-        ]
-        apart = ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child"]
-        if os.geteuid() != 0:
-            apart[1:1] = ["--user", "--map-current-user"]
-        command = [*apart, "--", *command]
+        apart = ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child", "--"]
+        command = [*apart, "/bin/sh", "-c", _SCRIPT, "sh", *self._binds, "--", *command]
         return self.group.joining(command) if self.group is not None else command
-
-    def _dropping(self, groups: Sequence[int]) -> list[str]:
-        rights = ["--no-new-privs", "--inh-caps=-all", "--pdeathsig=KILL"]
-        if os.geteuid() != 0:
-            return ["setpriv", *rights, "--"]
-        more = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
-        user = [f"--reuid={self.uid}", f"--regid={self.gid}", more, "--bounding-set=-all"]
-        return ["setpriv", *user, *rights, "--"]
 
     def remove(self) -> None:
         """Kill what runs in it and remove all of it; what stays is logged, and left to `Jails.sweep`."""
@@ -147,20 +118,17 @@ class Jail:
         except OSError as error:
             logger.warning("the directory %s of a virtual machine cannot be removed: %s", self.directory, error)
             return
-        if self.claim is not None:
-            self.claim.unlink(missing_ok=True)
+        self.claim.unlink(missing_ok=True)
 
 
 class Jails:
-    """Where jails are made: below *base*, for the *users*. For any thread.
+    """Where jails are made: below *base*, for the *users*. For any thread; only root can make jails.
 
-    Without *base* that is `/var/lib/toolexec/jails` for root, else `jails` of the user's cache directory; with
-    TOOLEXEC_CACHE set it is always the latter.
+    *base* is `/var/lib/toolexec/jails` by default, and `jails` of the cache directory where TOOLEXEC_CACHE is set.
     """
 
     def __init__(self, base: Path | None = None, *, users: Sequence[int] = USERS) -> None:
-        own = os.geteuid() != 0 or "TOOLEXEC_CACHE" in os.environ
-        self.base: Path = base or (cache_directory("jails") if own else _BASE)
+        self.base: Path = base or (cache_directory("jails") if "TOOLEXEC_CACHE" in os.environ else _BASE)
         self.users: Sequence[int] = users
         self._cgroups: Cgroups | None = None
         self._looked = False
@@ -173,26 +141,24 @@ class Jails:
             self._looked = True
         return self._cgroups
 
-    def create(self, *, memory_bytes: int = 0, cpus: float = 0, pids: int = _PIDS) -> Jail:
+    def create(self, *, memory_bytes: int = 0, pids: int = _PIDS) -> Jail:
         """Return a new jail, whose processes use at most so much together; 0 is no bound.
 
         Raises SandboxUnavailableError, which is retryable unless the system refuses what it is made of.
         """
         name = f"{this_owner()}-{next(_numbers)}"
-        jail = Jail(id=name, directory=self.base / name, uid=os.geteuid(), gid=os.getegid(), group=None)
+        jail: Jail | None = None
         try:
             self.base.mkdir(0o711, parents=True, exist_ok=True)
-            if os.geteuid() == 0:
-                self.base.chmod(0o711)  # the users of jails reach their own directory, and see no other
-                jail.claim = self._claim(name)
-                jail.uid = jail.gid = int(jail.claim.name)
+            claim = self._claim(name)
+            jail = Jail(id=name, directory=self.base / name, uid=int(claim.name), claim=claim)
             jail.directory.mkdir(0o700)
-            if os.geteuid() == 0:
-                os.chown(jail.directory, jail.uid, jail.gid)
+            os.chown(jail.directory, jail.uid, jail.uid)
             if self.cgroups is not None:
-                jail.group = self.cgroups.create(memory_bytes=memory_bytes, cpus=cpus, pids=pids)
+                jail.group = self.cgroups.create(memory_bytes=memory_bytes, pids=pids)
         except OSError as error:
-            jail.remove()
+            if jail is not None:
+                jail.remove()
             raise _unprepared(f"nothing can be made in {self.base}", error) from error
         return jail
 
@@ -267,8 +233,7 @@ def adopt_file(directory: Path, name: str, target: Path) -> None:
                 raise
             with os.fdopen(os.dup(found), "rb") as file, target.open("xb") as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
-        with suppress(PermissionError):
-            os.chown(target, os.geteuid(), os.getegid(), follow_symlinks=False)
+        os.chown(target, os.geteuid(), os.getegid(), follow_symlinks=False)
         target.chmod(0o444)
     finally:
         os.close(found)
@@ -277,7 +242,7 @@ def adopt_file(directory: Path, name: str, target: Path) -> None:
 def _unprepared(what: str, error: OSError) -> SandboxUnavailableError:
     full = error.errno in _NO_SPACE
     remedy = "free some space" if full else ""
-    if error.errno == errno.EINVAL and os.geteuid() == 0:
+    if error.errno == errno.EINVAL:
         remedy = "the user namespace of this process has too few users: choose others with `users`"
     reason = f"the jail of a virtual machine cannot be prepared: {what}: {error.strerror or error}"
     return SandboxUnavailableError(

@@ -179,7 +179,7 @@ class _LogPipe:
 
     def __init__(self, path: Path, jail: Jail) -> None:
         os.mkfifo(path, 0o600)
-        os.chown(path, jail.uid, jail.gid)
+        os.chown(path, jail.uid, jail.uid)
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._text = ""
         self._loop = asyncio.get_running_loop()

@@ -238,7 +238,7 @@ def _command(jail: Jail, programs: Programs, shape: Shape) -> list[str]:
         str(programs.jailer),
         *("--id", jail.id),
         *("--exec-file", str(programs.firecracker)),
-        *("--uid", str(jail.uid), "--gid", str(jail.gid)),
+        *("--uid", str(jail.uid), "--gid", str(jail.uid)),
         *("--chroot-base-dir", str(jail.directory)),
         *("--cgroup-version", "2" if cgroups.exists() else "1"),
         *(word for limit in limits for word in ("--resource-limit", limit)),
@@ -246,7 +246,7 @@ def _command(jail: Jail, programs: Programs, shape: Shape) -> list[str]:
         *("--api-sock", f"/{API_SOCKET}"),
         *("--log-path", f"/{LOG}", "--level", "Warning", "--show-level"),
     ]
-    return jail.command(jailer, drop=False)
+    return jail.command(jailer)
 
 
 def _keep(root: Path, directory: Path, version: str) -> None:
