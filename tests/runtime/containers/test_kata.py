@@ -135,6 +135,35 @@ class TestMachine:
         assert look_at_kvm(tmp_path / "kvm", tmp_path / "cpuinfo") is not None
 
 
+class TestSettings:
+    """What Kata's own configuration names."""
+
+    async def test_missing_files(self, containerd_daemon: ContainerdDaemon, tmp_path: Path) -> None:
+        """All that is missing is listed at once: the shim, and each file of the configuration."""
+        settings = tmp_path / "configuration-qemu.toml"
+        (tmp_path / "vmlinux").touch()
+        settings.write_text(
+            f'[hypervisor.qemu]\npath = "{tmp_path}/qemu"\nkernel = "{tmp_path}/vmlinux"\nimage = "{tmp_path}/image"\n'
+        )
+        engine = engine_for(containerd_daemon, settings=str(settings), kernel_path=f"{tmp_path}/none")
+        found = await engine.check()
+        await engine.aclose()
+        assert not found.ok
+        for text in ("containerd-shim-kata-v2", f"kernel_path is {tmp_path}/none", f"path {tmp_path}/qemu in"):
+            assert text in found.reason
+        assert f"the image {tmp_path}/image in {settings} is not there" in found.reason
+        assert "vmlinux" not in found.reason
+
+    async def test_broken(self, containerd_daemon: ContainerdDaemon, tmp_path: Path) -> None:
+        """A configuration that is not TOML is named."""
+        settings = tmp_path / "configuration.toml"
+        settings.write_text("[hypervisor")
+        engine = engine_for(containerd_daemon, settings=str(settings))
+        found = await engine.check()
+        await engine.aclose()
+        assert f"{settings} cannot be read" in found.reason
+
+
 class TestContainerd:
     async def test_not_installed(self, containerd_daemon: ContainerdDaemon) -> None:
         """Without its shim it is unavailable, with the way to get it."""

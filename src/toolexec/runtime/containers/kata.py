@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.runtime.base import Availability
@@ -33,6 +34,8 @@ _DIRECTORIES: Final = (
     Path("/opt/kata/share/defaults/kata-containers"),
     Path("/usr/share/defaults/kata-containers"),
 )
+_NAMED: Final = ("path", "jailer_path", "kernel", "image", "initrd")
+"""What the configuration of a hypervisor says of files."""
 _OWN_MEMORY: Final = 256 << 20
 """What the guest's kernel and Kata's agent need besides the memory of the code."""
 
@@ -45,6 +48,9 @@ class KataConfig(ContainerdConfig):
     `hypervisor` runs the virtual machines. `kernel_path` and `image_path` are what they boot, "" for those of Kata's
     own configuration, which must allow them to be changed (`enable_annotations = ["kernel", "image", …]`). `settings`
     is the path of that configuration, "" for the one that Kata installs for the hypervisor.
+
+    Kata's agent must be in the image that boots, and the drivers in its kernel: the kernel of an image of ours
+    (`toolexec image build --kind vm`) has those as modules, which only its own initrd loads, and does not fit.
 
     Raises ConfigurationError, too, for an unknown hypervisor, and for a path that is not absolute.
     """
@@ -74,17 +80,42 @@ class KataEngine(ContainerdEngine):
         super().__init__(self._kata, store=store)
 
     async def _check(self) -> Availability:
-        """Kata needs its shim, and a processor that runs virtual machines."""
-        found = await super()._check()
-        problem = await asyncio.to_thread(look_at_kvm) if found.ok else None
-        if problem is None and found.ok and self._kata.hypervisor != "qemu" and not self._settings():
+        """Kata needs its shim, what its configuration names, and a processor that runs virtual machines: all that is
+        missing is listed."""
+        try:
+            found = await super()._check()
+        except SandboxUnavailableError as error:
+            reason, remedy = (str(error.details.get(name, "")) for name in ("reason", "remedy"))
+            found = Availability(ok=False, reason=reason or error.message, remedy=remedy)
+        lacks = [] if found.ok else [found]
+        lacks += [each for each in (await asyncio.to_thread(self._lack), await asyncio.to_thread(look_at_kvm)) if each]
+        if not lacks:
+            return found
+        reason = "; and ".join(each.reason for each in lacks)
+        return replace(found, ok=False, reason=reason, remedy="; ".join(each.remedy for each in lacks if each.remedy))
+
+    def _lack(self) -> Availability | None:
+        """What Kata's configuration, or ours of it, names and is not there."""
+        settings = self._settings()
+        if self._kata.hypervisor != "qemu" and not settings:
             name = _settings_name(self._kata.hypervisor)
-            problem = Availability(
-                ok=False,
-                reason=f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_DIRECTORIES[1]}",
-                remedy="install the full release of Kata Containers, or give the path as `settings`",
-            )
-        return problem or found
+            reason = f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_DIRECTORIES[1]}"
+        else:
+            asked = {"kernel_path": self._kata.kernel_path, "image_path": self._kata.image_path}
+            missing = [f"{name} is {path}" for name, path in asked.items() if path and not Path(path).is_file()]
+            settings = settings or self._default_settings()
+            problems = [f"{each}, which is not there" for each in missing]
+            reason = "; ".join([*problems, *(_problems(Path(settings)) if settings else ())])
+        if not reason:
+            return None
+        remedy = "install the full release of Kata Containers, or give the path as `settings`"
+        return Availability(ok=False, reason=reason, remedy=remedy)
+
+    def _default_settings(self) -> str:
+        """The configuration that Kata takes for QEMU by itself; "" for none that is found."""
+        names = (_settings_name("qemu"), "configuration.toml")
+        found = (directory / name for directory in _DIRECTORIES for name in names)
+        return next((str(path) for path in found if path.is_file()), "")
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """Implement `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
@@ -144,3 +175,13 @@ def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = ""
 
 def _settings_name(hypervisor: str) -> str:
     return f"configuration-{_SETTINGS[hypervisor]}.toml"
+
+
+def _problems(settings: Path) -> list[str]:
+    """List the programs and files that a configuration of Kata's names and that are not there."""
+    try:
+        hypervisors = tomllib.loads(settings.read_text("utf-8")).get("hypervisor", {})
+        named = [(key, str(table[key])) for table in hypervisors.values() for key in _NAMED if table.get(key)]
+    except (OSError, ValueError, AttributeError) as error:
+        return [f"{settings} cannot be read: {error}"]
+    return [f"the {key} {path} in {settings} is not there" for key, path in named if not Path(path).exists()]
