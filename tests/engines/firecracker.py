@@ -32,7 +32,7 @@ _TICKING = (
 
 
 def require_firecracker() -> tuple[str, str]:
-    """The paths of firecracker and of its jailer, where they can be used; else the test is skipped, or fails in CI."""
+    """Return the paths of firecracker and of its jailer, where they can be used; else the test is skipped, or fails in CI."""
     if os.geteuid() != 0:
         pytest.skip("the jailer needs root")
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -44,7 +44,7 @@ def require_firecracker() -> tuple[str, str]:
 
 
 def boot_files(directory: Path, *, ends: bool = False) -> VmFiles:
-    """A kernel that says a word and then, unless it *ends*, writes dots; with a root device that it does not look at."""
+    """Return a kernel that says a word and then, unless it *ends*, writes dots; with a root device that it does not look at."""
     kernel, disk = directory / "kernel", directory / "disk"
     kernel.write_bytes(probe_kernel() if ends else probe_kernel(_TICKING))
     disk.write_bytes(bytes(4096))
@@ -52,7 +52,7 @@ def boot_files(directory: Path, *, ends: bool = False) -> VmFiles:
 
 
 def what_is_left(jails: Jails, owner: str = "") -> set[str]:
-    """The directories, claims on users, control groups and processes of jails that belong to *owner*, by default us."""
+    """Return the directories, claims on users, control groups and processes of jails that belong to *owner*, by default us."""
     owner = owner or this_owner()
     found = {str(path) for path in jails.base.glob(f"{owner}-*")}
     found |= {str(path) for path in (jails.base / "users").glob("*") if owner in path.read_text()}
@@ -73,7 +73,7 @@ class StandIn(Firecracker):
     """The stand-in of `firecracker_server`, which no KVM has to be looked at for."""
 
     async def check(self) -> Availability:
-        """Whether both programs say what they are."""
+        """Ask both programs what they are."""
         programs = await self._ready()
         return Availability(ok=True, version=programs.version)
 

@@ -1,4 +1,4 @@
-"""What Firecracker 1.7 to 1.12 takes and answers, as its API description says: each request is checked in full.
+"""The API of Firecracker 1.8 to 1.12, as its description says: each request is checked in full.
 
 Errors read as the real ones do, but for the column that those name; `test_firecracker_fixture.py` compares them.
 """
@@ -111,7 +111,7 @@ _PRE_BOOT = {"/balloon", "/boot-source", "/drives/rootfs", "/entropy", "/machine
 
 
 class Engine(Protocol):
-    """What runs the guest. Raises BadRequestError."""
+    """Runs the guest. Raises BadRequestError."""
 
     async def boot(self, config: Mapping[str, Any]) -> None: ...
     async def pause(self) -> None: ...
@@ -133,7 +133,7 @@ class API:
     """A load has failed: Firecracker ends then, once it has answered."""
 
     async def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        """The status and the body of an answer."""
+        """Return the status and the body of an answer."""
         try:
             return await self._answer(method, path, body)
         except BadRequestError as error:

@@ -55,7 +55,7 @@ class QemuGuest:
         return self._root / name.lstrip("/")
 
     async def boot(self, config: Mapping[str, Any]) -> None:
-        """Every boot is that of a template, as nothing says which one will be saved."""
+        """Boot a template: nothing says which machine will be saved."""
         self._config = {name: dict(value) for name, value in config.items()}
         await self._qemu.check()
         machine = await self._qemu.boot(self._files(), self._shape(), template=self._root)
@@ -231,7 +231,7 @@ def jail(words: list[str]) -> int:
 
 
 def _strict(program: str, words: list[str], known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """The options, each with a value; an unknown one, or one twice, ends the program as the real one does."""
+    """Return the options, each with a value; an unknown one, or one twice, ends the program as the real one does."""
     parser = argparse.ArgumentParser(prog=program, add_help=False, allow_abbrev=False)
     names = {*known, *more, *(_JAILER if program == "jailer" else ())}
     for name in sorted(names):

@@ -136,7 +136,7 @@ class TestMachine:
 
 
 class TestSettings:
-    """What Kata's own configuration names."""
+    """Files that Kata's own configuration names."""
 
     async def test_missing_files(self, containerd_daemon: ContainerdDaemon, tmp_path: Path) -> None:
         """All that is missing is listed at once: the shim, and each file of the configuration."""

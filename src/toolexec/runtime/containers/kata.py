@@ -18,6 +18,7 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
 from toolexec.runtime.containers.containerd.runtimes import Runtime
+from toolexec.runtime.containers.launcher import lacking
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -35,7 +36,7 @@ _DIRECTORIES: Final = (
     Path("/usr/share/defaults/kata-containers"),
 )
 _NAMED: Final = ("path", "jailer_path", "kernel", "image", "initrd")
-"""What the configuration of a hypervisor says of files."""
+"""Keys of the configuration of a hypervisor that name files."""
 _OWN_MEMORY: Final = 256 << 20
 """What the guest's kernel and Kata's agent need besides the memory of the code."""
 
@@ -85,8 +86,7 @@ class KataEngine(ContainerdEngine):
         try:
             found = await super()._check()
         except SandboxUnavailableError as error:
-            reason, remedy = (str(error.details.get(name, "")) for name in ("reason", "remedy"))
-            found = Availability(ok=False, reason=reason or error.message, remedy=remedy)
+            found = lacking(error)
         lacks = [] if found.ok else [found]
         lacks += [each for each in (await asyncio.to_thread(self._lack), await asyncio.to_thread(look_at_kvm)) if each]
         if not lacks:
@@ -95,7 +95,7 @@ class KataEngine(ContainerdEngine):
         return replace(found, ok=False, reason=reason, remedy="; ".join(each.remedy for each in lacks if each.remedy))
 
     def _lack(self) -> Availability | None:
-        """What Kata's configuration, or ours of it, names and is not there."""
+        """Return what Kata's configuration, or ours of it, names and is not there."""
         settings = self._settings()
         if self._kata.hypervisor != "qemu" and not settings:
             name = _settings_name(self._kata.hypervisor)
@@ -108,11 +108,14 @@ class KataEngine(ContainerdEngine):
             reason = "; ".join([*problems, *(_problems(Path(settings)) if settings else ())])
         if not reason:
             return None
-        remedy = "install the full release of Kata Containers, or give the path as `settings`"
-        return Availability(ok=False, reason=reason, remedy=remedy)
+        return Availability(
+            ok=False,
+            reason=reason,
+            remedy="install the full release of Kata Containers, or give the path as `settings`",
+        )
 
     def _default_settings(self) -> str:
-        """The configuration that Kata takes for QEMU by itself; "" for none that is found."""
+        """Return the configuration that Kata takes for QEMU by itself; "" for none that is found."""
         names = (_settings_name("qemu"), "configuration.toml")
         found = (directory / name for directory in _DIRECTORIES for name in names)
         return next((str(path) for path in found if path.is_file()), "")

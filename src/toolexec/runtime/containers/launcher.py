@@ -11,14 +11,24 @@ from dataclasses import replace
 from typing import ClassVar, Final, Protocol
 
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
+from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.process.cgroup import Group
 from toolexec.process.child import Child, to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.engine import Container, Exit
 
-__all__ = ["BaseContainer", "ChildContainer", "Guard", "Launcher", "held_by", "run_trial", "start_child", "unavailable"]
+__all__ = [
+    "BaseContainer",
+    "ChildContainer",
+    "Guard",
+    "Launcher",
+    "held_by",
+    "lacking",
+    "run_trial",
+    "start_child",
+    "unavailable",
+]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_OUTPUT: Final = 4096
@@ -54,8 +64,7 @@ class Launcher(ABC):
         except MissingExtraError as error:
             found = Availability(ok=False, reason=f"{self.client} is not installed", remedy=error.message)
         except (ConfigurationError, SandboxUnavailableError) as error:
-            reason = str(error.details.get("reason", error.message))
-            found = Availability(ok=False, reason=reason, remedy=str(error.details.get("remedy", "")))
+            found = lacking(error)
         except Exception as error:
             logger.exception("the check of %s failed", type(self).__name__)
             found = Availability(ok=False, reason=f"the check failed: {error}")
@@ -85,6 +94,12 @@ def unavailable(reason: str, remedy: str) -> SandboxUnavailableError:
     """Return the error of an engine that cannot start anything, for *reason*, which *remedy* fixes ("" for none)."""
     text = f"{reason}; {remedy}" if remedy else reason
     return SandboxUnavailableError(text, details={"reason": reason, "remedy": remedy})
+
+
+def lacking(error: ToolExecError, version: str = "") -> Availability:
+    """Return the state of something that *error* keeps from being used; *version* is that of what was found."""
+    reason, fix = str(error.details.get("reason", error.message)), str(error.details.get("remedy", ""))
+    return Availability(ok=False, reason=reason, remedy=fix, version=version)
 
 
 def held_by(controllers: Collection[str], *, pids: bool = False) -> LimitsEnforced:

@@ -130,7 +130,7 @@ class _NoGuest:
 
 
 async def ask_the_real_one(directory: Path, asked: Sequence[tuple[str, str, Any]]) -> list[tuple[int, Any]]:
-    """The answers of the real Firecracker, unjailed."""
+    """Ask the real Firecracker, unjailed, and return its answers."""
     program, _ = require_firecracker()
     child = Child([program, "--api-sock", "api.sock"], env={}, cwd=directory, on_output=lambda *_: None)
     answers: list[tuple[int, Any]] = []
@@ -153,7 +153,7 @@ async def ask_the_real_one(directory: Path, asked: Sequence[tuple[str, str, Any]
 
 
 async def until_connected(directory: Path) -> Any:
-    """A connection to the socket, once something listens there."""
+    """Return a connection to the socket, once something listens there."""
 
     async def attempt() -> Any:
         try:
@@ -165,7 +165,7 @@ async def until_connected(directory: Path) -> Any:
 
 
 def comparable(answer: tuple[int, Any]) -> tuple[int, Any]:
-    """An answer without what a parser says of columns and of what it expected."""
+    """Return an answer without what a parser says of columns and of what it expected."""
     status, body = answer
     if isinstance(body, dict) and "fault_message" in body:
         text = re.sub(r",? expected .*| at line 1 column \d+\.?", "", body["fault_message"]).rstrip(".")
@@ -202,13 +202,13 @@ class Backend(MicrovmBackend):
 
 @pytest.fixture(scope="module")
 def saved_machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the saved machine is that all these tests go on from."""
+    """Return where the saved machine is that all these tests go on from."""
     return tmp_path_factory.mktemp("machines")
 
 
 @pytest.fixture
 def jails(tmp_path: Path) -> Jails:
-    """Jails of this test."""
+    """Make jails of this test."""
     return Jails(tmp_path / "jails")
 
 
@@ -216,7 +216,7 @@ def jails(tmp_path: Path) -> Jails:
 async def engine(
     jails: Jails, tmp_path: Path, saved_machines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[MicrovmEngine]:
-    """An engine over the stand-in, whose jails have room for a QEMU and a Python."""
+    """Make an engine over the stand-in, whose jails have room for a QEMU and a Python."""
     require_firecracker()
     monkeypatch.setattr(vmm_module, "_OVERHEAD", 900 << 20)
     image = ImageStore().find(require_qemu())
@@ -230,7 +230,7 @@ async def engine(
 
 
 async def start(engine: MicrovmEngine, *command: str) -> MachineContainer:
-    """A machine in which *command* runs."""
+    """Start a machine in which *command* runs."""
     spec = spec_for(
         image=engine.config.image,
         command=command,
@@ -243,7 +243,7 @@ async def start(engine: MicrovmEngine, *command: str) -> MachineContainer:
 
 
 async def pids_of(container: MachineContainer) -> dict[str, int]:
-    """What runs in the jail of a machine, by the name of its program."""
+    """Return what runs in the jail of a machine, by the name of its program."""
     machine = container.machine
     assert isinstance(machine, FirecrackerMachine)
     members = [member.pid for member in ProcessTree(machine.pid).members()]
@@ -314,7 +314,7 @@ class TestSandbox:
 
 
 async def read_all(container: MachineContainer) -> bytes:
-    """All that it writes."""
+    """Return all that it writes."""
     found = b""
     while data := await container.stream.read():
         found += data

@@ -26,13 +26,13 @@ def jails(tmp_path: Path) -> Jails:
 
 
 def run(jail: Jail, *command: str) -> subprocess.CompletedProcess[str]:
-    """What *command* does in *jail*, once it has become the user of it, as a jailed program does."""
+    """Return what *command* does in *jail*, once it has become the user of it, as a jailed program does."""
     user = [f"--reuid={jail.uid}", f"--regid={jail.uid}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
     return as_root(jail, "setpriv", *user, "--no-new-privs", "--", *command)
 
 
 def as_root(jail: Jail, *command: str) -> subprocess.CompletedProcess[str]:
-    """What *command* does in *jail* as it is started."""
+    """Return what *command* does in *jail* as it is started."""
     environment = {"PATH": os.environ["PATH"]}
     return subprocess.run(jail.command(command), capture_output=True, text=True, env=environment, cwd=jail.directory)
 
@@ -67,7 +67,7 @@ class TestJails:
         assert what_is_left(jails) == set()
 
     def test_rights(self, jails: Jails) -> None:
-        """What runs in a jail has no right, no network and no other process in sight, and can gain nothing."""
+        """Programs in a jail have no right, no network and no other process in sight, and can gain none."""
         jail = jails.create()
         code = (
             "grep -E '^(CapEff|CapBnd|CapInh|NoNewPrivs|Groups)' /proc/self/status; tail -n +3 /proc/self/net/dev | wc -l;"
@@ -124,7 +124,7 @@ class TestJails:
         jail.remove()
 
     def test_sweep(self, jails: Jails) -> None:
-        """What a dead owner has left is removed, complete or not; what belongs to the living stays."""
+        """Everything that a dead owner has left is removed, complete or not; what belongs to the living stays."""
         jail = jails.create()
         with subprocess.Popen(["sleep", "1000"]) as dead:
             name = this_owner().replace(f"-{os.getpid()}-", f"-{dead.pid}-")
@@ -147,7 +147,7 @@ class TestJails:
 
 class TestFiles:
     def test_links_are_not_followed(self, tmp_path: Path) -> None:
-        """What a jail has put in the place of a socket or a file does not lead anywhere else."""
+        """A link that a jail has put in the place of a socket or a file does not lead anywhere else."""
         secret = tmp_path / "secret"
         secret.write_text("secret")
         jail = tmp_path / "jail"
@@ -175,7 +175,7 @@ class TestFiles:
 
 
 def test_exit_codes() -> None:
-    """Both forms in which a kill shows are told as one; other codes stay."""
+    """Both forms in which a kill shows are one; other codes stay."""
     assert exit_code(137, "") == -signal.SIGKILL
     assert exit_code(1, "unshare: sigprocmask unblock failed: Invalid argument") == -signal.SIGKILL
     assert [exit_code(code, "") for code in (0, 1, 148, -15)] == [0, 1, 148, -15]

@@ -33,7 +33,7 @@ SHAPE = Shape(memory_mib=256, cpus=2)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in, compiled."""
+    """Compile the stand-in."""
     compiler = shutil.which("cc")
     if compiler is None:
         missing("there is no C compiler", "sudo apt-get install gcc libc6-dev")
@@ -156,7 +156,7 @@ class TestCheck:
         assert "krun_create_ctx" not in found.reason
 
     async def test_not_a_library(self, tmp_path: Path) -> None:
-        """What cannot be loaded is refused."""
+        """A file that cannot be loaded is refused."""
         (tmp_path / "libkrun.so").write_text("text")
         assert "cannot be loaded" in (await Libkrun(str(tmp_path / "libkrun.so")).check()).reason
 

@@ -1,4 +1,4 @@
-"""What surrounds the process of a virtual machine monitor, so that a guest that breaks out of its machine has nothing.
+"""The walls around the process of a virtual machine monitor: a guest that breaks out of its machine has nothing.
 
 A jail is a private directory, a user that nothing else on this host runs as, a control group, and namespaces of its
 own: no network but an unused loopback, no other process in sight. All of it is named by its owner (see `owner`), and
@@ -25,6 +25,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import cache_directory
+from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.images.tree import remove_tree
 
 __all__ = ["USERS", "Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
@@ -145,7 +146,7 @@ class Jails:
 
     @property
     def cgroups(self) -> Cgroups | None:
-        """Where its control groups are made; None where this user can make none."""
+        """Return where its control groups are made; None where this user can make none."""
         if not self._looked:
             self._cgroups = find_cgroups()
             self._looked = True
@@ -251,15 +252,13 @@ def adopt_file(directory: Path, name: str, target: Path) -> None:
 
 def _unprepared(what: str, error: OSError) -> SandboxUnavailableError:
     full = error.errno in _NO_SPACE
-    remedy = "free some space" if full else ""
+    fix = "free some space" if full else ""
     if error.errno == errno.EINVAL:
-        remedy = "the user namespace of this process has too few users: choose others with `users`"
-    reason = f"the jail of a virtual machine cannot be prepared: {what}: {error.strerror or error}"
-    return SandboxUnavailableError(
-        f"{reason}; {remedy}" if remedy else reason,
-        retryable=full or error.errno in (errno.EUSERS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
-        details={"reason": reason, "remedy": remedy},
-    )
+        fix = "the user namespace of this process has too few users: choose others with `users`"
+    made = unavailable(f"the jail of a virtual machine cannot be prepared: {what}: {error.strerror or error}", fix)
+    scarce = (errno.EUSERS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+    made.retryable = full or error.errno in scarce
+    return made
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Whether the kernel of this machine offers virtual machines that run Linux."""
+"""Virtual machines of this kernel: does it offer virtual machines that run Linux?"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.child import Child, run_child, to_the_end, uncut
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.base import Availability
-from toolexec.runtime.containers.launcher import unavailable
+from toolexec.runtime.containers.launcher import lacking, unavailable
 from toolexec.runtime.containers.microvm.jail import Jail, Jails, exit_code
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, MachineEnd, Shape, VmFiles, VmmName
@@ -140,17 +140,17 @@ class LibkrunMachine:
 
     @property
     def id(self) -> str:
-        """See `Machine.id`."""
+        """Implement `Machine.id`."""
         return self._jail.id
 
     @property
     def control(self) -> Stream:
-        """See `Machine.control`."""
+        """Implement `Machine.control`."""
         return self._control
 
     @property
     def stdio(self) -> Stream:
-        """See `Machine.stdio`."""
+        """Implement `Machine.stdio`."""
         return self._stdio
 
     def said(self) -> str:
@@ -211,18 +211,18 @@ class Libkrun:
 
     @property
     def version(self) -> str:
-        """See `Vmm.version`: that in the name of the library's file, such as "1.17.0"."""
+        """Implement `Vmm.version`: that in the name of the library's file, such as "1.17.0"."""
         found = re.search(r"\.so\.([\d.]+)$", self._library.name) if self._library is not None else None
         return found[1] if found else "unknown" if self._library is not None else ""
 
     @property
     def accelerator(self) -> Accelerator:
-        """See `Vmm.accelerator`: there is no other one."""
+        """Implement `Vmm.accelerator`: there is no other one."""
         return "kvm"
 
     @property
     def snapshots(self) -> bool:
-        """See `Vmm.snapshots`: libkrun has none."""
+        """Implement `Vmm.snapshots`: libkrun has none."""
         return False
 
     async def check(self) -> Availability:
@@ -231,8 +231,7 @@ class Libkrun:
             await self._find()
             problem = await asyncio.to_thread(look_at_kvm)
         except SandboxUnavailableError as error:
-            reason, remedy = (str(error.details.get(name, "")) for name in ("reason", "remedy"))
-            return Availability(ok=False, reason=reason or error.message, remedy=remedy, version=self.version)
+            return lacking(error, self.version)
         except Exception as error:
             logger.exception("the check of libkrun failed")
             return Availability(ok=False, reason=f"the check failed: {error}", version=self.version)

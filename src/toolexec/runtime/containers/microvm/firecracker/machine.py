@@ -23,7 +23,7 @@ __all__ = ["API_SOCKET", "LOG", "VSOCK", "FirecrackerMachine", "machine_ended"]
 API_SOCKET: Final = "api.socket"
 VSOCK: Final = "vsock.socket"
 LOG: Final = "log"
-"""What is in the root directory of the jail besides the files that it boots."""
+"""Names in the root directory of the jail, besides those of the files that it boots."""
 
 _CONTROL: Final = 1024
 _STDIO: Final = 1025
@@ -64,22 +64,22 @@ class FirecrackerMachine:
 
     @property
     def id(self) -> str:
-        """See `Machine.id`."""
+        """Implement `Machine.id`."""
         return self._jail.id
 
     @property
     def pid(self) -> int:
-        """The number of its outermost process, which ends as Firecracker does."""
+        """Return the number of its outermost process, which ends as Firecracker does."""
         return self._child.pid
 
     @property
     def control(self) -> DialedStream:
-        """See `Machine.control`."""
+        """Implement `Machine.control`."""
         return self._control
 
     @property
     def stdio(self) -> DialedStream:
-        """See `Machine.stdio`."""
+        """Implement `Machine.stdio`."""
         return self._stdio
 
     def said(self) -> str:
@@ -116,7 +116,7 @@ class FirecrackerMachine:
         """
         until = time.monotonic() + _SOCKET_SECONDS
         pause = _PAUSE
-        while True:  # nothing tells of a socket that is bound in another namespace
+        while True:  # nothing reports a socket that is bound in another namespace
             try:
                 return FirecrackerAPI(await connect_inside(self.root, API_SOCKET))
             except OSError as error:
@@ -137,11 +137,11 @@ class FirecrackerMachine:
             await asyncio.wait({self._ended}, timeout=_GRACE)
         if self._ended.done() and not answered:
             return machine_ended(self._ended.result(), self.said())
-        told = self.said()
-        if not told:
+        said = self.said()
+        if not said:
             return error
         return SandboxUnavailableError(
-            f"{error.message}; it wrote: {told[-500:]}", retryable=error.retryable, details=error.details
+            f"{error.message}; it wrote: {said[-500:]}", retryable=error.retryable, details=error.details
         )
 
     def _said_outside(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["PROBE_WORD", "probe_kernel"]
 
 PROBE_WORD: Final = "toolexec"
-"""What it says."""
+"""The word that it says."""
 
 _BASE: Final = 0x100000
 _HEAD: Final = 64 + 56

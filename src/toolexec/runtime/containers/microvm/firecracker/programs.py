@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolexec.errors import SandboxUnavailableError
 from toolexec.process.child import run_child
+from toolexec.runtime.containers.launcher import unavailable
 
 __all__ = ["OLDEST", "Programs", "find_programs"]
 
@@ -49,18 +49,18 @@ async def find_programs(firecracker: str = "", jailer: str = "") -> Programs:
     """
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         where = " and ".join(_MACHINES)
-        raise _unusable(f"Firecracker runs on Linux on {where} only", "use the qemu machines, or the wasm sandbox")
+        raise unavailable(f"Firecracker runs on Linux on {where} only", "use the qemu machines, or the wasm sandbox")
     vmm = await asyncio.to_thread(_find, firecracker or "firecracker")
     beside = vmm.with_name("jailer") if firecracker and vmm.with_name("jailer").is_file() else None
     jail = await asyncio.to_thread(_find, jailer or (str(beside) if beside is not None else "jailer"))
     version = await _version_of(vmm, "Firecracker")
     other = await _version_of(jail, "Jailer")
     if version != other:
-        raise _unusable(f"{vmm} is version {version} and {jail} is version {other}", _INSTALL)
+        raise unavailable(f"{vmm} is version {version} and {jail} is version {other}", _INSTALL)
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        raise _unusable(f"Firecracker {version} is too old", _INSTALL)
+        raise unavailable(f"Firecracker {version} is too old", _INSTALL)
     if os.geteuid() != 0:
-        raise _unusable(
+        raise unavailable(
             "Firecracker's jailer has to be started as root: it makes devices and changes the root directory",
             "run as root, or use the qemu machines",
         )
@@ -71,7 +71,7 @@ def _find(asked: str) -> Path:
     found = shutil.which(asked) or shutil.which(asked, path=_PATH)
     if found is None:
         where = "is not there" if "/" in asked else "is not on the PATH"
-        raise _unusable(f"{asked} {where}", _INSTALL)
+        raise unavailable(f"{asked} {where}", _INSTALL)
     return Path(found).resolve()
 
 
@@ -84,8 +84,4 @@ async def _version_of(program: Path, name: str) -> str:
     for found in _VERSION.finditer(said) if code == 0 else ():
         if found.group(1) == name:
             return ".".join(found.groups()[1:])
-    raise _unusable(f"{program} does not work: {said.strip()[:200] or f'exit code {code}'}", _INSTALL)
-
-
-def _unusable(reason: str, remedy: str) -> SandboxUnavailableError:
-    return SandboxUnavailableError(f"{reason}; {remedy}", details={"reason": reason, "remedy": remedy})
+    raise unavailable(f"{program} does not work: {said.strip()[:200] or f'exit code {code}'}", _INSTALL)

@@ -17,6 +17,7 @@ from typing import Final
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.child import to_the_end, uncut
 from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.launcher import lacking, unavailable
 from toolexec.runtime.containers.microvm.firecracker.api import FirecrackerAPI
 from toolexec.runtime.containers.microvm.firecracker.machine import API_SOCKET, LOG, VSOCK, FirecrackerMachine
 from toolexec.runtime.containers.microvm.firecracker.probe import PROBE_WORD, probe_kernel
@@ -32,7 +33,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 BOOT_ARGUMENTS: Final = (
     "console=ttyS0 quiet loglevel=4 reboot=k panic=-1 pci=off 8250.nr_uarts=1 i8042.noaux random.trust_cpu=on"
 )
-"""What the kernel is told: an end of the machine is an end of Firecracker, which resets by the keyboard controller."""
+"""The command line of the kernel: an end of the machine is an end of Firecracker, by the keyboard controller."""
 
 _OVERHEAD: Final = 128 << 20
 """Memory of the host that a machine may use besides its own: Firecracker's, and the pages of files it reads."""
@@ -65,39 +66,38 @@ class Firecracker:
 
     @property
     def version(self) -> str:
-        """See `Vmm.version`."""
+        """Implement `Vmm.version`."""
         return self._programs.version if self._programs is not None else ""
 
     @property
     def accelerator(self) -> Accelerator:
-        """See `Vmm.accelerator`: there is no other one."""
+        """Implement `Vmm.accelerator`: there is no other one."""
         return "kvm"
 
     @property
     def snapshots(self) -> bool:
-        """See `Vmm.snapshots`."""
+        """Implement `Vmm.snapshots`."""
         return True
 
     async def check(self) -> Availability:
         """Implement `Vmm.check`: runs the smallest kernel in a jailed machine, where the processor can run Linux."""
         try:
             self._programs = await find_programs(*self._asked)
-            problem = await asyncio.to_thread(look_at_kvm) or await self.trial()
+            problem = await asyncio.to_thread(look_at_kvm)
+            if problem is None:
+                await self.trial()
         except SandboxUnavailableError as error:
-            reason, remedy = (str(error.details.get(name, "")) for name in ("reason", "remedy"))
-            return Availability(ok=False, reason=reason or error.message, remedy=remedy, version=self.version)
+            return lacking(error, self.version)
         except Exception as error:
             logger.exception("the check of Firecracker failed")
             return Availability(ok=False, reason=f"the check failed: {error}", version=self.version)
         return replace(problem or Availability(ok=True), version=self.version)
 
-    async def trial(self) -> Availability | None:
-        """Return what keeps a jailed machine from running the smallest kernel; None if it does. On x86-64 only.
-
-        Raises SandboxUnavailableError where not even that can be tried.
-        """
+    async def trial(self) -> None:
+        """Run the smallest kernel in a jailed machine; on x86-64 only. Raises SandboxUnavailableError when it does not
+        run."""
         if platform.machine() != "x86_64":
-            return None
+            return
         with tempfile.TemporaryDirectory(prefix="toolexec-probe-") as directory:
             kernel = Path(directory) / "kernel"
             kernel.write_bytes(probe_kernel())
@@ -111,13 +111,11 @@ class Firecracker:
                 why = f"it did not end within {_TRIAL_SECONDS:g} s: "
             finally:
                 await machine.aclose()
-        if PROBE_WORD in machine.said():
-            return None
-        return Availability(
-            ok=False,
-            reason=f"a kernel does not run in Firecracker: {why}{machine.said()[-500:] or 'it wrote nothing'}",
-            remedy="use a machine with hardware virtualization, or the qemu machines",
-        )
+        if PROBE_WORD not in machine.said():
+            raise unavailable(
+                f"a kernel does not run in Firecracker: {why}{machine.said()[-500:] or 'it wrote nothing'}",
+                "use a machine with hardware virtualization, or the qemu machines",
+            )
 
     async def boot(self, files: VmFiles, shape: Shape, *, template: Path | None = None) -> Machine:
         """Implement `Vmm.boot`."""
@@ -189,7 +187,7 @@ class Firecracker:
         *,
         template: bool = False,
     ) -> FirecrackerMachine:
-        """Start Firecracker in a new jail with the files *inside*, and have *configure* tell it what to do."""
+        """Start Firecracker in a new jail with the files *inside*, and have *configure* set it up."""
         programs = await self._ready()
         jail, root = await uncut(
             asyncio.to_thread(self._prepare, programs, shape, inside),
@@ -230,8 +228,10 @@ class Firecracker:
 
 
 def _command(jail: Jail, programs: Programs, shape: Shape) -> list[str]:
-    """The jailer, which changes the root directory and the user, and becomes Firecracker. It makes no control group, as
-    it is in that of the jail already, and no namespaces but that of mounts."""
+    """Return the command of the jailer, which changes the root directory and the user, and becomes Firecracker.
+
+    It makes no control group, as it is in that of the jail already, and no namespaces but that of mounts.
+    """
     cgroups = Path("/sys/fs/cgroup/cgroup.controllers")
     limits = (f"no-file={_FILES}", f"fsize={(shape.memory_mib << 20) + _OVERHEAD}")
     jailer = [
@@ -265,8 +265,11 @@ def _keep(root: Path, directory: Path, version: str) -> None:
 
 
 def _problem(directory: Path, version: str) -> str:
-    """Why what is in *directory* is of no use; "" where nothing is seen. Firecracker checks the state itself, and not
-    how long the memory is: where it ends too early, a machine would die when it reads there."""
+    """Return why what is in *directory* is of no use; "" where nothing is seen.
+
+    Firecracker checks the state itself, and not how long the memory is: where it ends too early, a machine would die
+    when it reads there.
+    """
     try:
         about = json.loads((directory / _ABOUT).read_text("ascii"))
         found = {name: os.stat(directory / name).st_size for name in (_STATE, _MEMORY)}  # noqa: PTH116

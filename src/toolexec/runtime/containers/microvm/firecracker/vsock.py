@@ -47,7 +47,7 @@ class DialedStream:
     """A `Stream` over a connection that *dial* makes, which is tried again and again until it works.
 
     With *after* it first waits for that one to be connected. It is tried at once, or if *lazy* when it is used first.
-    Once it is closed or the machine has ended, which `fail` tells, the attempts end. Belongs to the event loop.
+    Once it is closed or the machine has ended, which `fail` reports, the attempts end. Belongs to the event loop.
     """
 
     def __init__(
