@@ -83,7 +83,7 @@ def test_without_a_sandbox_it_is_not_well(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_names_of_sandboxes_are_whole_on_a_narrow_screen(cli: Cli) -> None:
-    """What a user has to write elsewhere is not cut off."""
+    """A name that a user has to write elsewhere is not cut off."""
     table = cli("doctor", "--quick", COLUMNS="40").stdout.partition("Security profiles")[0]
     rows = [line.split()[0] for line in table.splitlines() if "●" in line or "…" in line]
     assert "wasm" in rows
