@@ -57,6 +57,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.getoption("--tier") == "soak" else "repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End what measures coverage in a worker before it begins to do so itself: what coverage begins in every child
+    process, and what its plugin begins in all that it takes for a run without workers. A test that needs no coverage
+    pauses only the last one, and would be traced by the others."""
+    plugin: Any = session.config.pluginmanager.getplugin("_cov")
+    if not _IS_WORKER or plugin is None or plugin.cov_controller is None:
+        return
+    plugin.cov_controller.cov.stop()  # the one that began last must end first
+    begun = getattr(sys.modules["coverage"].process_startup, "coverage", None)
+    if begun is not None:
+        begun.stop()
+
+
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave the files of other tiers unread in the fast tier: to import them takes a fifth of its start."""
     return True if tiers.leaves_out(collection_path) else None

@@ -11,17 +11,23 @@ __all__ = ["FileScheduling"]
 # has one worker busy while the others are done.
 LONGEST = (
     "tests/contract/test_containers.py",
+    "tests/runtime/containers/kubernetes/test_real_",
     "tests/contract/test_escape.py",
     "tests/release/test_newest.py",
     "tests/release/test_oldest.py",
     "tests/runtime/images/test_build.py",
     "tests/runtime/containers/test_containers.py",
+    "tests/conformance/test_client.py",
+    "tests/durable/temporal/test_backend.py",
     "tests/cli/test_code.py",
     "tests/cli/test_sandbox.py",
     "tests/backend/mcp/test_eras.py",
     "tests/code/test_stubs.py",
     "tests/contract/test_mcp_backend.py",
 )
+
+# Files whose names begin with one of these go to one worker: they share servers that take long to start.
+TOGETHER = ("tests/runtime/containers/kubernetes/test_real_",)
 
 
 class FileScheduling(LoadFileScheduling):
@@ -31,6 +37,11 @@ class FileScheduling(LoadFileScheduling):
     test ever completes, and gives the worker that replaces it a last test that waits for the next: the run then never
     ends (pytest-dev/pytest-xdist#1323, #1327, #1371; mended after 3.8).
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return what a test is given to a worker with: its file, or the files that share servers with it."""
+        file = super()._split_scope(nodeid)
+        return next((beginning for beginning in TOGETHER if file.startswith(beginning)), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Give the worker the longest file that is left."""

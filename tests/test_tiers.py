@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.tiers import is_traced
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,3 +64,9 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
     assert "in test_hangs" in done.stderr, "the stacks of the worker that hung"
     child = int((tmp_path / "child.txt").read_text().split()[1])
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.full
+def test_what_needs_no_coverage_is_not_traced() -> None:
+    """In the run above the fast tier no tracer slows down a test like this one, in a worker either."""
+    assert sys.gettrace() is None or is_traced(Path(__file__), {"full"})
