@@ -23,11 +23,13 @@ import pytest
 from tests.engines.certificates import make_certificates
 from tests.engines.docker import free_port, has_ended, require_program, wait_until
 from tests.engines.images import test_image
+from tests.engines.kube.guard import end_guard, start_guard
 from tests.tiers import missing
 
 __all__ = ["KubeCluster", "kube_cluster", "kube_namespace", "kubeconfig", "unused_network"]
 
 _ROOT = Path(__file__).parents[3]
+_SERVER = "tests.engines.kube.server"
 _START = 60.0
 _SETTLE = 10.0
 
@@ -61,7 +63,8 @@ class KubeCluster:
         (self.directory / "settings.json").write_text(json.dumps(settings))
         ready = self.directory / "ready"
         ready.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "tests.engines.kube.server", str(self.directory)]
+        start_guard(self.directory)
+        words = [sys.executable, "-m", _SERVER, f"{self.directory}/"]
         with self.log.open("ab") as log:
             # Not a child of ours: it is to outlive a test, and tests are looked at for what they leave running.
             subprocess.run(
@@ -191,6 +194,7 @@ class KubeCluster:
         """End it, and remove everything that it has made, also after it was killed."""
         from tests.engines.kube.node import clear_node
 
+        end_guard(self.directory)
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.pid and not has_ended(self.pid):
                 os.kill(self.pid, number)
@@ -204,7 +208,8 @@ class KubeCluster:
 
 def _is_server(process: psutil.Process, directory: Path) -> bool:
     try:
-        return str(directory) in process.cmdline() and "setsid" not in process.name()
+        words = process.cmdline()
+        return f"{directory}/" in words and _SERVER in words and "setsid" not in process.name()
     except psutil.Error:
         return False
 

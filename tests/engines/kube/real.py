@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.engines.certificates import make_certificates
 from tests.engines.docker import free_port, has_ended, processes_of, require_program, wait_until
 from tests.engines.kube.cluster import KubeCluster, kubeconfig
+from tests.engines.kube.guard import end_guard, start_guard
 from tests.engines.kube.kubelet_node import KubeletNode
 from tests.tiers import missing
 
@@ -60,6 +61,7 @@ class RealCluster(KubeCluster):
             )
         )
         (self.directory / "tokens").write_text(f'{self.token},admin,admin,"system:masters"\n')
+        start_guard(self.directory)
         store = self._start_etcd()
         self._start("kube-apiserver", *self._api_server(store))
         self._wait(lambda: self._answers("/readyz"), "kube-apiserver")
@@ -187,6 +189,7 @@ class RealCluster(KubeCluster):
         """End everything, the node first, and remove what it has made."""
         from tests.engines.kube.node import clear_node
 
+        end_guard(self.directory)
         for number in (signal.SIGTERM, signal.SIGKILL):
             for name in (
                 "python",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.docker import processes_of
 from tests.engines.gvisor import require_runsc
 from tests.engines.kube.cluster import KubeCluster
 from tests.engines.kube.examples import pod, wait_for
 from tests.waiting import until_blocking
 
+_ROOT = Path(__file__).parents[4]
 _REACH = """
 import os, socket, sys
 try:
@@ -301,3 +307,30 @@ def test_agent_sandbox_can_be_missing(space: Space) -> None:
         status, _ = space.cluster.request("GET", "/apis/extensions.agents.x-k8s.io")
         assert status == 404
     assert space.cluster.request("GET", "/apis/extensions.agents.x-k8s.io")[0] == 200
+
+
+_HOLDS = """
+import time
+from tests.engines.kube.cluster import KubeCluster
+
+cluster = KubeCluster()
+cluster.start()
+print(cluster.directory, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_cluster_ends_with_a_test_process_that_is_killed() -> None:
+    """Its server, its directory and the links of its network go, though nothing stopped it."""
+    process = subprocess.Popen([sys.executable, "-c", _HOLDS], stdout=subprocess.PIPE, text=True, cwd=_ROOT)
+    try:
+        assert process.stdout is not None
+        directory = Path(process.stdout.readline().strip())
+        link = f"txk{(directory / 'network').read_text()}"
+        assert len(processes_of(directory)) > 1  # the server, and what is to end it
+        assert link in os.listdir("/sys/class/net")
+    finally:
+        process.kill()
+        process.communicate()
+    until_blocking(lambda: not directory.exists() and not processes_of(directory), 0.05)
+    assert link not in os.listdir("/sys/class/net")
