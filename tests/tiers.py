@@ -65,7 +65,7 @@ FULL = {
 # The directories whose tests above the fast tier are traced for coverage. What the others run is traced in the fast
 # tier; tracing costs a property test nine tenths of its time.
 TRACED = frozenset(
-    {"backend", "cli", "durable", "exec", "integrations", "net", "process", "runtime", "server", "testing"}
+    {"backend", "cli", "contract", "durable", "exec", "integrations", "net", "process", "runtime", "server", "testing"}
 )
 
 

@@ -281,7 +281,7 @@ def test_protocols_are_known_by_what_they_have() -> None:
     for info in pkgutil.walk_packages(toolexec.__path__, "toolexec."):
         if ".guest." not in info.name and not info.name.endswith(("wasm.app", "__main__")):
             module = importlib.import_module(info.name)
-            protocols |= {name for name, value in vars(module).items() if getattr(value, "_is_protocol", False)}
+            protocols |= {name for name, value in [*vars(module).items()] if getattr(value, "_is_protocol", False)}
     for guard in settings_module._guards:
         _, kinds, _ = guard._known()
         for kind in kinds.values():
