@@ -49,10 +49,9 @@ def _blocks(file: int, size: int) -> Iterator[tuple[int, memoryview]]:
     with mmap.mmap(file, size, mmap.MAP_SHARED, mmap.PROT_READ) as whole, memoryview(whole) as view:
         for start, end in _extents(file, size):
             for offset in range(start, end, _BLOCK):
-                block = view[offset : offset + _BLOCK]
-                if block.tobytes() != _EMPTY[: len(block)]:
-                    yield offset, block
-                block.release()
+                with view[offset : offset + _BLOCK] as block:  # also when the caller gives up
+                    if block.tobytes() != _EMPTY[: len(block)]:
+                        yield offset, block
 
 
 def _extents(file: int, size: int) -> Iterator[tuple[int, int]]:
