@@ -106,7 +106,7 @@ async def test_a_guest_that_floods() -> None:
 
 
 async def test_a_guest_that_is_gone() -> None:
-    """All who wait are told that a retry is safe."""
+    """Each task that waits gets an error that says that a retry is safe."""
     async with talking() as (control, guest):
         waiting = [asyncio.create_task(work) for work in (control.ready(), control.cpu_seconds())]
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_a_guest_that_is_gone() -> None:
 
 
 async def test_a_guest_that_cannot_begin() -> None:
-    """Its reason is in the error; and one with another protocol is refused."""
+    """The reason is in the error; and one with another protocol is refused."""
     async with talking() as (control, guest):
         await send(guest, {"failed": {"reason": "no room"}})
         with pytest.raises(SandboxUnavailableError, match="no room"):
@@ -130,7 +130,7 @@ async def test_a_guest_that_cannot_begin() -> None:
 
 
 async def test_questions_without_answers() -> None:
-    """A silent guest is asked a bounded number of times; a late answer is no offence."""
+    """A silent guest is asked a bounded number of times; a late answer is allowed."""
     async with talking() as (control, guest):
         for _ in range(16):
             with pytest.raises(TimeoutError):

@@ -100,7 +100,7 @@ async def test_a_restored_machine_has_the_time_of_its_host(monkeypatch: pytest.M
 
 
 async def test_a_machine_that_never_boots(tmp_path: Path) -> None:
-    """Its time is up: the error is retryable, says what the console says, and nothing is kept."""
+    """The time is up: the error is retryable, says what the console says, and nothing is kept."""
     async with opened(boot_seconds=1) as (ex, backend, _):
         private_cache(backend, tmp_path)
         with pytest.raises(SandboxUnavailableError, match=r"did not boot within 0\.5 s, 2 times") as caught:
@@ -129,7 +129,7 @@ async def test_a_kernel_without_virtio(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["state", "ram"])
 async def test_a_corrupt_snapshot(tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is removed and made again, and the run does not notice."""
+    """A damaged one is removed and made again, and the run does not notice."""
     for attempt in range(2):
         async with opened() as (ex, backend, _):
             private_cache(backend, tmp_path)
@@ -221,7 +221,7 @@ async def test_what_is_missing_is_named(tmp_path: Path) -> None:
         found = await backend.check()
         assert not found.ok
         assert reason in found.reason
-        assert fix in found.remedy
+        assert fix in str(found)
         await backend.aclose()
     with pytest.raises(ConfigurationError, match="tcg is QEMU's"):
         MicrovmConfig(vmm="firecracker", accelerator="tcg")

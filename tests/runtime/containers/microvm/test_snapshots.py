@@ -36,7 +36,7 @@ def places(directory: Path) -> list[str]:
 
 
 async def test_a_machine_is_made_once(tmp_path: Path) -> None:
-    """Those who ask at the same time, and later, in this process and in another one, get the same."""
+    """Tasks that ask at the same time, and later, in this process and in another one, get the same."""
     make = Maker()
     caches = [SnapshotCache(tmp_path / "m") for _ in range(3)]
     found = await asyncio.gather(*(cache.get(ABOUT, make) for cache in caches))
@@ -50,7 +50,7 @@ async def test_a_machine_is_made_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["byte", "cut", "gone", "description", "version", "open to others"])
 async def test_a_damaged_machine_is_made_again(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What was changed, cut off or written by another version is removed, which is logged."""
+    """A machine that was changed, cut off or written by another version is removed, which is logged."""
     make = Maker(b"ram" * 100_000)
     (await SnapshotCache(tmp_path).get(ABOUT, make)).close()
     place = tmp_path / places(tmp_path)[0]
@@ -92,7 +92,7 @@ async def test_only_so_many_are_kept(tmp_path: Path) -> None:
 
 
 async def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """Its error is raised as it is; a full disk is an error of its own, which can be retried."""
+    """The error is raised as it is; a full disk is an error of its own, which can be retried."""
 
     async def full(directory: Path) -> None:
         (directory / "ram").write_bytes(b"part")
