@@ -54,6 +54,7 @@ class ProxmoxCluster:
         self.log = self.directory / "log"
         self.pid = 0
         self._network = unused_network()
+        self._bridge = f"pv{self._network.rpartition('.')[2]}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -160,7 +161,8 @@ class ProxmoxCluster:
         """Return what there is of LXC on this machine below our directory: processes, mounts, interfaces."""
         found = [f"{each.pid} {' '.join(each.cmdline())}" for each in psutil.process_iter() if _is_monitor(each, self)]
         mounts = Path("/proc/self/mountinfo").read_text()
-        return found + [line for line in mounts.splitlines() if f"{self.directory}/" in line]
+        found += [line for line in mounts.splitlines() if f"{self.directory}/" in line]
+        return found + [f"interface {name}" for name in os.listdir(f"/sys/class/net/{self._bridge}/brif")]
 
     def stop(self) -> None:
         """Stop it with all its containers, and remove its directory."""

@@ -16,7 +16,8 @@ class Faults:
 
     `answers` are refusals of requests, by a pattern of `METHOD /path`: status, message and how often. `delays` holds
     seconds in the same way, `task_delays` by the type of a task (`vzstart`), `task_failures` its exit status. With `old`
-    the message of a refusal is in the status line only. `no_address` hides addresses, `cut` breaks connections.
+    the message of a refusal is in the status line only. `no_address` hides addresses, `cut` breaks connections. With `ha`
+    containers are managed for high availability: they start and stop so many seconds after the task has ended.
     """
 
     answers: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
@@ -26,6 +27,7 @@ class Faults:
     cut: str = ""
     old: bool = False
     no_address: bool = False
+    ha: float = 0.0
 
     async def before(self, what: str) -> tuple[int, str] | None:
         """Wait as long as a request is to wait; return what it is refused with."""

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ class LxcNode:
         """Stop all containers and remove the bridge."""
         await asyncio.gather(*(self.stop(vmid) for vmid in self.containers))
         await run("ip", "link", "delete", self.bridge, check=False)
+        for group in Path("/sys/fs/cgroup").glob("*/lxc.pivot"):  # LXC makes it for itself, and leaves it
+            with suppress(OSError):
+                group.rmdir()
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
@@ -145,14 +149,21 @@ class LxcNode:
         self._add(vmid, {**config, "ostype": "debian", **({"template": 1} if template else {})}, None)
 
     def _add(self, vmid: int, config: dict[str, Any], base: Path | None) -> Container:
-        used = {each.address for each in self.containers.values()}
-        address = next(each for number in range(2, 250) if (each := f"{self.network}.{number}") not in used)
+        address = self._free_address()
         volume = "rootfs" if base is None else f"linked clone of {base.parent.name}"
         net = f"name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:{vmid >> 8 & 255:02X}:{vmid & 255:02X},ip=dhcp,type=veth"
         config = {**config, "rootfs": f"local:{vmid}/{volume.split()[0]},size=2G", "net0": net}
         made = Container(vmid, self._volumes / str(vmid), config, address, base=base)
         self.containers[vmid] = made
         return made
+
+    def _free_address(self) -> str:
+        used = {each.address for each in self.containers.values()}
+        return next(each for number in range(2, 250) if (each := f"{self.network}.{number}") not in used)
+
+    def move(self, container: Container) -> None:
+        """Give it another address from its next start."""
+        container.address = self._free_address()
 
     def reserve(self, source: Container, vmid: int, config: dict[str, Any], *, full: bool) -> Container:
         """Enter a clone that is to be made, locked."""

@@ -388,6 +388,8 @@ class Api:
                 self.log.clear()
             case "make":
                 self.node.create(**given)
+            case "move":
+                self.node.move(self._container(given["vmid"]))
             case "lock":
                 self._container(given["vmid"]).lock = given["lock"]
             case "log":

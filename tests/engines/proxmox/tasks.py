@@ -34,6 +34,8 @@ class Tasks:
         undo: Callable[[], None] = lambda: None,
     ) -> str:
         """Begin a task, and return its ID; *undo* is for one that fails."""
+        if self._faults.ha:
+            kind = {"vzstart": "hastart", "vzstop": "hastop", "vzshutdown": "hastop"}.get(kind, kind)
         pid, start = next(self._numbers), int(time.time())
         upid = f"UPID:{self._node}:{pid:08X}:{start & 0xFFFFFFFF:08X}:{start:08X}:{kind}:{vmid}:{user}:"
         self._states[upid] = {
@@ -48,10 +50,26 @@ class Tasks:
             "status": "running",
         }
         self._logs[upid] = [f"{kind} of CT {vmid}"]
+        if self._faults.ha and kind.startswith("hast"):
+            work = self._later(work)
         task = asyncio.create_task(self._run(upid, kind, work, undo))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return upid
+
+    def _later(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Have the manager of high availability do it, once it gets to it."""
+
+        async def do(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+            await work()
+
+        async def ask() -> None:
+            task = asyncio.create_task(do(self._faults.ha))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+        return ask
 
     async def _run(self, upid: str, kind: str, work: Callable[[], Awaitable[None]], undo: Callable[[], None]) -> None:
         status = "OK"

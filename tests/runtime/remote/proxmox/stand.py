@@ -15,7 +15,7 @@ from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxFailedError
 from toolexec.runtime.remote.proxmox import ProxmoxBackend
 
-__all__ = ["ONE", "Stand", "stand"]
+__all__ = ["ONE", "WAITS", "Stand", "stand"]
 
 ONE = "return tools.shop.count(item=1)"
 WAITS = "print('begun')\nreturn tools.shop.wait(item=7)"

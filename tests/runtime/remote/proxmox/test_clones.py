@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.engines.proxmox.cluster import ProxmoxCluster
-from tests.runtime.remote.proxmox.stand import ONE, stand
+from tests.runtime.remote.proxmox.stand import ONE, WAITS, stand
 from tests.waiting import until, until_blocking
 
 from toolexec.errors import SandboxUnavailableError
@@ -31,11 +31,12 @@ from toolexec.runtime.remote.proxmox import ProxmoxBackend, ProxmoxSettings
 async def main():
     backend = ProxmoxBackend(ProxmoxSettings(**json.loads(sys.argv[1])))
     shop = Workshop()
-    running = asyncio.create_task(backend.execute(shop.request("return tools.shop.wait(item=7)")))
+    running = asyncio.create_task(backend.execute(shop.request(sys.argv[2])))
     running.add_done_callback(lambda task: print("ended", task, file=sys.stderr, flush=True))
-    await shop.begun.wait()
+    await asyncio.wait({running, asyncio.create_task(shop.begun.wait())}, return_when=asyncio.FIRST_COMPLETED)
     print("runs", flush=True)
     await running
+    await backend.aclose()
 
 asyncio.run(main())
 """
@@ -187,22 +188,41 @@ async def test_clones_of_silent_machines_are_removed(proxmox_node: ProxmoxCluste
         proxmox_node.api("DELETE", f"/nodes/pve/lxc/{vmid}")
 
 
-@pytest.mark.parametrize("state", ["cloning", "starting", "connecting", "running"])
+async def test_what_is_left_is_removed_without_being_asked(proxmox_node: ProxmoxCluster) -> None:
+    """The first program of a process has the clones looked at."""
+    notes = CloneNotes(name="toolexec-old", until=1000, owner="feedfacefeedface-1-1").text()
+    proxmox_node.api("POST", "/nodes/pve/lxc/900/clone", newid=300, hostname="toolexec-old", description=notes)
+    async with stand(proxmox_node, template=900) as there:
+        await there.works()
+
+        async def is_gone() -> bool:
+            return await there.state(300) == ""
+
+        await until(is_gone, 0.05)
+
+
+def _is_wanted(line: str, wanted: str) -> bool:
+    return line.endswith(wanted) if wanted else line.startswith("DELETE")
+
+
+@pytest.mark.parametrize("state", ["cloning", "starting", "connecting", "running", "removing"])
 async def test_what_a_killed_client_leaves_is_removed_by_the_next_one(proxmox_node: ProxmoxCluster, state: str) -> None:
     """SIGKILL in each state: the next process removes the clone as soon as Proxmox has unlocked it."""
-    delays = {"cloning": {"vzclone": 1.0}, "starting": {"vzstart": 1.0}}.get(state, {})
+    delays = {"cloning": {"vzclone": 1.0}, "starting": {"vzstart": 1.0}, "removing": {"vzdestroy": 1.0}}.get(state, {})
     proxmox_node.control("fault", task_delays=delays, no_address=state == "connecting")
     settings = json.dumps(asdict(proxmox_node.settings(template=900)))
-    words = [sys.executable, "-c", CLIENT, settings]
+    words = [sys.executable, "-c", CLIENT, settings, "return 1" if state == "removing" else WAITS]
     process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         if state == "running":
             assert await asyncio.to_thread(process.stdout.readline) == b"runs\n"
         else:
-            wanted = {"cloning": "/clone", "starting": "/status/start", "connecting": "/interfaces"}[state]
+            wanted = {"cloning": "/clone", "starting": "/status/start", "connecting": "/interfaces", "removing": ""}[
+                state
+            ]
             await asyncio.to_thread(
-                until_blocking, lambda: any(line.endswith(wanted) for line in proxmox_node.control("log")), 0.02
+                until_blocking, lambda: any(_is_wanted(line, wanted) for line in proxmox_node.control("log")), 0.02
             )
         assert process.poll() is None
     finally:
@@ -210,6 +230,9 @@ async def test_what_a_killed_client_leaves_is_removed_by_the_next_one(proxmox_no
         process.wait(60)
         process.stdout.close()
     (left,) = await asyncio.to_thread(proxmox_node.clones)
+    if state == "removing":  # Proxmox goes on without us
+        await asyncio.to_thread(until_blocking, lambda: not proxmox_node.clones(), 0.05)
+        return
     async with stand(proxmox_node, template=900) as there:
         assert await there.backend.sweep() == [left]
     assert proxmox_node.clones() == []

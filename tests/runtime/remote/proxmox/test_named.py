@@ -16,6 +16,7 @@ from toolexec.errors import (
     LimitNotEnforceableError,
     SandboxFailedError,
     SandboxUnavailableError,
+    SecretError,
 )
 from toolexec.runtime.doctor import examine
 from toolexec.runtime.remote.proxmox import ProxmoxBackend
@@ -165,6 +166,34 @@ async def test_someone_stops_it_between_two_programs(proxmox_node: ProxmoxCluste
         await there.api("POST", f"{LXC}/status/stop")
         await there.works()
         assert there.starts() == 2
+
+
+async def test_it_comes_back_with_another_address(proxmox_node: ProxmoxCluster) -> None:
+    """Someone starts it again between two programs, and it is found where it is now."""
+    async with stand(proxmox_node) as there:
+        await there.works()
+        await there.api("POST", f"{LXC}/status/stop")
+        proxmox_node.control("move", vmid=100)
+        await there.api("POST", f"{LXC}/status/start")
+        await there.works()
+        assert there.starts() == 2
+
+
+async def test_one_that_is_managed_for_high_availability(proxmox_node: ProxmoxCluster) -> None:
+    """The tasks of its manager end before it runs, or stops: that is waited for."""
+    proxmox_node.control("fault", ha=0.5)
+    async with stand(proxmox_node, auto_stop="started") as there:
+        await there.works()
+    assert await asyncio.to_thread(proxmox_node.state, 100) == "stopped"
+
+
+async def test_a_secret_that_is_not_there(proxmox_node: ProxmoxCluster) -> None:
+    """The error names it, for programs and for the check."""
+    fields = {"token_secret": "secretref:env:PVE_SECRET_OF_TESTS", "auto_stop": "started"}
+    async with stand(proxmox_node, **fields) as there:
+        with pytest.raises(SecretError, match="PVE_SECRET_OF_TESTS"):
+            await there.run()
+        assert "PVE_SECRET_OF_TESTS" in (await there.backend.check()).reason
 
 
 async def test_an_api_that_is_down_harms_no_program(proxmox_node: ProxmoxCluster) -> None:

@@ -9,6 +9,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final
 
+from toolexec.errors import ToolExecError
 from toolexec.runtime.remote.proxmox.client import Value
 from toolexec.runtime.remote.proxmox.containers import Containers
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError
@@ -234,5 +235,5 @@ class ClonePool:
     async def _logged(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
             await work
-        except ProxmoxError as error:
+        except (ProxmoxError, ToolExecError) as error:
             logger.warning("the clones of a template are not looked after: %s", error)

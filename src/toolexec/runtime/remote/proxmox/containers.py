@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -105,16 +105,18 @@ class Containers:
 
     async def start(self, vmid: int, ends: float) -> None:
         """Start it; one that runs already is fine."""
-        await self._done(self.client.post(self._path(vmid, "status", "start")), ends, fine="already_running")
+        task = await self._done(self.client.post(self._path(vmid, "status", "start")), ends, fine="already_running")
+        await self._followed(task, vmid, "running", ends)
 
     async def shutdown(self, vmid: int, grace: float, ends: float) -> None:
         """Shut it down; after *grace* seconds it is stopped hard. One that does not run is fine."""
         asked = self.client.post(self._path(vmid, "status", "shutdown"), timeout=max(1, round(grace)), forceStop=True)
-        await self._done(asked, ends, fine="not_running")
+        await self._followed(await self._done(asked, ends, fine="not_running"), vmid, "stopped", ends)
 
     async def stop(self, vmid: int, ends: float) -> None:
         """Stop it hard; one that does not run is fine."""
-        await self._done(self.client.post(self._path(vmid, "status", "stop")), ends, fine="not_running")
+        task = await self._done(self.client.post(self._path(vmid, "status", "stop")), ends, fine="not_running")
+        await self._followed(task, vmid, "stopped", ends)
 
     async def snapshot(self, vmid: int, name: str, ends: float) -> None:
         """Keep its present state as the snapshot *name*."""
@@ -168,9 +170,29 @@ class Containers:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
-    async def _done(self, asked: Any, ends: float, fine: str = "") -> None:
+    async def _done(self, asked: Awaitable[Any], ends: float, fine: str = "") -> str:
+        """Wait for a task that is asked for, and return it; "" where there is nothing to do."""
         try:
-            await self.client.wait(await asked, ends)
+            task = await asked
+            await self.client.wait(task, ends)
         except ProxmoxError as error:
             if error.reason != fine:
                 raise
+            return ""
+        return str(task)
+
+    async def _followed(self, task: str, vmid: int, state: str, ends: float) -> None:
+        """Wait for the manager of high availability, whose tasks (`hastart`) end as soon as it knows what to do."""
+        if ":hast" not in task:
+            return
+        pause = _FIRST_PAUSE
+        while await self.status(vmid) != state:
+            if monotonic() >= ends:
+                raise ProxmoxError(
+                    f"the container {vmid}, which is managed for high availability, was not {state} in time",
+                    reason="task_timeout",
+                    retryable=True,
+                    sent=True,
+                )
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -88,8 +88,9 @@ class NamedContainer:
                 task, fresh = asyncio.create_task(self._bring_up(task)), True
                 self._starting = task
             running = await self._awaited(task, ends)
-            if fresh or await running.look() == "running":
+            if fresh or (await running.look() == "running" and (running.is_connected or self.users > 1)):
                 return running
+            running.lose("stopped")  # or started again by others, maybe with another address
 
     async def _rolled_back(self, ends: float) -> RunningContainer:
         try:
@@ -217,5 +218,5 @@ async def _closed(task: asyncio.Task[RunningContainer] | None) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
-    with suppress(ProxmoxError, asyncio.CancelledError):
+    with suppress(Exception, asyncio.CancelledError):  # who waited for it has got its error
         await task.result().aclose()

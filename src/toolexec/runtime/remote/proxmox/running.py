@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from time import monotonic
+from typing import Final
 
 from toolexec.runtime.remote.backend import RemoteBackend
 from toolexec.runtime.remote.proxmox.containers import Containers
@@ -12,7 +13,8 @@ from toolexec.runtime.remote.proxmox.failures import ProxmoxError
 
 __all__ = ["RunningContainer", "connect", "ended"]
 
-_PAUSE = 0.1
+_PAUSE: Final = 0.1
+_STEP: Final = 0.2
 
 
 class RunningContainer:
@@ -50,6 +52,11 @@ class RunningContainer:
         if not self.lost.done():
             self.lost.set_result(state)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the runtime now."""
+        return self.remote.connections[0].up
+
     async def look(self) -> str:
         """Return its state by the API: `running` also when that cannot say."""
         try:
@@ -61,9 +68,12 @@ class RunningContainer:
         return state
 
     async def _watch(self) -> None:
+        every, due = self._containers.client.settings.watch, monotonic()
         while not self.lost.done():
-            await self.look()
-            await asyncio.sleep(self._containers.client.settings.watch)
+            if monotonic() >= due or not self.is_connected:  # a container that is stopped closes the connection
+                await self.look()
+                due = monotonic() + every
+            await asyncio.sleep(min(every, _STEP))
 
     async def aclose(self) -> None:
         """Close the connection; the container stays as it is."""
