@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from secrets import token_hex
 from time import monotonic
 from typing import Any, Final
@@ -79,14 +80,17 @@ class ClonePool:
 
     async def sweep(self) -> list[int]:
         """Remove the clones that dead processes have left; return their numbers. Raises ProxmoxError."""
-        now, found = self._containers.client.now(), list[int]()
+        now, found = self._containers.client.now(), dict[int, str]()
         for each in await self._containers.list():
             if each.name.startswith(PREFIX) and each.vmid not in self._names:
                 notes = await self._notes(each.vmid)
                 if notes is not None and notes.is_left_over(now):
-                    found.append(each.vmid)
+                    found[each.vmid] = notes.name
         ends = monotonic() + _REMOVE_SECONDS
-        failed = await asyncio.gather(*(self._containers.remove(vmid, ends) for vmid in found), return_exceptions=True)
+        failed = await asyncio.gather(
+            *(self._containers.remove(vmid, ends, partial(self._is_named, name)) for vmid, name in found.items()),
+            return_exceptions=True,
+        )
         for vmid, error in zip(found, failed, strict=True):
             if isinstance(error, ProxmoxError):
                 logger.warning("the clone %d of a dead process is not removed: %s", vmid, error)
@@ -206,13 +210,15 @@ class ClonePool:
         if running is not None:
             await running.aclose()
         try:
-            notes = await self._notes(vmid)
-            if notes is not None and notes.name == name:
-                await self._containers.remove(vmid, monotonic() + _REMOVE_SECONDS)
+            await self._containers.remove(vmid, monotonic() + _REMOVE_SECONDS, partial(self._is_named, name))
         except ProxmoxError as error:
             logger.warning("the clone %d is not removed: %s", vmid, error)
         finally:
             self._names.pop(vmid, None)
+
+    async def _is_named(self, name: str, vmid: int) -> bool:
+        notes = await self._notes(vmid)
+        return notes is not None and notes.name == name
 
     async def _notes(self, vmid: int) -> CloneNotes | None:
         try:

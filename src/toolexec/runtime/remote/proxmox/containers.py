@@ -154,11 +154,17 @@ class Containers:
         """Write its notes."""
         await self.client.put(self._path(vmid, "config"), description=notes)
 
-    async def remove(self, vmid: int, ends: float) -> None:
-        """Remove it, also while it runs; one that is not there is fine."""
+    async def remove(self, vmid: int, ends: float, is_meant: Callable[[int], Awaitable[bool]] | None = None) -> None:
+        """Remove it, also while it runs; one that is not there is fine.
+
+        *is_meant* is asked before each attempt whether the container of that number is still the one: others may have
+        removed it, and given its number to another one.
+        """
         pause = _FIRST_PAUSE
         while True:
             try:
+                if is_meant is not None and not await is_meant(vmid):
+                    return
                 task = await self.client.delete(self._path(vmid), force=True, purge=True)
                 await self.client.wait(task, ends)
                 return
