@@ -88,7 +88,7 @@ class NamedContainer:
                 task, fresh = asyncio.create_task(self._bring_up(task)), True
                 self._starting = task
             running = await self._awaited(task, ends)
-            if fresh or (await running.look() == "running" and (running.is_connected or self.users > 1)):
+            if fresh or (await running.look() == "running" and (running.is_connected or running.is_used)):
                 return running
             running.lose("stopped")  # or started again by others, maybe with another address
 

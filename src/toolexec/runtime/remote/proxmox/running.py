@@ -15,6 +15,7 @@ __all__ = ["RunningContainer", "connect", "ended"]
 
 _PAUSE: Final = 0.1
 _STEP: Final = 0.2
+_GRACE: Final = 1.0
 
 
 class RunningContainer:
@@ -32,25 +33,31 @@ class RunningContainer:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._containers = containers
         self._users = 0
+        self._left = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
     def enter(self) -> None:
         """Have it watched, until as many have left as have entered."""
         self._users += 1
-        if self._watching is None:
+        self._left.clear()
+        if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
 
     def leave(self) -> None:
         """Be done with it."""
         self._users -= 1
-        if not self._users and self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        if not self._users:
+            self._left.set()
 
     def lose(self, state: str) -> None:
         """Have it known that it is gone, or stopped."""
         if not self.lost.done():
             self.lost.set_result(state)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether programs, or sessions, are in it."""
+        return self._users > 0
 
     @property
     def is_connected(self) -> bool:
@@ -68,17 +75,22 @@ class RunningContainer:
         return state
 
     async def _watch(self) -> None:
-        every, due = self._containers.client.settings.watch, monotonic()
-        while not self.lost.done():
+        every = self._containers.client.settings.watch
+        due = monotonic() + every  # it was looked at when it was acquired
+        while self._users and not self.lost.done():
             if monotonic() >= due or not self.is_connected:  # a container that is stopped closes the connection
                 await self.look()
                 due = monotonic() + every
-            await asyncio.sleep(min(every, _STEP))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(every, _STEP)):
+                    await self._left.wait()
 
     async def aclose(self) -> None:
         """Close the connection; the container stays as it is."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
+        watching, self._users = self._watching, 0
+        self._left.set()
+        if watching is not None:  # a request is not broken off: asyncio leaks connections that are just being made
+            await asyncio.wait({watching}, timeout=_GRACE)
             await ended(watching)
         self.lost.cancel()
         await self.remote.aclose()
