@@ -92,7 +92,7 @@ boot(settings)
 
 _WAIT: Final = """\
 from toolexec_guest.machine.zygote import wait_to_begin
-wait_to_begin(strings["stager"], settings.split())
+wait_to_begin(strings["stager"], settings)
 """
 
 

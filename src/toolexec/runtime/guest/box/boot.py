@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal  # pyright: ignore[reportMissingImports] - signal takes longer to import
 import os
 import sys
+from _thread import allocate_lock
 from typing import Any
 
 from ..python.values import from_text
@@ -32,8 +33,11 @@ _REMOVED_STARTS = ("PYTHON", "LD_DEBUG", "BASH_FUNC_")
 _ENDING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
 
-def boot(text: str) -> None:
+def boot(text: str, wait: Any = None) -> None:
     """Be the guest that the settings in *text* ask for; see `GuestSettings`. Does not return before its end.
+
+    *wait*, if given, is called when everything is ready but for the host: with the two descriptors that lead to it,
+    which may be replaced until it returns.
 
     A guest that cannot begin says why on the stderr that it was given and exits with 70; after that, nothing is
     written there.
@@ -60,8 +64,16 @@ def boot(text: str) -> None:
 
         from .serve import Server
 
-        server = Server(read_fd, write_fd, settings)
-        server.begin(undropped)
+        hold: Any = None
+        if wait is not None:
+            hold = allocate_lock()
+            hold.acquire()
+        server = Server(read_fd, write_fd, settings, hold)
+        hello = server.prepare(undropped)
+        if wait is not None:
+            wait(read_fd, write_fd)
+            hold.release()
+        server.line.send("hello", "0", hello)
     except BaseException as error:
         os.write(words, _last_words(error))
         os._exit(_FAILED)

@@ -58,13 +58,13 @@ class BoxLine(Line):
 class Server:
     """The guest of one container."""
 
-    def __init__(self, read_fd: int, write_fd: int, settings: dict[str, Any]) -> None:
-        """*read_fd* and *write_fd* lead to the host; the descriptors 0 to 2 are replaced."""
+    def __init__(self, read_fd: int, write_fd: int, settings: dict[str, Any], hold: Any = None) -> None:
+        """*read_fd* and *write_fd* lead to the host; the descriptors 0 to 2 are replaced. For *hold* see `Line`."""
         self.settings = settings
         self.work: str = settings["work"]
         set_stdin(None)
         alone = settings["init"] or os.getpid() == 1  # what else there is ends with this process
-        self.line: BoxLine = BoxLine(read_fd, write_fd, (lambda: os._exit(0)) if alone else end_group)
+        self.line: BoxLine = BoxLine(read_fd, write_fd, (lambda: os._exit(0)) if alone else end_group, hold)
         self.captured: Captured = Captured(self.line.post_captured)
         self.line.captured = self.captured
         self._paths = {language: find_program(name) for language, name in _PROGRAMS.items()}
@@ -72,8 +72,8 @@ class Server:
         os.register_at_fork(after_in_child=self._leave)
         fork_quietly()
 
-    def begin(self, undropped: list[str]) -> None:
-        """Get ready for the first program, and say hello."""
+    def prepare(self, undropped: list[str]) -> str:
+        """Get ready for the first program; gives the hello that is to be sent next."""
         able = ["python", "sessions", "files", *(language for language, path in self._paths.items() if path)]
         if self.settings["proxy_port"]:
             from .net import start
@@ -90,7 +90,7 @@ class Server:
             "python": ".".join(map(str, sys.version_info[:3])),
             "undropped": undropped,
         }
-        self.line.send("hello", "0", to_text(hello))
+        return to_text(hello)
 
     def serve(self) -> None:
         """Do what the host says until it says bye or is gone."""

@@ -17,7 +17,7 @@ from typing import Any
 from .channels import Channels, find_channels
 from .messages import PROTOCOL, Lines, ProtocolError, line, parse
 from .start import Waiting, start_command, start_waiting
-from .system import Group, add_entropy, mount_all, restart, set_clock, set_sizes, set_up_system
+from .system import Group, add_entropy, mount_all, restart, set_clock, set_random_addresses, set_sizes, set_up_system
 
 __all__ = ["Init", "main"]
 
@@ -25,6 +25,9 @@ _SAID = 8000
 _CHUNK = 1 << 16
 _CONNECT_SECONDS = 10.0
 _NO_HOST_PAUSE = 20
+_PREPARED = ("command", "env", "work", "user", "open_files")
+"""What a guest that was started before the snapshot cannot change any more."""
+_LIMITS = ("tmpfs", "memory", "pids", "cpus")
 
 
 class Init:
@@ -40,6 +43,7 @@ class Init:
         self._lines = Lines()
         self._poll = select.poll()
         self._load: dict[str, Any] | None = None
+        self._prepared: dict[str, Any] | None = None
         self._waiting: Waiting | None = None
         self._loaded = False
         self._begun = False
@@ -130,8 +134,8 @@ class Init:
             program = self._lines.take_bytes(self._load["bytes"])
             if program is None:
                 return False
-            warm, self._load = self._load["warm"], None
-            self._start_waiting(program, warm)
+            settings, self._load = self._load, None
+            self._start_waiting(program, settings)
             return True
         text = self._lines.take()
         if text is None:
@@ -149,8 +153,11 @@ class Init:
             self._begin(fields)
         return True
 
-    def _start_waiting(self, program: bytes, warm: list[str]) -> None:
-        waiting = self._waiting = start_waiting(program, warm, self._group)
+    def _start_waiting(self, program: bytes, settings: dict[str, Any]) -> None:
+        guest = self._prepared = settings["guest"]
+        if guest is not None and not self._set_limits(guest):
+            return
+        waiting = self._waiting = start_waiting(program, {"warm": settings["warm"], "guest": guest}, self._group)
         self._guest = waiting.pid
         self._listen_to(waiting.said)
         self._poll.register(waiting.end, select.POLLIN)
@@ -162,33 +169,53 @@ class Init:
         self._poll.unregister(waiting.end)
         if waiting.end.recv(1) == b"1":
             self._loaded = True
+            self._system.set_random_addresses(True)
             self._send("loaded")
 
     def _begin(self, fields: dict[str, Any]) -> None:
         if self._waiting is not None and not self._loaded:
             raise ProtocolError("begin comes before loaded")
+        prepared = self._prepared
+        if prepared is not None:
+            others = [name for name in _PREPARED if prepared[name] != fields[name]]
+            if others:
+                self._send("failed", reason=f"the guest was started with another {' and '.join(others)}")
+                return
         try:
             self._system.set_clock(fields["time_ns"])
             self._system.add_entropy(fields.pop("entropy"))
-            self._system.set_sizes(fields["tmpfs"], fields["work"], fields["user"])
-            self._group.limit(fields["memory"], fields["pids"], fields["cpus"])
         except OSError as error:
             self._send("failed", reason=f"the machine cannot be set up: {error}")
+            return
+        if (prepared is None or any(prepared[name] != fields[name] for name in _LIMITS)) and not self._set_limits(
+            fields
+        ):
             return
         stdio = self._channels.stdio(_CONNECT_SECONDS)
         if stdio is None:
             self._send("failed", reason="the host has not connected to the channel of the guest")
             return
         if self._waiting is not None:
-            why = self._waiting.begin(fields, stdio)
+            why = self._waiting.begin(fields if prepared is None else None, stdio)
             if why:
                 self._send("failed", reason=why)
                 return
         else:
+            self._system.set_random_addresses(True)
             self._guest, said = start_command(fields, stdio, self._group)
             self._listen_to(said)
         self._begun = True
         self._send("begun")
+
+    def _set_limits(self, fields: dict[str, Any]) -> bool:
+        """Set how much the guest may use; gives whether that was possible, and reports it if not."""
+        try:
+            self._system.set_sizes(fields["tmpfs"], fields["work"], fields["user"])
+            self._group.limit(fields["memory"], fields["pids"], fields["cpus"])
+        except OSError as error:
+            self._send("failed", reason=f"the machine cannot be set up: {error}")
+            return False
+        return True
 
     def _listen_to(self, descriptor: int) -> None:
         self._stderr = descriptor
@@ -261,6 +288,7 @@ class _System:
 
     set_clock = staticmethod(set_clock)
     add_entropy = staticmethod(add_entropy)
+    set_random_addresses = staticmethod(set_random_addresses)
     set_sizes = staticmethod(set_sizes)
 
 
@@ -273,6 +301,7 @@ def main() -> None:
         set_up_system()
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("-1000")
+        set_random_addresses(False)
         Init(channels, Group(), _System()).serve()
     except BaseException as error:
         sys.stderr.write(f"toolexec-init: {type(error).__name__}: {error}\n")

@@ -12,22 +12,20 @@ PROTOCOL = 1
 MAX_LINE = 64 << 10
 _MAX_PROGRAM = 16 << 20
 _LEAST_ENTROPY = 64
-_STRING, _NUMBER, _TEXTS = (str,), (int, float), (dict,)
+_GUEST: dict[str, tuple[type, ...]] = {
+    "command": (list,),
+    "env": (dict,),
+    "work": (str,),
+    "user": (str,),
+    "tmpfs": (dict,),
+    "memory": (int,),
+    "pids": (int,),
+    "cpus": (int, float),
+    "open_files": (int,),
+}
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "load": {"bytes": (int,), "warm": (list,)},
-    "begin": {
-        "command": (list,),
-        "env": _TEXTS,
-        "work": _STRING,
-        "user": _STRING,
-        "tmpfs": _TEXTS,
-        "memory": (int,),
-        "pids": (int,),
-        "cpus": _NUMBER,
-        "open_files": (int,),
-        "time_ns": (int,),
-        "entropy": _STRING,
-    },
+    "begin": {**_GUEST, "time_ns": (int,), "entropy": (str,)},
     "cpu": {"id": (int,)},
     "ping": {"id": (int,)},
 }
@@ -79,13 +77,12 @@ def parse(text: bytes) -> tuple[str, dict[str, Any]]:
     ((name, fields),) = message.items()
     if name not in _FIELDS or not isinstance(fields, dict):
         raise ProtocolError(f"{str(name)[:40]!r} is not a message")
-    for field, kinds in _FIELDS[name].items():
-        if not isinstance(fields.get(field), kinds) or isinstance(fields[field], bool):
-            raise ProtocolError(f"{name} has no {field} of the right type")
-    if name == "load" and not 0 < fields["bytes"] <= _MAX_PROGRAM:
-        raise ProtocolError(f"load has {fields['bytes']} bytes")
+    _check_types(name, fields, _FIELDS[name])
+    if name == "load":
+        _check_load(fields)
     if name == "begin":
-        _check_begin(fields)
+        _check_guest(name, fields)
+        fields["entropy"] = _entropy(fields["entropy"])
     return name, fields
 
 
@@ -94,19 +91,45 @@ def line(name: str, **fields: Any) -> bytes:
     return json.dumps({name: fields}).encode() + b"\n"
 
 
-def _check_begin(fields: dict[str, Any]) -> None:
-    """Check what is in the lists, and replace `user` and `entropy` by what they mean."""
+def _check_types(name: str, fields: dict[str, Any], wanted: dict[str, tuple[type, ...]]) -> None:
+    for field, kinds in wanted.items():
+        if not isinstance(fields.get(field), kinds) or isinstance(fields[field], bool):
+            raise ProtocolError(f"{name} has no {field} of the right type")
+
+
+def _check_load(fields: dict[str, Any]) -> None:
+    if not 0 < fields["bytes"] <= _MAX_PROGRAM:
+        raise ProtocolError(f"load has {fields['bytes']} bytes")
+    if not all(isinstance(language, str) for language in fields["warm"]):
+        raise ProtocolError("load has a language that is not a string")
+    guest = fields.setdefault("guest", None)
+    if guest is not None:
+        if not isinstance(guest, dict):
+            raise ProtocolError("load has no guest of the right type")
+        _check_types("load", guest, _GUEST)
+        _check_guest("load", guest)
+
+
+def _check_guest(name: str, fields: dict[str, Any]) -> None:
+    """Check what is in the lists, and replace `user` by its two numbers."""
     if not fields["command"] or not all(isinstance(word, str) and "\0" not in word for word in fields["command"]):
-        raise ProtocolError("begin has no command")
+        raise ProtocolError(f"{name} has no command")
     if not all(isinstance(value, str) for value in fields["env"].values()):
-        raise ProtocolError("begin has a variable that is not a string")
+        raise ProtocolError(f"{name} has a variable that is not a string")
     if not all(isinstance(size, int) and path.startswith("/") for path, size in fields["tmpfs"].items()):
-        raise ProtocolError("begin has a tmpfs that is not a path with a size")
+        raise ProtocolError(f"{name} has a tmpfs that is not a path with a size")
     try:
         user, _, group = fields["user"].partition(":")
-        fields["user"] = int(user), int(group or user)
-        fields["entropy"] = binascii.a2b_base64(fields["entropy"])
+        fields["user"] = [int(user), int(group or user)]
+    except ValueError as error:
+        raise ProtocolError(f"{name} has a user that is not two numbers") from error
+
+
+def _entropy(text: str) -> bytes:
+    try:
+        found = binascii.a2b_base64(text)
     except ValueError as error:  # binascii.Error is one
-        raise ProtocolError("begin has a user or an entropy that cannot be read") from error
-    if len(fields["entropy"]) < _LEAST_ENTROPY:
+        raise ProtocolError("begin has an entropy that is not base64") from error
+    if len(found) < _LEAST_ENTROPY:
         raise ProtocolError(f"begin has less than {_LEAST_ENTROPY} bytes of entropy")
+    return found

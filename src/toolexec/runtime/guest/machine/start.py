@@ -36,9 +36,9 @@ class Waiting:
         self.said = said
         self.end = end
 
-    def begin(self, fields: dict[str, Any], stdio: int) -> str:
-        """Hand it what it needs; gives why it cannot begin, "" once it does."""
-        message = json.dumps(fields).encode()
+    def begin(self, fields: dict[str, Any] | None, stdio: int) -> str:
+        """Hand it what it needs, None if it has all but *stdio*; gives why it cannot begin, "" once it does."""
+        message = json.dumps(fields).encode() if fields is not None else b""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [stdio]))]
         try:
             self.end.sendmsg([len(message).to_bytes(4, "big") + message], rights)
@@ -48,8 +48,8 @@ class Waiting:
         return "" if answer == b"1" else answer.decode("utf-8", "replace") or "the waiting guest is gone"
 
 
-def start_waiting(program: bytes, warm: list[str], group: Any) -> Waiting:
-    """Return a process that loads *program*; it says b"1" on its end once it waits."""
+def start_waiting(program: bytes, settings: dict[str, Any], group: Any) -> Waiting:
+    """Return a process that loads *program*, which gets *settings*; it says b"1" on its end once it waits."""
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
     pid = os.fork()
@@ -57,7 +57,7 @@ def start_waiting(program: bytes, warm: list[str], group: Any) -> Waiting:
         try:
             null = os.open("/dev/null", os.O_WRONLY)
             _prepare(group, theirs.fileno(), null, writing)
-            words = ["/usr/bin/python3", "-I", "-X", "utf8", "-c", STAGER, " ".join(warm)]
+            words = ["/usr/bin/python3", "-I", "-X", "utf8", "-c", STAGER, json.dumps(settings)]
             os.execve(words[0], words, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
         finally:
             os._exit(_FAILED)

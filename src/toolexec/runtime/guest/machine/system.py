@@ -11,7 +11,16 @@ import struct
 import time
 from typing import Any
 
-__all__ = ["Group", "add_entropy", "mount_all", "restart", "set_clock", "set_sizes", "set_up_system"]
+__all__ = [
+    "Group",
+    "add_entropy",
+    "mount_all",
+    "restart",
+    "set_clock",
+    "set_random_addresses",
+    "set_sizes",
+    "set_up_system",
+]
 
 _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _DETACH = 1, 2, 4, 8, 32, 2
 _ADD_ENTROPY, _RESEED = 0x40085203, 0x5207
@@ -42,6 +51,7 @@ _SETTINGS = {
 }
 _OWN = {"/work": 0o755, "/tmp": 0o1777, "/dev/shm": 0o1777}  # noqa: S108 - of this machine alone
 _SMALL = 1 << 20
+_ADDRESSES = "kernel/randomize_va_space"
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
@@ -91,6 +101,15 @@ def set_sizes(sizes: dict[str, int], work: str, user: tuple[int, int]) -> None:
         os.chown(work, *user)
 
 
+def set_random_addresses(on: bool) -> None:
+    """Have the kernel choose addresses of programs at random, or not.
+
+    What waits for a restore has the same addresses in each machine anyway; with none chosen at random, an emulator
+    translates what two processes share only once.
+    """
+    _write(f"/proc/sys/{_ADDRESSES}", "2" if on else "0")
+
+
 def set_clock(nanoseconds: int) -> None:
     """Set the clock, which a restored machine has from the time of its snapshot."""
     time.clock_settime_ns(time.CLOCK_REALTIME, nanoseconds)
@@ -98,9 +117,10 @@ def set_clock(nanoseconds: int) -> None:
 
 def add_entropy(data: bytes) -> None:
     """Have the kernel's random numbers depend on *data* from now on."""
-    with open("/dev/urandom", "wb", buffering=0) as file:
-        fcntl.ioctl(file, _ADD_ENTROPY, struct.pack("ii", len(data) * 8, len(data)) + data)
-        fcntl.ioctl(file, _RESEED)
+    descriptor = os.open("/dev/urandom", os.O_WRONLY | os.O_CLOEXEC)
+    fcntl.ioctl(descriptor, _ADD_ENTROPY, struct.pack("ii", len(data) * 8, len(data)) + data)
+    fcntl.ioctl(descriptor, _RESEED)
+    os.close(descriptor)
 
 
 def restart() -> None:

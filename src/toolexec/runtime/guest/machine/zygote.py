@@ -14,38 +14,37 @@ __all__ = ["wait_to_begin"]
 
 _FAILED = 70
 _MAX_MESSAGE = 1 << 18
-_OWN = ("-I", "-X", "utf8", "-c")
+_OWN = ["-I", "-X", "utf8", "-c"]
 
 
-def wait_to_begin(stager: str, warm: list[str]) -> None:
-    """Load everything, say so to the first process of the machine, and become the guest that it asks for then.
+def wait_to_begin(stager: str, settings: str) -> None:
+    """Load everything, tell the first process of the machine, and become the guest that it asks for then.
 
-    *stager* is the program in the command of a guest; any other command is executed as it is. *warm* are languages that
-    take a while to be ready.
+    *stager* is the program in the command of a guest; any other command is executed as it is. *settings* are `warm`,
+    the languages that take a while to be ready, and `guest`: what is known of the guest ahead, or None. Such a guest is
+    started in full, and only its channel is missing.
     """
-    _load(warm)
-    os.write(0, b"1")
+    given = from_text(settings)
+    _load(given["warm"])
     end = _socket.socket(fileno=os.dup(0))
-    fields, stdio = _receive(end)
-    command = fields["command"]
+    guest = given["guest"]
+    if guest is not None and _is_guest(guest["command"], stager):
+        _become(guest, os.open(os.devnull, os.O_RDWR))
+        _boot(guest["command"], lambda reading, writing: _wait_with_server(end, reading, writing))
+    end.send(b"1")
+    data, stdio = _receive(end)
     try:
         _reseed()
-        set_environment(fields["env"])
-        give_up_rights(tuple(fields["user"]), fields["open_files"])
-        os.chdir(fields["work"])
-        os.dup2(stdio, 0)
-        os.dup2(stdio, 1)
-        os.close(stdio)
+        fields: dict[str, Any] = from_text(data.decode()) if data else guest or {}
+        _become(fields, stdio)
     except BaseException as error:
         end.send(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         os._exit(_FAILED)
     end.send(b"1")
     end.close()
-    if len(command) == 7 and tuple(command[1:5]) == _OWN and command[5] == stager:
-        from ..box.boot import boot
-
-        boot(command[6])
-        os._exit(0)
+    command = fields["command"]
+    if _is_guest(command, stager):
+        _boot(command)
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -53,15 +52,49 @@ def wait_to_begin(stager: str, warm: list[str]) -> None:
     os._exit(127)
 
 
-def _receive(end: Any) -> tuple[dict[str, Any], int]:
-    """The `begin` of the host, and the descriptor that came with it."""
+def _is_guest(command: list[str], stager: str) -> bool:
+    return len(command) == 7 and command[1:5] == _OWN and command[5] == stager
+
+
+def _boot(command: list[str], wait: Any = None) -> None:
+    """Does not return."""
+    from ..box.boot import boot
+
+    boot(command[6], wait)
+    os._exit(0)
+
+
+def _become(fields: dict[str, Any], stdio: int) -> None:
+    """Have the environment, the rights, the directory and the channel of a guest."""
+    set_environment(fields["env"])
+    give_up_rights((fields["user"][0], fields["user"][1]), fields["open_files"])
+    os.chdir(fields["work"])
+    os.dup2(stdio, 0)
+    os.dup2(stdio, 1)
+    os.close(stdio)
+
+
+def _wait_with_server(end: Any, reading: int, writing: int) -> None:
+    """Say that the server is ready, and return once its descriptors lead to the host."""
+    end.send(b"1")
+    _, stdio = _receive(end)
+    for descriptor in (reading, writing):
+        os.dup2(stdio, descriptor, inheritable=False)
+    os.close(stdio)
+    _reseed()
+    end.send(b"1")
+    end.close()
+
+
+def _receive(end: Any) -> tuple[bytes, int]:
+    """What begins the guest, and the descriptor that came with it."""
     data, rights, _, _ = end.recvmsg(_MAX_MESSAGE, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         more = end.recv(_MAX_MESSAGE)
         if not more:
             os._exit(_FAILED)
         data += more
-    return from_text(data[4:].decode()), int.from_bytes(rights[0][2], sys.byteorder)
+    return data[4:], int.from_bytes(rights[0][2], sys.byteorder)
 
 
 def _load(warm: list[str]) -> None:

@@ -44,8 +44,10 @@ class Line(StreamChannel):
     with data calls `take_data`.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, hang_up: Callable[[], Any]) -> None:
-        """*hang_up* is called in the reading thread when the host is gone."""
+    def __init__(self, read_fd: int, write_fd: int, hang_up: Callable[[], Any], hold: Any = None) -> None:
+        """*hang_up* is called in the reading thread when the host is gone. Nothing is read until *hold*, if it
+        is given, is free: a lock.
+        """
         super().__init__(read_fd, write_fd)
         from _queue import SimpleQueue  # threading and queue take longer to import than all that is here
 
@@ -60,7 +62,7 @@ class Line(StreamChannel):
         self._heard: dict[str, tuple[Any, Any]] = {}  # answers on their way to a listener in an event loop
         self._gone = False
         self._left = False  # the host has said bye
-        _thread.start_new_thread(self._listen, ())
+        _thread.start_new_thread(self._listen, (hold,))
 
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; raises the ToolError that the host answers with."""
@@ -199,7 +201,9 @@ class Line(StreamChannel):
             if self._outbox:
                 self._post(self._take_outbox())
 
-    def _listen(self) -> None:
+    def _listen(self, hold: Any) -> None:
+        if hold is not None:
+            hold.acquire()
         try:
             while not self._left:
                 self._deliver_all(self.receive())
