@@ -16,7 +16,7 @@ from typing import Any
 
 from .channels import Channels, find_channels
 from .messages import PROTOCOL, Lines, ProtocolError, line, parse
-from .start import Waiting, start_command, start_waiting
+from .start import STDIO, Waiting, start_command, start_waiting
 from .system import Group, add_entropy, mount_all, restart, set_clock, set_random_addresses, set_sizes, set_up_system
 
 __all__ = ["Init", "main"]
@@ -27,7 +27,7 @@ _CONNECT_SECONDS = 10.0
 _NO_HOST_PAUSE = 20
 _PREPARED = ("command", "env", "work", "user", "open_files")
 """What a guest that was started before the snapshot cannot change any more."""
-_LIMITS = ("tmpfs", "memory", "pids", "cpus")
+_BEGUN = line("begun")
 
 
 class Init:
@@ -44,6 +44,7 @@ class Init:
         self._poll = select.poll()
         self._load: dict[str, Any] | None = None
         self._prepared: dict[str, Any] | None = None
+        self._known: dict[str, Any] | None = None
         self._waiting: Waiting | None = None
         self._loaded = False
         self._begun = False
@@ -140,7 +141,7 @@ class Init:
         text = self._lines.take()
         if text is None:
             return False
-        name, fields = parse(text)
+        name, fields = parse(text, self._known)
         if name == "ping":
             self._send("pong", id=fields["id"])
         elif name == "cpu":
@@ -157,7 +158,10 @@ class Init:
         guest = self._prepared = settings["guest"]
         if guest is not None and not self._set_limits(guest):
             return
-        waiting = self._waiting = start_waiting(program, {"warm": settings["warm"], "guest": guest}, self._group)
+        stdio = self._channels.ports[1] if self._channels.ports is not None else None
+        given = {"warm": settings["warm"], "guest": guest, "stdio": STDIO if stdio is not None else None}
+        self._known = settings.get("known")
+        waiting = self._waiting = start_waiting(program, given, self._group, stdio)
         self._guest = waiting.pid
         self._listen_to(waiting.said)
         self._poll.register(waiting.end, select.POLLIN)
@@ -176,7 +180,8 @@ class Init:
         if self._waiting is not None and not self._loaded:
             raise ProtocolError("begin comes before loaded")
         prepared = self._prepared
-        if prepared is not None:
+        same = "command" not in fields  # see `parse`
+        if prepared is not None and not same:
             others = [name for name in _PREPARED if prepared[name] != fields[name]]
             if others:
                 self._send("failed", reason=f"the guest was started with another {' and '.join(others)}")
@@ -187,16 +192,17 @@ class Init:
         except OSError as error:
             self._send("failed", reason=f"the machine cannot be set up: {error}")
             return
-        if (prepared is None or any(prepared[name] != fields[name] for name in _LIMITS)) and not self._set_limits(
-            fields
-        ):
+        if not same and not self._set_limits(fields):
             return
         stdio = self._channels.stdio(_CONNECT_SECONDS)
         if stdio is None:
             self._send("failed", reason="the host has not connected to the channel of the guest")
             return
         if self._waiting is not None:
-            why = self._waiting.begin(fields if prepared is None else None, stdio)
+            if prepared is not None:
+                why = self._waiting.resume(stdio if self._channels.ports is None else None)
+            else:
+                why = self._waiting.begin(fields, stdio)
             if why:
                 self._send("failed", reason=why)
                 return
@@ -205,7 +211,7 @@ class Init:
             self._guest, said = start_command(fields, stdio, self._group)
             self._listen_to(said)
         self._begun = True
-        self._send("begun")
+        self._write(_BEGUN)
 
     def _set_limits(self, fields: dict[str, Any]) -> bool:
         """Set how much the guest may use; gives whether that was possible, and reports it if not."""
@@ -274,8 +280,11 @@ class Init:
         )
 
     def _send(self, name: str, **fields: Any) -> None:
+        self._write(line(name, **fields))
+
+    def _write(self, message: bytes) -> None:
         control = self._channels.control()
-        data = memoryview(line(name, **fields))
+        data = memoryview(message)
         while data and control is not None:
             try:
                 data = data[os.write(control, data) :]

@@ -10,9 +10,11 @@ from typing import Any
 
 from .rights import give_up_rights, set_environment
 
-__all__ = ["STAGER", "Waiting", "start_command", "start_waiting"]
+__all__ = ["STAGER", "STDIO", "Waiting", "start_command", "start_waiting"]
 
 _FAILED = 127
+STDIO = 3
+"""Where a waiting guest finds its channel."""
 STAGER = """\
 import os, sys
 def read(size):
@@ -36,20 +38,33 @@ class Waiting:
         self.said = said
         self.end = end
 
-    def begin(self, fields: dict[str, Any] | None, stdio: int) -> str:
-        """Hand it what it needs, None if it has all but *stdio*; gives why it cannot begin, "" once it does."""
-        message = json.dumps(fields).encode() if fields is not None else b""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [stdio]))]
+    def resume(self, stdio: int | None) -> str:
+        """Have a guest that was started in full go on, with *stdio* unless it has that; gives why it cannot."""
         try:
-            self.end.sendmsg([len(message).to_bytes(4, "big") + message], rights)
+            if stdio is None:
+                self.end.send(bytes(4))
+            else:
+                self.end.sendmsg([bytes(4)], _rights(stdio))
+        except OSError as error:
+            return f"the waiting guest is gone: {error}"
+        return ""
+
+    def begin(self, fields: dict[str, Any], stdio: int) -> str:
+        """Hand it what it needs; gives why it cannot begin, "" once it does."""
+        message = json.dumps(fields).encode()
+        try:
+            self.end.sendmsg([len(message).to_bytes(4, "big") + message], _rights(stdio))
             answer = self.end.recv(4096)
         except OSError as error:
             return f"the waiting guest is gone: {error}"
         return "" if answer == b"1" else answer.decode("utf-8", "replace") or "the waiting guest is gone"
 
 
-def start_waiting(program: bytes, settings: dict[str, Any], group: Any) -> Waiting:
-    """Return a process that loads *program*, which gets *settings*; it says b"1" on its end once it waits."""
+def start_waiting(program: bytes, settings: dict[str, Any], group: Any, stdio: int | None) -> Waiting:
+    """Return a process that loads *program*, which gets *settings*; it says b"1" on its end once it waits.
+
+    *stdio* is the channel of the guest, where it is known before the snapshot.
+    """
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
     pid = os.fork()
@@ -57,6 +72,8 @@ def start_waiting(program: bytes, settings: dict[str, Any], group: Any) -> Waiti
         try:
             null = os.open("/dev/null", os.O_WRONLY)
             _prepare(group, theirs.fileno(), null, writing)
+            if stdio is not None:
+                os.dup2(stdio, STDIO)
             words = ["/usr/bin/python3", "-I", "-X", "utf8", "-c", STAGER, json.dumps(settings)]
             os.execve(words[0], words, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
         finally:
@@ -84,6 +101,10 @@ def start_command(fields: dict[str, Any], stdio: int, group: Any) -> tuple[int, 
             os._exit(_FAILED)
     os.close(writing)
     return pid, reading
+
+
+def _rights(descriptor: int) -> list[tuple[int, int, Any]]:
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
 
 
 def _prepare(group: Any, stdin: int, stdout: int, stderr: int) -> None:

@@ -30,7 +30,9 @@ def wait_to_begin(stager: str, settings: str) -> None:
     guest = given["guest"]
     if guest is not None and _is_guest(guest["command"], stager):
         _become(guest, os.open(os.devnull, os.O_RDWR))
-        _boot(guest["command"], lambda reading, writing: _wait_with_server(end, reading, writing))
+        _boot(guest["command"], lambda reading, writing: _wait_with_server(end, given["stdio"], reading, writing))
+    if given["stdio"] is not None:  # it comes with the rest
+        os.close(given["stdio"])
     end.send(b"1")
     data, stdio = _receive(end)
     try:
@@ -74,16 +76,23 @@ def _become(fields: dict[str, Any], stdio: int) -> None:
     os.close(stdio)
 
 
-def _wait_with_server(end: Any, reading: int, writing: int) -> None:
-    """Say that the server is ready, and return once its descriptors lead to the host."""
+def _wait_with_server(end: Any, stdio: int | None, reading: int, writing: int) -> None:
+    """Say that the server is ready, and return once it may go on and its descriptors lead to the host."""
+    if stdio is not None:
+        _move(stdio, reading, writing)
     end.send(b"1")
-    _, stdio = _receive(end)
-    for descriptor in (reading, writing):
-        os.dup2(stdio, descriptor, inheritable=False)
-    os.close(stdio)
-    _reseed()
-    end.send(b"1")
+    if stdio is None:
+        _move(_receive(end)[1], reading, writing)
+    elif not end.recv(4):
+        os._exit(_FAILED)
     end.close()
+    _reseed()
+
+
+def _move(stdio: int, reading: int, writing: int) -> None:
+    os.dup2(stdio, reading, inheritable=False)
+    os.dup2(stdio, writing, inheritable=False)
+    os.close(stdio)
 
 
 def _receive(end: Any) -> tuple[bytes, int]:
@@ -114,11 +123,12 @@ def _load(warm: list[str]) -> None:
 
 
 def _reseed() -> None:
-    """Forget the random numbers that every machine of the same snapshot has."""
-    random, tempfile, ssl = (sys.modules.get(name) for name in ("random", "tempfile", "_ssl"))
+    """Forget the random numbers that every machine of the same snapshot has.
+
+    OpenSSL has none yet: it takes its first ones from the kernel when it needs them.
+    """
+    random, tempfile = sys.modules.get("random"), sys.modules.get("tempfile")
     if random is not None:
         random.seed()
     if tempfile is not None:
         setattr(tempfile, "_name_sequence", None)  # noqa: B010 - it has a generator of its own
-    if ssl is not None:
-        ssl.RAND_add(os.urandom(64), 64.0)
