@@ -18,7 +18,7 @@ from tests.runtime.guest.machine.test_messages import begin
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command, zygote_bytes
 
 PROGRAM = """
-import os, sys
+import os, socket, sys
 from toolexec.runtime.guest.machine.channels import Channels
 from toolexec.runtime.guest.machine.init import Init
 class Group:
@@ -34,7 +34,13 @@ class System:
     def add_entropy(self, data): assert len(data) >= 64
     def set_sizes(self, sizes, work, user):
         if "/nowhere" in sizes: raise OSError(2, "no such directory")
-init = Init(Channels((int(sys.argv[1]), int(sys.argv[2])), None), Group(), System())
+control, stdio = int(sys.argv[1]), int(sys.argv[2])
+listening = socket.socket(fileno=control), socket.socket(fileno=stdio)
+if sys.argv[3] == "listening":
+    channels = Channels(None, listening)
+else:
+    channels = Channels((control, stdio), None)
+init = Init(channels, Group(), System())
 init.serve()
 if init._guest:  # the end of a machine would end it
     os.kill(init._guest, 9)
@@ -51,7 +57,7 @@ class Host:
         for end in (self.control, self.stdio):
             end.settimeout(30)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(control.fileno()), str(stdio.fileno())],
+            [sys.executable, "-c", PROGRAM, str(control.fileno()), str(stdio.fileno()), "open"],
             pass_fds=(control.fileno(), stdio.fileno()),
         )
         control.close()
@@ -207,6 +213,82 @@ def test_a_waiting_guest_executes_any_other_command(host: Host, tmp_path: Path) 
     assert host.receive() == {"begun": {}}
     assert host.stdio.makefile("rb").readline() == b"65534\n"
     assert host.receive()["ended"]["code"] == 0
+
+
+def started(**more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A `load` that has the whole guest, and the `begin` that repeats it."""
+    words = boot_command(GuestSettings(init=False, drop=("no_new_privileges",), work="/"))
+    whole = begin(**{"command": list(words), "work": "/", "tmpfs": {}, **more})
+    guest = {key: value for key, value in whole.items() if key not in ("time_ns", "entropy")}
+    return {"bytes": len(zygote_bytes()), "warm": [], "guest": guest}, whole
+
+
+@pytest.mark.parametrize("more", [{}, {"pids": 7}])
+def test_a_guest_that_is_started_before_the_snapshot(host: Host, more: dict[str, Any]) -> None:
+    """It says hello once it begins, with the rights of its user; limits may be others by then."""
+    load, whole = started()
+    host.say("load", zygote_bytes(), **load)
+    assert host.receive() == {"loaded": {}}
+    host.stdio.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        host.stdio.recv(1)
+    host.stdio.settimeout(30)
+    host.say("begin", **{**whole, **more})
+    assert host.receive() == {"begun": {}}
+    frames = host.frames()
+    hello = next(frames)
+    assert (hello["type"], hello["payload"]["undropped"]) == ("hello", [])
+    host.send_frame(type="hello", id="0", payload=hello["payload"])
+    code = "import os\nprint(os.getresuid(), os.getcwd(), os.environ['HOME'], os.listdir('/proc/self/fd')[:4])"
+    host.send_frame(type="execute", id="1", payload={"language": "python", "code": code})
+    printed = next(frame for frame in frames if frame["type"] == "print")["payload"]["text"]
+    assert printed.startswith("(65534, 65534, 65534) / / ['0', '1', '2', '3']")
+    host.send_frame(type="bye", id="2", payload={})
+    assert host.receive()["ended"]["code"] == 0
+
+
+def test_another_guest_than_the_one_that_was_started(host: Host) -> None:
+    """It is refused, with what differs."""
+    load, whole = started()
+    host.say("load", zygote_bytes(), **load)
+    assert host.receive() == {"loaded": {}}
+    host.say("begin", **{**whole, "env": {}, "open_files": 99})
+    assert host.receive() == {"failed": {"reason": "the guest was started with another env and open_files"}}
+
+
+def test_a_host_that_connects_again(tmp_path: Path) -> None:
+    """As over vsock, where a restore ends all connections: nothing that was loaded is lost."""
+    sockets = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for number, end in enumerate(sockets):
+        end.bind(str(tmp_path / str(number)))
+        end.listen()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *(str(end.fileno()) for end in sockets), "listening"],
+        pass_fds=[end.fileno() for end in sockets],
+    )
+
+    def connected(number: int) -> socket.socket:
+        end = socket.socket(socket.AF_UNIX)
+        end.settimeout(30)
+        end.connect(str(tmp_path / str(number)))
+        return end
+
+    load, whole = started()
+    try:
+        with connected(0) as first, first.makefile("rb") as lines:
+            assert "ready" in json.loads(lines.readline())
+            first.sendall(json.dumps({"load": load}).encode() + b"\n" + zygote_bytes())
+            assert json.loads(lines.readline()) == {"loaded": {}}
+        with connected(0) as second, second.makefile("rb") as lines, connected(1) as stdio:
+            second.sendall(json.dumps({"begin": whole}).encode() + b"\n")
+            assert json.loads(lines.readline()) == {"begun": {}}
+            assert b'"type":"hello"' in stdio.recv(4096)
+        assert process.wait(30) == 0  # the host of a machine that has begun does not come back
+    finally:
+        process.kill()
+        process.wait()
+        for end in sockets:
+            end.close()
 
 
 def test_a_program_that_cannot_be_loaded(host: Host) -> None:

@@ -109,3 +109,40 @@ def test_what_is_not_a_message(text: bytes) -> None:
     """Anything else is refused."""
     with pytest.raises(ProtocolError):
         parse(text)
+
+
+def guest(**more: Any) -> dict[str, Any]:
+    """What a `load` may say of the guest ahead."""
+    return {key: value for key, value in begin(**more).items() if key not in ("time_ns", "entropy")}
+
+
+def test_a_begin_that_repeats_what_is_known() -> None:
+    """Only what differs at each restore is left of it, and that is checked still."""
+    name, fields = parse(json.dumps({"load": {"bytes": 1, "warm": [], "guest": guest()}}).encode())
+    assert (name, fields["guest"]["user"], fields["known"]) == ("load", [65534, 65533], guest())
+    known = fields["known"]
+    _, found = parse(json.dumps({"begin": begin(time_ns=7)}).encode(), known)
+    assert found == {"time_ns": 7, "entropy": bytes(64)}
+    _, other = parse(json.dumps({"begin": begin(pids=9)}).encode(), known)
+    assert (other["pids"], other["user"]) == (9, [65534, 65533])
+    for wrong in ({"time_ns": "7"}, {"entropy": ""}, {"entropy": None}):
+        with pytest.raises(ProtocolError, match="begin has"):
+            parse(json.dumps({"begin": begin(**wrong)}).encode(), known)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"guest": []},
+        {"guest": {}},
+        {"guest": guest(user="root")},
+        {"guest": guest(command=[])},
+        {"warm": [1]},
+        {"warm": "python"},
+        {"bytes": True},
+    ],
+)
+def test_a_load_that_is_wrong(load: dict[str, Any]) -> None:
+    """What it says of the guest is checked as in a `begin`."""
+    with pytest.raises(ProtocolError, match="load has"):
+        parse(json.dumps({"load": {"bytes": 1, "warm": [], **load}}).encode())

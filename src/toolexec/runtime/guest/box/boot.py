@@ -69,11 +69,13 @@ def boot(text: str, wait: Any = None) -> None:
             hold = allocate_lock()
             hold.acquire()
         server = Server(read_fd, write_fd, settings, hold)
-        hello = server.prepare(undropped)
+        hello = server.prepare(undropped, languages=wait is None)
         if wait is not None:
             wait(read_fd, write_fd)
             hold.release()
         server.line.send("hello", "0", hello)
+        if wait is not None and server.settings["language"] != "python":
+            server.prepare_language()  # started only now: its random numbers would be those of every restore
     except BaseException as error:
         os.write(words, _last_words(error))
         os._exit(_FAILED)

@@ -72,17 +72,19 @@ class Server:
         os.register_at_fork(after_in_child=self._leave)
         fork_quietly()
 
-    def prepare(self, undropped: list[str]) -> str:
-        """Get ready for the first program; gives the hello that is to be sent next."""
+    def prepare(self, undropped: list[str], *, languages: bool = True) -> str:
+        """Get ready for the first program; gives the hello that is to be sent next.
+
+        Without *languages* no other program is started yet, see `prepare_language`.
+        """
         able = ["python", "sessions", "files", *(language for language, path in self._paths.items() if path)]
         if self.settings["proxy_port"]:
             from .net import start
 
             start(self.line, self.settings["proxy_port"])
             able.append("proxy")
-        language = self.settings["language"]
-        if language in able:
-            self._runner(language).prepare(self.settings["warm"])
+        if languages or self.settings["language"] == "python":
+            self.prepare_language()
         hello = {
             "protocol": PROTOCOL,
             "version": VERSION,
@@ -91,6 +93,12 @@ class Server:
             "undropped": undropped,
         }
         return to_text(hello)
+
+    def prepare_language(self) -> None:
+        """Have ready what runs the language of the settings, if that is here."""
+        language = self.settings["language"]
+        if language == "python" or self._paths.get(language):
+            self._runner(language).prepare(self.settings["warm"])
 
     def serve(self) -> None:
         """Do what the host says until it says bye or is gone."""

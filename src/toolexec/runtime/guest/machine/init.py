@@ -228,21 +228,20 @@ class Init:
         os.set_blocking(descriptor, False)
         self._poll.register(descriptor, select.POLLIN)
 
-    def _read_stderr(self, events: int) -> None:
-        """Keep the end of what the guest says on stderr."""
-        if self._stderr < 0:
-            return
-        data = b""
+    def _read_stderr(self, events: int) -> bool:
+        """Keep the end of what the guest writes on stderr; gives whether there was something."""
         try:
             data = os.read(self._stderr, _CHUNK)
         except BlockingIOError:
             if not events & select.POLLHUP:
-                return
+                return False
+            data = b""
         self._said = (self._said + data)[-_SAID:]
         if not data:
             self._poll.unregister(self._stderr)
             os.close(self._stderr)
             self._stderr = -1
+        return bool(data)
 
     def _reap(self) -> None:
         """Collect ended processes, also those whose parents are gone; the end of the guest is that of all."""
@@ -258,13 +257,8 @@ class Init:
 
     def _ended(self, status: int) -> None:
         self._group.kill()
-        for _ in range(_SAID):
-            if self._stderr < 0:
-                break
-            before = len(self._said), self._said
-            self._read_stderr(0)
-            if before == (len(self._said), self._said):
-                break
+        while self._stderr >= 0 and self._read_stderr(select.POLLIN):
+            pass
         said = self._said.decode("utf-8", "replace")
         self._guest = 0
         if not self._begun:
