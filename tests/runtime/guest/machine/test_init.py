@@ -225,7 +225,7 @@ def started(**more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("more", [{}, {"pids": 7}])
 def test_a_guest_that_is_started_before_the_snapshot(host: Host, more: dict[str, Any]) -> None:
-    """It says hello once it begins, with the rights of its user; limits may be others by then."""
+    """A started guest says hello once it begins, with the rights of its user; limits may be others by then."""
     load, whole = started()
     host.say("load", zygote_bytes(), **load)
     assert host.receive() == {"loaded": {}}
@@ -248,7 +248,7 @@ def test_a_guest_that_is_started_before_the_snapshot(host: Host, more: dict[str,
 
 
 def test_another_guest_than_the_one_that_was_started(host: Host) -> None:
-    """It is refused, with what differs."""
+    """The reason names what differs."""
     load, whole = started()
     host.say("load", zygote_bytes(), **load)
     assert host.receive() == {"loaded": {}}

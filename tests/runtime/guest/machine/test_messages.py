@@ -143,6 +143,6 @@ def test_a_begin_that_repeats_what_is_known() -> None:
     ],
 )
 def test_a_load_that_is_wrong(load: dict[str, Any]) -> None:
-    """What it says of the guest is checked as in a `begin`."""
+    """Its guest is checked as in a `begin`."""
     with pytest.raises(ProtocolError, match="load has"):
         parse(json.dumps({"load": {"bytes": 1, "warm": [], **load}}).encode())

@@ -18,7 +18,7 @@ _OWN = ["-I", "-X", "utf8", "-c"]
 
 
 def wait_to_begin(stager: str, settings: str) -> None:
-    """Load everything, tell the first process of the machine, and become the guest that it asks for then.
+    """Load everything, report that to the first process of the machine, and become the guest that it asks for then.
 
     *stager* is the program in the command of a guest; any other command is executed as it is. *settings* are `warm`,
     the languages that take a while to be ready, and `guest`: what is known of the guest ahead, or None. Such a guest is
