@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import os
 import re
 import shutil
 from dataclasses import dataclass, field
@@ -70,8 +71,8 @@ done
 exec /bin/busybox switch_root /system /{_INIT}
 """
 _SQUASH: Final = ("-noappend", "-all-root", "-mkfs-time", "0", "-no-xattrs", "-no-exports", "-no-progress", "-quiet")
-# LZ4 is what an emulated processor unpacks with the least work.
-_SQUASH_LZ4: Final = ("-comp", "lz4", "-Xhc")
+_SQUASH_LZ4: Final = ("-comp", "lz4")
+"""What an emulated processor unpacks with the least work."""
 _USUAL_SECONDS: Final = 10.0
 _CAP_SECONDS: Final = 1800.0
 
@@ -100,8 +101,9 @@ def need_programs() -> None:
 
 @cache
 def init_digest() -> str:
-    """Return another string for each version of the first process, which an image has in it."""
+    """Return another string for each version of the first process that an image has in it, and of how it is packed."""
     parts = [*(f"{name}\n{text}" for name, text in sorted(_init_sources().items())), _RUN, _FIRST]
+    parts += [*_MODULES, *_SQUASH, *_SQUASH_LZ4]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -158,6 +160,9 @@ def make_files(root: Path, parts: KernelParts, directory: Path, work: Path, prog
 
     Raises ConfigurationError when that fails, and OSError.
     """
+    moment = (root / "usr").stat().st_mtime_ns
+    root.chmod(0o755)
+    os.utime(root, ns=(moment, moment))  # the root itself is in the file, too
     directory.mkdir(mode=0o700)
     (directory / "vmlinuz").write_bytes(parts.kernel)
     (directory / "initrd.img").write_bytes(_first_file_system(parts))
