@@ -168,7 +168,7 @@ def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
 
 
 def test_an_image_for_machines_is_listed_with_its_kernel(cli: Cli, cache: Path) -> None:
-    """Beside the languages; in JSON also the digest of what is booted."""
+    """Listed beside the languages; in JSON also the digest of what is booted."""
     keep("machine", python="3.11.2", kernel="6.1.0-50")
     assert "Linux" in cli("image", "list").stdout
     [image] = json.loads(cli("image", "list", "--json").stdout)["images"]
@@ -176,7 +176,7 @@ def test_an_image_for_machines_is_listed_with_its_kernel(cli: Cli, cache: Path) 
 
 
 def test_a_dockerfile_makes_no_image_for_machines(cli: Cli, cache: Path, tmp_path: Path) -> None:
-    """The two exclude each other."""
+    """Both together are refused."""
     done = cli("image", "build", "--kind", "vm", "--dockerfile", tmp_path / "Dockerfile")
     assert done.exit_code != 0
     assert "--kind" in done.stderr

@@ -7,13 +7,13 @@ import importlib.util
 import json
 import marshal
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "zygote_bytes"]
+__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "settings_of", "zygote_bytes"]
 
 _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
@@ -122,6 +122,15 @@ class GuestSettings:
 def boot_command(settings: GuestSettings, python: str = "python3") -> tuple[str, ...]:
     """Return the command of a container for a guest, which then reads `boot_bytes` from its stdin."""
     return (python, "-I", "-X", "utf8", "-c", _STAGER, json.dumps(asdict(settings)))
+
+
+def settings_of(command: Sequence[str]) -> GuestSettings | None:
+    """Return the settings in a `boot_command`; None for any other command."""
+    if len(command) != 7 or tuple(command[1:6]) != boot_command(GuestSettings())[1:6]:
+        return None
+    found: dict[str, Any] = json.loads(command[6])
+    found["drop"] = tuple(found["drop"])
+    return GuestSettings(**found)
 
 
 @cache

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import Coroutine
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
@@ -26,7 +27,7 @@ from toolexec.runtime.containers.guest import ContainerGuest, Run
 from toolexec.runtime.containers.launcher import Launcher, unavailable
 from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.containers.microvm.container import MachineContainer
-from toolexec.runtime.containers.microvm.guest import PROTOCOL, MachineControl, begin_message
+from toolexec.runtime.containers.microvm.guest import PROTOCOL, MachineControl, begin_message, guest_ahead
 from toolexec.runtime.containers.microvm.images import MachineImages
 from toolexec.runtime.containers.microvm.machine import Machine, Shape, VmFiles, Vmm
 from toolexec.runtime.containers.microvm.snapshots import Snapshot, SnapshotCache
@@ -45,6 +46,7 @@ _BOOTS: Final = 2
 _BEGIN_SECONDS: Final = 20.0
 _LAST_WORDS: Final = 0.2
 _WARM: Final = ("python",)
+_FIXED: Final = ("command", "env", "work", "user", "open_files")
 _OTHERS: Final = {"firecracker": ("firecracker", "Firecracker"), "libkrun": ("libkrun", "Libkrun")}
 """VMMs that need the processor's virtualization, and where they are."""
 
@@ -52,6 +54,28 @@ _OTHERS: Final = {"firecracker": ("firecracker", "Firecracker"), "libkrun": ("li
 @runtime_checkable
 class _Closable(Protocol):
     async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ahead:
+    """The guest that a snapshot has been started with, None for one that waits for any; `key` is of what it cannot
+    change any more.
+    """
+
+    guest: JSONDict | None = None
+    key: str = ""
+
+    @classmethod
+    def of(cls, spec: ContainerSpec) -> _Ahead:
+        """Return that for *spec*."""
+        guest = guest_ahead(spec)
+        if guest is None:
+            return cls()
+        fixed = json.dumps({name: guest[name] for name in _FIXED}, sort_keys=True)
+        return cls(guest=guest, key=sha256(fixed.encode()).hexdigest())
+
+
+_Key: TypeAlias = tuple[str, Shape, str]
 
 
 class MicrovmEngine(Launcher):
@@ -78,8 +102,8 @@ class MicrovmEngine(Launcher):
         self._vmm = vmm
         self._images = MachineImages(store)
         self._snapshots = snapshots or SnapshotCache(most=self.config.snapshots)
-        self._making: dict[tuple[str, Shape], asyncio.Task[Snapshot]] = {}
-        self._saved: dict[tuple[str, Shape], Snapshot] = {}
+        self._making: dict[_Key, asyncio.Task[Snapshot]] = {}
+        self._saved: dict[_Key, Snapshot] = {}
         self._held = LimitsEnforced(memory=True, cpu=True, cpus=True, pids=True, disk=True)
 
     @property
@@ -109,8 +133,9 @@ class MicrovmEngine(Launcher):
         try:
             files = self._images.files(image)
             shape = shape_of(spec, self.config.memory_room)
-            snapshot = await self._snapshot(files, shape) if self.vmm.snapshots else None
-            return await uncut(self._start(files, shape, spec, snapshot), undo=MachineContainer.aclose)
+            ahead = _Ahead.of(spec)
+            snapshot = await self._snapshot(files, shape, ahead) if self.vmm.snapshots else None
+            return await uncut(self._start(files, shape, spec, snapshot, ahead), undo=MachineContainer.aclose)
         finally:
             if hold is not None:  # a machine has open what it needs
                 hold.close()
@@ -132,13 +157,13 @@ class MicrovmEngine(Launcher):
         await asyncio.to_thread(self._snapshots.prune)
 
     async def _start(
-        self, files: VmFiles, shape: Shape, spec: ContainerSpec, snapshot: Snapshot | None
+        self, files: VmFiles, shape: Shape, spec: ContainerSpec, snapshot: Snapshot | None, ahead: _Ahead
     ) -> MachineContainer:
         began = perf_counter()
-        machine = await self._restored(files, shape, snapshot) if snapshot is not None else None
+        machine = await self._restored(files, shape, snapshot, ahead) if snapshot is not None else None
         restored = perf_counter() - began if machine is not None else None
         if machine is None:
-            machine, control = await self._boot(files, shape, None)
+            machine, control = await self._boot(files, shape, None, _Ahead())
         else:
             control = MachineControl(machine.control)
         try:
@@ -150,31 +175,33 @@ class MicrovmEngine(Launcher):
             machine, control, vmm=self.vmm.name, accelerator=self.vmm.accelerator, restored_seconds=restored
         )
 
-    async def _restored(self, files: VmFiles, shape: Shape, snapshot: Snapshot) -> Machine:
+    async def _restored(self, files: VmFiles, shape: Shape, snapshot: Snapshot, ahead: _Ahead) -> Machine:
         """A machine that goes on from *snapshot*, or from a new one if that is of no use."""
         try:
             return await self.vmm.restore(files, shape, snapshot.directory)
         except SandboxUnavailableError as error:
             if not error.details.get("corrupt"):
                 raise
-            self._saved.pop((files.digest, shape), None)
+            self._saved.pop((files.digest, shape, ahead.key), None)
             await asyncio.to_thread(self._snapshots.discard, snapshot, error.message)
-        again = await self._snapshot(files, shape)
+        again = await self._snapshot(files, shape, ahead)
         return await self.vmm.restore(files, shape, again.directory)
 
-    async def _snapshot(self, files: VmFiles, shape: Shape) -> Snapshot:
-        """The saved machine of *shape*, made by the first who asks; those who give up waiting do not stop it."""
-        key = files.digest, shape
+    async def _snapshot(self, files: VmFiles, shape: Shape, ahead: _Ahead) -> Snapshot:
+        """The saved machine of *shape* with the guest *ahead*, made by the first who asks; those who give up waiting
+        do not stop it.
+        """
+        key = files.digest, shape, ahead.key
         found = self._saved.get(key)
         if found is not None and found.directory.exists():
             return found
         task = self._making.get(key)
         if task is None:
-            task = self._making[key] = asyncio.create_task(self._make(files, shape))
+            task = self._making[key] = asyncio.create_task(self._make(files, shape, ahead))
             task.add_done_callback(lambda done: self._made(key, done))
         return await asyncio.shield(task)
 
-    def _made(self, key: tuple[str, Shape], done: asyncio.Task[Snapshot]) -> None:
+    def _made(self, key: _Key, done: asyncio.Task[Snapshot]) -> None:
         self._making.pop(key, None)
         if not done.cancelled() and done.exception() is None:
             old = self._saved.pop(key, None)
@@ -182,7 +209,7 @@ class MicrovmEngine(Launcher):
                 old.close()
             self._saved[key] = done.result()
 
-    async def _make(self, files: VmFiles, shape: Shape) -> Snapshot:
+    async def _make(self, files: VmFiles, shape: Shape, ahead: _Ahead) -> Snapshot:
         program = zygote_bytes()
         about: JSONDict = {
             "vmm": self.vmm.name,
@@ -192,12 +219,13 @@ class MicrovmEngine(Launcher):
             "image": files.digest,
             "guest": sha256(program).hexdigest(),
             "warm": [*_WARM],
+            "ahead": ahead.key,
             **asdict(shape),
         }
 
         async def make(directory: Path) -> None:
             logger.info("booting a machine of %d MiB for its snapshot", shape.memory_mib)
-            machine, control = await self._boot(files, shape, directory)
+            machine, control = await self._boot(files, shape, directory, ahead)
             try:
                 await self.vmm.save(machine, directory)
             finally:
@@ -205,14 +233,16 @@ class MicrovmEngine(Launcher):
 
         return await self._snapshots.get(about, make)
 
-    async def _boot(self, files: VmFiles, shape: Shape, template: Path | None) -> tuple[Machine, MachineControl]:
+    async def _boot(
+        self, files: VmFiles, shape: Shape, template: Path | None, ahead: _Ahead
+    ) -> tuple[Machine, MachineControl]:
         """A machine in which the guest waits for `begin`. One that is still is killed, and tried once more."""
         seconds = self.config.boot_seconds / _BOOTS
         for attempt in range(_BOOTS):
             machine = await self.vmm.boot(files, shape, template=template)
             control = MachineControl(machine.control)
             try:
-                await _within(seconds, self._load(control), machine, "boot")
+                await _within(seconds, self._load(control, ahead), machine, "boot")
             except TimeoutError as error:
                 await _give_up(machine, control)
                 if attempt + 1 < _BOOTS:
@@ -229,9 +259,9 @@ class MicrovmEngine(Launcher):
             return machine, control
         raise AssertionError
 
-    async def _load(self, control: MachineControl) -> None:
+    async def _load(self, control: MachineControl, ahead: _Ahead) -> None:
         await control.ready()
-        await control.load(zygote_bytes(), _WARM)
+        await control.load(zygote_bytes(), _WARM, ahead.guest)
 
 
 @checked("MicrovmBackend")

@@ -9,15 +9,16 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.spec import ContainerSpec
+from toolexec.runtime.guest.bundle import boot_command, settings_of
 
-__all__ = ["MAX_LINE", "PROTOCOL", "GuestEnd", "MachineControl", "begin_message"]
+__all__ = ["MAX_LINE", "PROTOCOL", "GuestEnd", "MachineControl", "begin_message", "guest_ahead"]
 
 PROTOCOL: Final = 1
 MAX_LINE: Final = 64 << 10
@@ -100,9 +101,13 @@ class MachineControl:
             )
         return said
 
-    async def load(self, program: bytes, warm: Sequence[str]) -> None:
-        """Have the guest loaded, up to where a `begin` is waited for."""
-        await self._send("load", {"bytes": len(program), "warm": [*warm]}, program)
+    async def load(self, program: bytes, warm: Sequence[str], guest: JSONDict | None = None) -> None:
+        """Have the guest loaded, up to where a `begin` is waited for.
+
+        With *guest* (see `guest_ahead`) it is started as well, and no other one can begin then.
+        """
+        more: JSONDict = {"guest": guest} if guest is not None else {}
+        await self._send("load", {"bytes": len(program), "warm": [*warm], **more}, program)
         await self._wait("loaded")
 
     async def begin(self, message: JSONDict) -> None:
@@ -218,9 +223,26 @@ class MachineControl:
 def begin_message(spec: ContainerSpec) -> JSONDict:
     """Return the message that has a machine run *spec*; with the time and random bytes, as those of a
     restored machine are old, and the same as in all others."""
+    moment: JSONDict = {"time_ns": time.time_ns(), "entropy": base64.b64encode(os.urandom(_ENTROPY)).decode("ascii")}
+    return _guest(spec) | moment
+
+
+def guest_ahead(spec: ContainerSpec) -> JSONDict | None:
+    """Return what a snapshot can have of the guest of *spec* already: all but the moment; None if it is not for Python.
+
+    Other languages run in programs of their own, which gain little.
+    """
+    settings = settings_of(spec.command)
+    return _guest(spec) if settings is not None and settings.language == "python" else None
+
+
+def _guest(spec: ContainerSpec) -> JSONDict:
     resources, security = spec.resources, spec.security
+    settings = settings_of(spec.command)
+    # what makes a guest warm is done before the snapshot
+    command = spec.command if settings is None else boot_command(replace(settings, warm=False), spec.command[0])
     return {
-        "command": [*spec.command],
+        "command": [*command],
         "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", **spec.env},
         "work": spec.working_dir,
         "user": security.user,
@@ -229,8 +251,6 @@ def begin_message(spec: ContainerSpec) -> JSONDict:
         "pids": resources.pids,
         "cpus": resources.cpus,
         "open_files": resources.open_files,
-        "time_ns": time.time_ns(),
-        "entropy": base64.b64encode(os.urandom(_ENTROPY)).decode("ascii"),
     }
 
 
