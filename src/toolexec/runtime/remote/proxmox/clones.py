@@ -214,7 +214,8 @@ class ClonePool:
         except ProxmoxError as error:
             logger.warning("the clone %d is not removed: %s", vmid, error)
         finally:
-            self._names.pop(vmid, None)
+            if self._names.get(vmid) == name:  # else the number is that of a newer clone of ours
+                del self._names[vmid]
 
     async def _is_named(self, name: str, vmid: int) -> bool:
         notes = await self._notes(vmid)
