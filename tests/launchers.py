@@ -36,7 +36,7 @@ _BESIDE = {
         "watch",
     },
     "kata": set[str](),
-    "microvm": {"container", "guest", "images", "jail", "kvm", "libkrun", "machine", "snapshots", "sparse"},
+    "microvm": {"child", "container", "guest", "images", "jail", "kvm", "libkrun", "machine", "snapshots", "sparse"},
 }
 
 

@@ -12,7 +12,7 @@ MOST = {
     "gvisor": 250,
     "kata": 250,
     "kubernetes": 500,
-    "microvm": 400,
+    "microvm": 410,
 }
 
 

@@ -186,10 +186,12 @@ if "coverage" in sys.modules:  # which knows nothing of threads without `threadi
         sys.settrace(threading.gettrace())
         function(*given)
     def saved(code):
-        if trace is not None:
-            trace.stop()
-            trace.save()
-        leave(code)
+        try:
+            if trace is not None:
+                trace.stop()
+                trace.save()
+        finally:  # coverage fails where other threads end in the same moment
+            leave(code)
     _thread.start_new_thread = lambda function, given: start(traced, (function, given))
     os._exit = saved
 """

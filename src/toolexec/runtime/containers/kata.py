@@ -24,7 +24,7 @@ from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import ImageStore
 
-__all__ = ["Hypervisor", "KataBackend", "KataConfig", "KataEngine", "kata_annotations", "look_at_kvm"]
+__all__ = ["Hypervisor", "KataBackend", "KataConfig", "KataEngine", "kata_annotations"]
 
 Hypervisor: TypeAlias = Literal["qemu", "cloud-hypervisor", "firecracker"]
 

@@ -13,8 +13,9 @@ import pytest
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.containers.microvm.guest import MAX_LINE, GuestEnd, MachineControl, begin_message
+from toolexec.runtime.containers.microvm.guest import GuestEnd, MachineControl, begin_message
 from toolexec.runtime.containers.spec import ContainerSpec
+from toolexec.runtime.guest.machine.messages import MAX_LINE
 
 pytestmark = pytest.mark.anyio
 READY = {"ready": {"protocol": 1, "python": "3.11.2", "kernel": "6.1"}}

@@ -27,12 +27,13 @@ from toolexec.runtime.containers.guest import ContainerGuest, Run
 from toolexec.runtime.containers.launcher import Launcher, unavailable
 from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.containers.microvm.container import MachineContainer
-from toolexec.runtime.containers.microvm.guest import PROTOCOL, MachineControl, begin_message, guest_ahead
+from toolexec.runtime.containers.microvm.guest import MachineControl, begin_message, guest_ahead
 from toolexec.runtime.containers.microvm.images import MachineImages
 from toolexec.runtime.containers.microvm.machine import Machine, Shape, VmFiles, Vmm
 from toolexec.runtime.containers.microvm.snapshots import Snapshot, SnapshotCache
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import zygote_bytes
+from toolexec.runtime.guest.machine.messages import CONTROL_VERSION
 from toolexec.runtime.images.store import ImageStore
 
 __all__ = ["MicrovmBackend", "MicrovmEngine", "make_vmm"]
@@ -215,7 +216,7 @@ class MicrovmEngine(Launcher):
             "vmm": self.vmm.name,
             "vmm_version": self.vmm.version,
             "accelerator": self.vmm.accelerator,
-            "protocol": PROTOCOL,
+            "protocol": CONTROL_VERSION,
             "image": files.digest,
             "guest": sha256(program).hexdigest(),
             "warm": [*_WARM],

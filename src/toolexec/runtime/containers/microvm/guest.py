@@ -17,12 +17,10 @@ from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import boot_command, settings_of
+from toolexec.runtime.guest.machine.messages import CONTROL_VERSION, MAX_LINE
 
-__all__ = ["MAX_LINE", "PROTOCOL", "GuestEnd", "MachineControl", "begin_message", "guest_ahead"]
+__all__ = ["GuestEnd", "MachineControl", "begin_message", "guest_ahead"]
 
-PROTOCOL: Final = 1
-MAX_LINE: Final = 64 << 10
-"""The most bytes of a message, in both directions."""
 _ENTROPY: Final = 128
 _SAID: Final = 4096
 _ANSWERS: Final = 16
@@ -94,10 +92,10 @@ class MachineControl:
         Raises SandboxUnavailableError, as the other methods do, when that can never be.
         """
         said = await self._wait("ready")
-        if said["protocol"] != PROTOCOL:
+        if said["protocol"] != CONTROL_VERSION:
             raise SandboxUnavailableError(
-                f"the machine speaks version {said['protocol']} of the protocol, not {PROTOCOL}; build its image "
-                "again: toolexec image build --kind vm"
+                f"the machine speaks version {said['protocol']} of the protocol, not {CONTROL_VERSION}; build its "
+                "image again: toolexec image build --kind vm"
             )
         return said
 

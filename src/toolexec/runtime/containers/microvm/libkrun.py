@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import Child, run_child, to_the_end, uncut
+from toolexec.process.child import Child, run_child, uncut
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import lacking, unavailable
+from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.jail import Jail, Jails, exit_code
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
-from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, MachineEnd, Shape, VmFiles, VmmName
+from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, Shape, VmFiles, VmmName
 
 __all__ = ["Libkrun"]
 
@@ -126,71 +127,17 @@ call("krun_start_enter", machine)
 """Becomes the machine: in a root directory with nothing but what it needs, and as the user of the jail."""
 
 
-class LibkrunMachine:
-    """A machine that runs; see `Machine`."""
+class LibkrunMachine(ChildMachine[Stream]):
+    """A machine that runs in a *jail*; see `Machine`."""
 
     def __init__(self, child: Child, jail: Jail, control: Stream, stdio: Stream) -> None:
-        self._child = child
         self._jail = jail
-        self._control = control
-        self._stdio = stdio
-        self._cpu: float | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._ended = asyncio.create_task(self._end())
+        super().__init__(jail.id, child, jail.group, control, stdio)
 
-    @property
-    def id(self) -> str:
-        """Implement `Machine.id`."""
-        return self._jail.id
+    def _exit_code(self, code: int) -> int:
+        return exit_code(code, self.said())
 
-    @property
-    def control(self) -> Stream:
-        """Implement `Machine.control`."""
-        return self._control
-
-    @property
-    def stdio(self) -> Stream:
-        """Implement `Machine.stdio`."""
-        return self._stdio
-
-    def said(self) -> str:
-        """Implement `Machine.said`."""
-        return self._child.stderr_tail().decode("utf-8", "replace")[-_TAIL:]
-
-    async def wait(self) -> MachineEnd:
-        """Implement `Machine.wait`."""
-        return await asyncio.shield(self._ended)
-
-    async def cpu_seconds(self) -> float | None:
-        """Implement `Machine.cpu_seconds`."""
-        if not self._ended.done() and self._jail.group is not None:
-            self._cpu = self._jail.group.cpu_seconds()
-        return self._cpu
-
-    def kill(self) -> None:
-        """Implement `Machine.kill`."""
-        self._child.kill()
-
-    async def aclose(self) -> None:
-        """Implement `Machine.aclose`."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await to_the_end(self._closing)
-
-    async def _end(self) -> MachineEnd:
-        code = exit_code(await self._child.wait(), self.said())
-        oom = False
-        if self._jail.group is not None:
-            await asyncio.to_thread(self._jail.group.kill)
-            self._cpu = self._jail.group.cpu_seconds()
-            oom = self._jail.group.oom_kills() > 0
-        return MachineEnd(code=code, oom=oom)
-
-    async def _close(self) -> None:
-        if self._jail.group is not None:
-            await asyncio.to_thread(self._jail.group.kill)
-        await self._child.aclose()
-        await self._ended
+    async def _release(self) -> None:
         await self._control.aclose()
         await self._stdio.aclose()
         await asyncio.to_thread(self._jail.remove)

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from .channels import Channels, find_channels
-from .messages import PROTOCOL, Lines, ProtocolError, line, parse
+from .messages import CONTROL_VERSION, Lines, ProtocolError, line, parse
 from .start import STDIO, Waiting, start_command, start_waiting
 from .system import Group, add_entropy, mount_all, restart, set_clock, set_random_addresses, set_sizes, set_up_system
 
@@ -92,7 +92,7 @@ class Init:
         return True
 
     def _ready(self) -> None:
-        self._send("ready", protocol=PROTOCOL, python=platform.python_version(), kernel=os.uname().release)
+        self._send("ready", protocol=CONTROL_VERSION, python=platform.python_version(), kernel=os.uname().release)
 
     def _accept(self) -> None:
         """Take a new connection of the host; the one before is dead if this machine was restored."""

@@ -6,9 +6,9 @@ import binascii
 import json
 from typing import Any
 
-__all__ = ["MAX_LINE", "PROTOCOL", "Lines", "ProtocolError", "line", "parse"]
+__all__ = ["CONTROL_VERSION", "MAX_LINE", "Lines", "ProtocolError", "line", "parse"]
 
-PROTOCOL = 1
+CONTROL_VERSION = 1
 MAX_LINE = 64 << 10
 _MAX_PROGRAM = 16 << 20
 _LEAST_ENTROPY = 64

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child
+from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.firecracker.api import FirecrackerAPI, connect_inside
 from toolexec.runtime.containers.microvm.firecracker.vsock import DialedStream, dial_vsock
 from toolexec.runtime.containers.microvm.jail import Jail, exit_code
@@ -35,7 +36,7 @@ _GRACE: Final = 0.2
 _CHUNK: Final = 1 << 16
 
 
-class FirecrackerMachine:
+class FirecrackerMachine(ChildMachine[DialedStream]):
     """A `Machine` whose VMM is started by *command* in the *jail*, with *root* as its root directory.
 
     With *template* the channel for stdio is connected only when it is used. Raises SandboxUnavailableError when the
@@ -48,39 +49,17 @@ class FirecrackerMachine:
         self._jail = jail
         self._console = ""
         self._log: _LogPipe | None = None
-        self._cpu: float | None = None
-        self._closing: asyncio.Task[None] | None = None
         try:
             self._log = _LogPipe(root / LOG, jail)
             environment = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}
-            self._child = Child(command, cwd="/", env=environment, on_output=self._print)
+            child = Child(command, cwd="/", env=environment, on_output=self._print)
         except OSError as error:
             if self._log is not None:
                 self._log.close()
             raise SandboxUnavailableError(f"the jailer cannot be started: {error.strerror or error}") from error
-        self._control = DialedStream(partial(dial_vsock, root, VSOCK, _CONTROL), lazy=template)
-        self._stdio = DialedStream(partial(dial_vsock, root, VSOCK, _STDIO), after=self._control, lazy=template)
-        self._ended = asyncio.create_task(self._end())
-
-    @property
-    def id(self) -> str:
-        """Implement `Machine.id`."""
-        return self._jail.id
-
-    @property
-    def pid(self) -> int:
-        """Return the number of its outermost process, which ends as Firecracker does."""
-        return self._child.pid
-
-    @property
-    def control(self) -> DialedStream:
-        """Implement `Machine.control`."""
-        return self._control
-
-    @property
-    def stdio(self) -> DialedStream:
-        """Implement `Machine.stdio`."""
-        return self._stdio
+        control = DialedStream(partial(dial_vsock, root, VSOCK, _CONTROL), lazy=template)
+        stdio = DialedStream(partial(dial_vsock, root, VSOCK, _STDIO), after=control, lazy=template)
+        super().__init__(jail.id, child, jail.group, control, stdio)
 
     def said(self) -> str:
         """Implement `Machine.said`: the console and what the jailer wrote, then Firecracker's log."""
@@ -88,26 +67,6 @@ class FirecrackerMachine:
             self._child.drain()
         log = self._log.read() if self._log is not None else ""
         return "\n".join(part for part in (self._console.strip(), log.strip()) if part)
-
-    async def wait(self) -> MachineEnd:
-        """Implement `Machine.wait`."""
-        return await asyncio.shield(self._ended)
-
-    async def cpu_seconds(self) -> float | None:
-        """Implement `Machine.cpu_seconds`."""
-        if not self._ended.done() and self._jail.group is not None:
-            self._cpu = self._jail.group.cpu_seconds()
-        return self._cpu
-
-    def kill(self) -> None:
-        """Implement `Machine.kill`."""
-        self._child.kill()
-
-    async def aclose(self) -> None:
-        """Implement `Machine.aclose`."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await to_the_end(self._closing)
 
     async def connect_api(self) -> FirecrackerAPI:
         """Return a connection to its API, which must be closed, once it listens there.
@@ -151,22 +110,14 @@ class FirecrackerMachine:
     def _print(self, text: str, _: Literal["stdout", "stderr"]) -> None:
         self._console = (self._console + text)[-_TAIL:]
 
-    async def _end(self) -> MachineEnd:
-        code = exit_code(await self._child.wait(), self._said_outside())
-        oom = False
-        if self._jail.group is not None:
-            await asyncio.to_thread(self._jail.group.kill)  # Firecracker too, where only the first process was killed
-            self._cpu = self._jail.group.cpu_seconds()
-            oom = self._jail.group.oom_kills() > 0
+    def _exit_code(self, code: int) -> int:
+        return exit_code(code, self._said_outside())
+
+    def _notice_end(self) -> None:
         for channel in (self._control, self._stdio):
             channel.fail("the virtual machine has ended")
-        return MachineEnd(code=code, oom=oom)
 
-    async def _close(self) -> None:
-        if self._jail.group is not None:
-            await asyncio.to_thread(self._jail.group.kill)
-        await self._child.aclose()
-        await self._ended
+    async def _release(self) -> None:
         await self._stdio.aclose()
         await self._control.aclose()
         if self._log is not None:

@@ -16,14 +16,15 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
-from toolexec.process.child import Child, run_child, to_the_end, uncut
+from toolexec.process.child import Child, run_child, uncut
 from toolexec.process.private import cache_directory
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.base import Availability
-from toolexec.runtime.containers.kata import look_at_kvm
 from toolexec.runtime.containers.launcher import unavailable
+from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.config import AcceleratorChoice
-from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, MachineEnd, Shape, VmFiles, VmmName
+from toolexec.runtime.containers.microvm.kvm import look_at_kvm
+from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, Shape, VmFiles, VmmName
 from toolexec.runtime.containers.microvm.qemu.command import Descriptors, qemu_command
 from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
 from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
@@ -50,7 +51,7 @@ _SECCOMP: Final = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
 _numbers = itertools.count()
 
 
-class QemuMachine:
+class QemuMachine(ChildMachine[Stream]):
     """A machine that runs; see `Machine`."""
 
     def __init__(
@@ -59,70 +60,9 @@ class QemuMachine:
         self.monitor = monitor
         self.ram = -1
         """The memory of a template, which this owns."""
-        self._child = child
-        self._group = group
-        self._control = control
-        self._stdio = stdio
-        self._ended = asyncio.create_task(self._end())
-        self._closing: asyncio.Task[None] | None = None
-        self._cpu: float | None = None
+        super().__init__(f"qemu-{child.pid}", child, group, control, stdio)
 
-    @property
-    def id(self) -> str:
-        """Implement `Machine.id`."""
-        return f"qemu-{self._child.pid}"
-
-    @property
-    def pid(self) -> int:
-        """The number of QEMU's process."""
-        return self._child.pid
-
-    @property
-    def control(self) -> Stream:
-        """Implement `Machine.control`."""
-        return self._control
-
-    @property
-    def stdio(self) -> Stream:
-        """Implement `Machine.stdio`."""
-        return self._stdio
-
-    def said(self) -> str:
-        """Implement `Machine.said`."""
-        return self._child.stderr_tail().decode("utf-8", "replace")
-
-    async def wait(self) -> MachineEnd:
-        """Implement `Machine.wait`."""
-        return await asyncio.shield(self._ended)
-
-    async def cpu_seconds(self) -> float | None:
-        """Implement `Machine.cpu_seconds`."""
-        if self._group is not None and not self._ended.done():
-            self._cpu = self._group.cpu_seconds() or self._cpu
-        return self._cpu
-
-    def kill(self) -> None:
-        """Implement `Machine.kill`."""
-        self._child.kill()
-
-    async def aclose(self) -> None:
-        """Implement `Machine.aclose`."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await to_the_end(self._closing)
-
-    async def _end(self) -> MachineEnd:
-        code = await self._child.wait()
-        oom = False
-        if self._group is not None:
-            self._cpu = self._group.cpu_seconds()
-            oom = self._group.oom_kills() > 0
-        return MachineEnd(code=code, oom=oom)
-
-    async def _close(self) -> None:
-        self._child.kill()
-        await self._child.aclose()
-        await self._ended
+    async def _release(self) -> None:
         for stream in (self._control, self._stdio, self.monitor):
             with suppress(OSError):
                 await stream.aclose()
