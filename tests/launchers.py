@@ -36,7 +36,19 @@ _BESIDE = {
         "watch",
     },
     "kata": set[str](),
-    "microvm": {"child", "container", "guest", "images", "jail", "kvm", "libkrun", "machine", "snapshots", "sparse"},
+    "microvm": {
+        "child",
+        "container",
+        "guest",
+        "images",
+        "jail",
+        "kvm",
+        "libkrun",
+        "machine",
+        "snapshots",
+        "sparse",
+        "templates",
+    },
 }
 
 

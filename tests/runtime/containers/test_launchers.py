@@ -12,7 +12,7 @@ MOST = {
     "gvisor": 250,
     "kata": 250,
     "kubernetes": 500,
-    "microvm": 410,
+    "microvm": 250,
 }
 
 
