@@ -119,6 +119,8 @@ def proxmox_sample(name: str, number: int) -> Any:
         return ["container", "gvisor", "vm"][number]
     if name == "fingerprint":
         return f"{number:02x}" * 32
+    if name == "runtime":
+        return f"https://{{ip}}:800{number}/v1/execute"
     return PROXMOX[name].format(number) if name in PROXMOX else None
 
 
