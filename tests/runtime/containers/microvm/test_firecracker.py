@@ -104,7 +104,9 @@ class TestMachines:
             interfaces = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
             assert [line.split(":")[0].strip() for line in interfaces] == ["lo"]
             assert not Path(f"/proc/{pid}", "root", "etc").exists()
-            assert machine.id in Path(f"/proc/{pid}/cgroup").read_text()
+            assert machine._group is not None
+            for directory in machine._group.directories:
+                assert str(pid) in (directory / "cgroup.procs").read_text().split()
             links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
             assert not [link for link in links if link.startswith("/") and link not in ALLOWED]
 
