@@ -13,7 +13,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.tools: Any = None
-        self.made: list[str] = []  # what was imported; a look through all modules would touch all of the memory
+        self.made: list[str] = []  # a look through all modules would touch all of the memory
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the specification of a module that is an object of ours."""

@@ -92,7 +92,7 @@ def _from_text(source: str, filename: str) -> Program | None:
         _compiled(tail, filename, "exec")  # a whole statement by itself, and not an expression
         return Program(_compiled(source, filename, "exec"))
     except SyntaxError:
-        return None  # the tail is the end of something longer, `return` is at the top, or it is wrong
+        return None  # the end of something longer, `return` at the top, or wrong
 
 
 def _compiled(text: str, filename: str, mode: str) -> Any:

@@ -45,11 +45,9 @@ class Line(StreamChannel):
     """
 
     def __init__(self, read_fd: int, write_fd: int, hang_up: Callable[[], Any], hold: Any = None) -> None:
-        """*hang_up* is called in the reading thread when the host is gone. Nothing is read until *hold*, if it
-        is given, is free: a lock.
-        """
+        """*hang_up* is called in the reading thread when the host is gone; nothing is read until *hold* is free."""
         super().__init__(read_fd, write_fd)
-        from _queue import SimpleQueue  # threading and queue take longer to import than all that is here
+        from _queue import SimpleQueue  # queue takes longer to import than all that is here
 
         self.listeners: dict[str, Any] = {}  # each has a method `hear`
         self.inbox: Any = SimpleQueue()
@@ -76,7 +74,7 @@ class Line(StreamChannel):
         try:
             return answer_value(waiter.wait())
         except BaseException:
-            self.forget(request_id)  # a signal has ended the wait, and the answer is not needed now
+            self.forget(request_id)  # a signal has ended the wait
             raise
 
     def submit(self, kind: str, payload: Any, listener: Callable[[Any], None]) -> str:
@@ -168,7 +166,7 @@ class Line(StreamChannel):
     def sever(self) -> None:
         """Let go of the line; to be called in a forked child, which must not speak for its parent."""
         self._gone = True
-        self._lock = _thread.RLock()  # the parent's may be held by a thread that the child does not have
+        self._lock = _thread.RLock()  # a thread of the parent may hold its own
         for descriptor in {self._read_fd, self._write_fd}:
             os.close(descriptor)
 
