@@ -32,6 +32,7 @@ __all__ = [
     "LimitsBlock",
     "PinningBlock",
     "PolicyBlock",
+    "ProxmoxBlock",
     "RemoteBlock",
     "ResilienceBlock",
     "ResultsBlock",

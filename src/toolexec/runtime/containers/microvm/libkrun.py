@@ -30,7 +30,7 @@ from toolexec.runtime.containers.microvm.jail import Jail, Jails, exit_code
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, Shape, VmFiles, VmmName
 
-__all__ = ["Libkrun"]
+__all__ = ["Libkrun", "LibkrunMachine"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
