@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.engines.remote import RemoteServer, settings_for
+from tests.tiers import missing
 
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.remote.backend import RemoteBackend
@@ -32,8 +33,10 @@ def wasm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteServer]:
 @pytest.fixture(scope="module")
 def bubblewrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteServer]:
     """Start a server with containers."""
-    if shutil.which("bwrap") is None or os.geteuid():
-        pytest.skip("there is no bubblewrap here")
+    if os.geteuid():
+        pytest.skip("the server's containers need root")
+    if shutil.which("bwrap") is None:
+        missing("there is no bubblewrap", "apt-get install bubblewrap")
     with RemoteServer(tmp_path_factory.mktemp("remote"), "bubblewrap", image=IMAGE) as server:
         yield server
 

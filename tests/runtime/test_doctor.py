@@ -92,7 +92,6 @@ async def test_every_kind_is_named() -> None:
     [
         (Availability(ok=False, reason="gone", remedy="install it"), None, "unavailable", "gone"),
         (OSError("broken"), None, "unavailable", "broken"),
-        (ModuleNotFoundError("x", name="toolexec.later"), None, "unavailable", "not in this release"),
         (Availability(ok=True), SandboxUnavailableError("not here"), "unavailable", "not here"),
         (Availability(ok=True), ValueError(), "failed", "ValueError"),
         (Availability(ok=True), 41, "failed", "its answer to 6 * 7 is 41"),

@@ -47,7 +47,6 @@ _STATES: Final = {
     "unavailable": ("● unavailable", "yellow"),
     "failed": ("✗ failed", "bold red"),
     "not_set_up": ("○ not set up", "dim"),
-    "not_in_release": ("○ not in this release", "dim"),
 }
 _MOST_REASON: Final = 300
 

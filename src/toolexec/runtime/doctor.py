@@ -25,24 +25,7 @@ from toolexec.runtime.router import CANDIDATES, ISOLATIONS, Runtime
 
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
 
-State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up", "not_in_release"]
-_RELEASED: Final = frozenset(
-    {
-        "wasm",
-        "unsafe_host",
-        "bubblewrap",
-        "docker",
-        "containerd",
-        "gvisor",
-        "kata",
-        "firecracker",
-        "qemu",
-        "libkrun",
-        "kubernetes",
-        "proxmox_lxc",
-        "remote",
-    }
-)
+State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up"]
 _REMEDIES: Final = {
     "remote": "set endpoints, key_id and token in [sandboxes.remote]",
     "proxmox_lxc": "set url, token_id, token_secret, node and vmid in [sandboxes.proxmox]",
@@ -68,10 +51,10 @@ class Finding:
 
     `ready` is available, and has given the right answer if it was asked to; `unavailable` says of itself that it lacks
     something; `failed` said that it is there and could not run a program; `not_set_up` is part of toolexec and not of
-    this runtime; `not_in_release` is none of toolexec's yet. `reason` and `remedy` say what is missing and what fixes
-    it. `first_seconds` is how long the first program took, from nothing, and `again_seconds` the one after it; None
-    when nothing was measured. `profiles` are those that may be served by it. `measurement` is how ready for production
-    it is, judged by programs that were run here; None when none was to be run.
+    this runtime. `reason` and `remedy` say what is missing and what fixes it. `first_seconds` is how long the first
+    program took, from nothing, and `again_seconds` the one after it; None when nothing was measured. `profiles` are
+    those that may be served by it. `measurement` is how ready for production it is, judged by programs that were run
+    here; None when none was to be run.
     """
 
     kind: str
@@ -192,8 +175,6 @@ def _probe(backend: SandboxBackend) -> Probe:
 
 def _absent(kind: str) -> Finding:
     profiles = _profiles(kind)
-    if kind not in _RELEASED:
-        return Finding(kind=kind, state="not_in_release", profiles=profiles, reason="not in this release")
     return Finding(
         kind=kind,
         state="not_set_up",
@@ -331,8 +312,6 @@ def _profiles(kind: str) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("toolexec."):
-        return "not in this release"
     return str(error) or type(error).__name__
 
 
