@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Final
 
 import toolexec.errors as errors
-from toolexec.errors import CodeError, InvalidResultError, ToolExecError
+from toolexec.errors import CodeError, InvalidResultError, Outcome, ToolExecError
 from toolexec.model.binding import binding_from_dict
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject, to_json_lossy
@@ -28,7 +28,9 @@ MAX_OUTCOME_BYTES: Final = 64 << 20
 """How long an outcome may be, as JSON: a larger one is an error, to the program, too."""
 
 _MAX_CAUSES: Final = 5
-_COMMON: Final = frozenset({"message", "code", "tool_id", "op", "backend", "retryable", "details", "violations"})
+_COMMON: Final = frozenset(
+    {"message", "code", "tool_id", "op", "backend", "retryable", "outcome", "details", "violations"}
+)
 
 
 class RecordedCause(Exception):  # noqa: N818 - it stands for an error that is not here any more
@@ -84,8 +86,7 @@ def error_to_json(error: BaseException, *, depth: int = 0) -> JSONDict:
         return {"class": type(error).__name__, "message": _plain(str(error))}
     data: JSONDict = {"class": type(error).__name__, **error.to_dict(), "details": to_json_lossy(error.details)}
     data["message"] = _plain(error.message)
-    if error.never_began:
-        data["never_began"] = True
+    data["outcome"] = error.outcome.value
     more = {name: value for name, value in vars(error).items() if name not in _COMMON}
     if more:
         data["more"] = to_json_lossy(more)
@@ -112,8 +113,7 @@ def error_from_json(data: JSONObject) -> ToolExecError:
         details=details,
         code=code if code != kind.code else None,
     )
-    if bool(data.get("never_began")) != error.never_began:
-        error.details["never_began"] = bool(data.get("never_began"))
+    error.outcome = Outcome.read(data.get("outcome"), error.outcome)
     if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
         error.violations = read_violations(details.get("violations"))
     elif isinstance(error, CodeError):

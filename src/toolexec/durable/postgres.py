@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from toolexec.durable.sql import DAY, Execute, SQLJournal
 from toolexec.errors import ConfigurationError, JournalError
 from toolexec.errors.extras import extra_needed
+from toolexec.errors.outcome import Outcome
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class PostgresJournal(SQLJournal):
                 f"the journal in PostgreSQL cannot be used: {str(error).strip()}",
                 op=op,
                 retryable=isinstance(error, self._psycopg.OperationalError),
-                details={"never_began": True} if op == "begin" else None,
+                outcome=Outcome.NOT_SENT if op == "begin" else None,
             ) from error
 
 

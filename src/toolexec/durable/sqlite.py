@@ -14,6 +14,7 @@ from typing import Final, Literal, Self
 from toolexec.durable.flush import Flusher
 from toolexec.durable.sql import DAY, Execute, SQLJournal
 from toolexec.errors import JournalError
+from toolexec.errors.outcome import Outcome
 from toolexec.model.settings import checked
 from toolexec.process.database import open_database, use_wal
 
@@ -167,7 +168,7 @@ class SQLiteJournal(SQLJournal):
     def _cannot(self, why: Exception | str, op: str) -> JournalError:
         error = JournalError(f"the journal {self.path} cannot be used: {why}", op=op, details={"path": str(self.path)})
         if op == "begin":
-            error.details["never_began"] = True
+            error.outcome = Outcome.NOT_SENT
         return error
 
 

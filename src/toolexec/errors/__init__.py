@@ -121,6 +121,7 @@ from toolexec.errors.gate import (
     ResultNotFoundError,
     SecretError,
 )
+from toolexec.errors.outcome import Outcome
 from toolexec.errors.tools import (
     BackendBusyError,
     BackendDisabledError,
@@ -195,6 +196,7 @@ __all__ = [
     "LimitNotEnforceableError",
     "MissingExtraError",
     "NoBackendsError",
+    "Outcome",
     "OutputValidationError",
     "PolicyError",
     "ProtocolError",

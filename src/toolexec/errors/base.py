@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from toolexec.errors.outcome import Outcome
+
 __all__ = [
     "ConfigurationError",
     "MissingExtraError",
@@ -18,6 +20,8 @@ class ToolExecError(Exception):
 
     `code` says what happened; an error may carry one of its class's `further_codes`, which say it more exactly. `op` is
     the step that failed, `retryable` whether the same call may succeed later, and `details` are further data, as JSON.
+    `outcome` is what became of the call: where only a transport knows it, that passes it in; else it is the class's
+    `default_outcome`, which is `UNKNOWN` unless the class says otherwise.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -31,7 +35,7 @@ class ToolExecError(Exception):
     code: str = "internal"
     further_codes: ClassVar[tuple[str, ...]] = ()
     default_retryable: ClassVar[bool] = False
-    default_never_began: ClassVar[bool] = False
+    default_outcome: ClassVar[Outcome] = Outcome.UNKNOWN
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class ToolExecError(Exception):
         retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
         code: str | None = None,
+        outcome: Outcome | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -52,6 +57,7 @@ class ToolExecError(Exception):
         self.op = op
         self.backend = backend
         self.retryable: bool = self.default_retryable if retryable is None else retryable
+        self.outcome: Outcome = self.default_outcome if outcome is None else outcome
         self.details: dict[str, Any] = dict(details or {})
 
     def __str__(self) -> str:
@@ -62,11 +68,8 @@ class ToolExecError(Exception):
 
     @property
     def never_began(self) -> bool:
-        """Return whether the call certainly never began: making it again cannot do its work twice.
-
-        False also where that is not known. `details["never_began"]` carries it where the class alone does not show it.
-        """
-        return self.details.get("never_began", self.default_never_began) is True
+        """Return whether the call certainly never began: making it again cannot do its work twice."""
+        return self.outcome is Outcome.NOT_SENT
 
     def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
         """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""
@@ -104,7 +107,7 @@ class ConfigurationError(ToolExecError):
 
     code = "configuration"
     further_codes: ClassVar[tuple[str, ...]] = ("already_started", "invalid_detail", "invalid_provider", "not_started")
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
     @property
     def setting(self) -> str:
@@ -140,6 +143,7 @@ def reworded(error: ToolExecError, message: str) -> ToolExecError:
         op=error.op,
         backend=error.backend,
         retryable=error.retryable,
+        outcome=error.outcome,
     )
     return other
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from toolexec.errors.base import ToolExecError
 from toolexec.errors.gate import PolicyError
+from toolexec.errors.outcome import Outcome
 
 __all__ = [
     "ChainStepLimitError",
@@ -120,7 +121,7 @@ class WorkflowSyntaxError(CodeError):
     """
 
     code = "workflow_syntax"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class WorkflowCheckError(CodeError):
     """
 
     code = "workflow_check"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
     findings: tuple[WorkflowFinding, ...] = ()
 
     def __init__(
@@ -234,14 +235,14 @@ class ToolCallLimitError(LimitExceededError):
     """The code made as many tool calls as it may; the call was not made."""
 
     code = "tool_call_limit"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class ChainStepLimitError(LimitExceededError):
     """A chain has more steps than one may have; none of them was run."""
 
     code = "chain_step_limit"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class CodeTimeoutError(LimitExceededError, TimeoutError):
@@ -272,7 +273,7 @@ class InvalidRequestError(SandboxError):
         "request_too_large",
         "run_id_taken",
     )
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class InvalidLimitsError(InvalidRequestError):
@@ -295,7 +296,7 @@ class SandboxUnavailableError(SandboxError):
 
     code = "sandbox_unavailable"
     further_codes: ClassVar[tuple[str, ...]] = ("queue_full", "quota_exceeded", "runtime_draining")
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class SandboxDeniedError(SandboxError):
@@ -308,14 +309,14 @@ class SandboxDeniedError(SandboxError):
         "signature_stale",
         "unauthenticated",
     )
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class LimitNotEnforceableError(SandboxError):
     """The sandbox cannot enforce a limit that was asked for; `best_effort=True` runs the code all the same."""
 
     code = "limit_not_enforceable"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from toolexec.errors.base import ConfigurationError, ToolExecError
+from toolexec.errors.outcome import Outcome
 
 __all__ = [
     "ApprovalDeniedError",
@@ -25,7 +26,7 @@ class PolicyError(ToolExecError):
 
     code = "policy_denied"
     further_codes: ClassVar[tuple[str, ...]] = ("effect_in_progress", "outcome_unknown")
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
     @property
     def rule(self) -> str:
@@ -60,7 +61,7 @@ class RateLimitedError(ToolExecError):
     """Too many calls in too short a time; nothing has run. `details["retry_after"]` says in how many seconds to try."""
 
     code = "rate_limited"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
     default_retryable = True
 
     @property

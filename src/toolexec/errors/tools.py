@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from toolexec.errors.base import ToolExecError, reworded
+from toolexec.errors.outcome import Outcome
 
 __all__ = [
     "BackendBusyError",
@@ -83,7 +84,7 @@ class InvalidToolIDError(ToolExecError):
     """The text is not a tool ID."""
 
     code = "invalid_tool_id"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class InvalidVersionError(ToolExecError):
@@ -102,7 +103,7 @@ class InvalidChainError(ToolExecError):
     """A chain is defined in a way that cannot run; no step has run (or not the one whose error this is)."""
 
     code = "invalid_chain"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class ToolNotFoundError(ToolExecError):
@@ -119,7 +120,7 @@ class ToolNotFoundError(ToolExecError):
     """
 
     code = "tool_not_found"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
     def __init__(
         self, tool_id: str, *, close: Sequence[str] = (), op: str = "resolve", details: Mapping[str, Any] | None = None
@@ -173,7 +174,7 @@ class NoBackendsError(ToolExecError):
     """The tool is known, but nothing that could run it is."""
 
     code = "no_backends"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,7 @@ class InputValidationError(_ValidationError):
     """
 
     code = "validation_input"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
     what = "arguments"
 
 
@@ -233,6 +234,7 @@ class OutputValidationError(_ValidationError):
     the tool gave all the same."""
 
     code = "validation_output"
+    default_outcome = Outcome.DONE
     what = "result"
 
     def __init__(
@@ -282,7 +284,7 @@ class StreamNotSupportedError(ToolExecError):
     """The tool answers in one piece; call `run_tool`, or `stream_tool(..., fallback=True)` for a single event."""
 
     code = "stream_not_supported"
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class BackendError(ToolExecError):
@@ -290,7 +292,7 @@ class BackendError(ToolExecError):
 
     code = "backend"
     further_codes: ClassVar[tuple[str, ...]] = ("backend_exists", "tool_collision")
-    default_never_began = True
+    default_outcome = Outcome.NOT_SENT
 
 
 class BackendNotFoundError(BackendError):
@@ -343,7 +345,7 @@ class BackendBusyError(BackendError):
 
 
 class ExecutionError(ToolExecError):
-    """The tool was called and failed; this is what `Result.error` holds.
+    """The tool was called and failed; this is what `Result.error` holds. `outcome` says what became of its work.
 
     >>> from toolexec import Exec
     >>> def fail():
@@ -357,23 +359,30 @@ class ExecutionError(ToolExecError):
 
     code = "execution_failed"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as JSON-able data, with what became of the call."""
+        return {**super().to_dict(), "outcome": self.outcome.value}
+
 
 class HandlerError(ExecutionError):
     """A Python handler raised, or tried to end the process; the exception is the `__cause__`."""
 
     code = "handler_failed"
+    default_outcome = Outcome.REFUSED
 
 
 class InvalidResultError(ExecutionError):
     """The handler returned something that is not JSON; the message has the path and the type."""
 
     code = "invalid_result"
+    default_outcome = Outcome.DONE
 
 
 class RemoteToolError(ExecutionError):
     """A remote tool reported an error of its own (in MCP: `isError`). `details["content"]` has the full reply."""
 
     code = "remote_tool_failed"
+    default_outcome = Outcome.REFUSED
 
     @property
     def content(self) -> Sequence[Mapping[str, object]]:

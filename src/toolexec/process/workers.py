@@ -16,6 +16,7 @@ from typing import Any
 
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
 from toolexec.errors.extras import unix_needed
+from toolexec.errors.outcome import Outcome
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.forks import forks
@@ -230,12 +231,12 @@ class WorkerProcesses:
                 await self._end(worker)
         with self._lock:
             if self._closed:
-                raise ExecutionError(f"{name} was not called: the backend was closed", details={"never_began": True})
+                raise ExecutionError(f"{name} was not called: the backend was closed", outcome=Outcome.NOT_SENT)
             try:
                 worker = WorkerProcess()
             except OSError as error:
                 raise ExecutionError(
-                    f"cannot start a worker process for {name}: {error}", details={"never_began": True}
+                    f"cannot start a worker process for {name}: {error}", outcome=Outcome.NOT_SENT
                 ) from error
             self._started.add(worker)
         return worker

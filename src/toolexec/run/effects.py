@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import AuditError
+from toolexec.errors.outcome import Outcome
 from toolexec.model.origin import new_run_id
 from toolexec.process.database import open_database, use_wal
 from toolexec.process.owner import is_orphan, this_owner
@@ -203,7 +204,7 @@ class EffectLedger:
             f"the ledger of effects {self.path} cannot be used: {why}; no call is made that cannot be recorded",
             op="ledger",
             code="ledger",
-            details={"never_began": True},
+            outcome=Outcome.NOT_SENT,
         )
 
 

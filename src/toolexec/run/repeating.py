@@ -9,6 +9,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import (
     BackendError,
     ConfigurationError,
+    Outcome,
     OutputValidationError,
     RateLimitedError,
     ToolExecError,
@@ -32,7 +33,7 @@ def may_repeat(tool: Tool, failure: ToolExecError) -> bool:
     """
     if not failure.retryable or tool.annotations.destructive:
         return False
-    return is_repeatable(tool) or failure.never_began
+    return is_repeatable(tool) or failure.outcome is Outcome.NOT_SENT
 
 
 def backend_failed(failure: ToolExecError) -> bool | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolexec.errors import ToolExecError, Violation
+from toolexec.errors.outcome import Outcome
 from toolexec.model.binding import Binding
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -54,6 +55,11 @@ class Result:
     def ok(self) -> bool:
         """Whether the tool did what it was asked."""
         return self.error is None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the call's work."""
+        return Outcome.DONE if self.error is None else self.error.outcome
 
     @property
     def content(self) -> Sequence[JSONObject]:

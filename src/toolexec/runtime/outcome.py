@@ -15,6 +15,7 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
+from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONObject
 from toolexec.model.patterns import lazy_pattern
 from toolexec.runtime.protocol.wire import read_code_error
@@ -157,8 +158,10 @@ def _wanted(cause: CodeError, ending: Ending) -> str:
 
 def _stopped(ending: Ending) -> ToolExecError:
     if ending.stopped == "deadline":
-        never_began = {} if ending.began else {"never_began": True}
-        return CodeTimeoutError(f"limit exceeded: {_late(ending)}", details={"timeout": ending.seconds, **never_began})
+        outcome = Outcome.UNKNOWN if ending.began else Outcome.NOT_SENT
+        return CodeTimeoutError(
+            f"limit exceeded: {_late(ending)}", details={"timeout": ending.seconds}, outcome=outcome
+        )
     if ending.stopped == "violation":
         return SandboxViolationError(
             f"code execution error: the code broke a rule of its sandbox and was stopped: {ending.stderr}"

@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import perf_counter
 
 from toolexec.errors import ConfigurationError, ToolTimeoutError
+from toolexec.errors.outcome import Outcome
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.deadline import DeadlineExceededError, LeftBehind, rest_within, with_deadline
@@ -123,7 +124,8 @@ def _late(call: ToolCall, seconds: float) -> ToolTimeoutError:
             "so call it again later, or pass a longer timeout",
             tool_id=call.tool_id,
             op="execute",
-            details={"timeout": seconds, "never_began": True, "waited_for": call.waiting},
+            details={"timeout": seconds, "waited_for": call.waiting},
+            outcome=Outcome.NOT_SENT,
         )
     return ToolTimeoutError(
         f"{call.tool_id} did not finish within {seconds:g} s and was stopped; pass a longer timeout if it needs more",

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 
 import toolexec.errors as errors
-from toolexec.errors import CodeError, ProtocolError, ToolExecError, Violation
+from toolexec.errors import CodeError, Outcome, ProtocolError, ToolExecError, Violation
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
@@ -50,6 +50,8 @@ def error_payload(error: BaseException) -> JSONDict:
     payload: JSONDict = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
     fields = (("op", error.op), ("toolId", error.tool_id), ("backend", error.backend))
     payload |= {key: value[:_MAX_TEXT] for key, value in fields if value}
+    if error.outcome is not error.default_outcome:
+        payload["outcome"] = error.outcome.value
     if error.details and _jsonable(error.details, _MAX_DETAILS) is not None:
         payload["details"] = error.details
     return payload
@@ -77,6 +79,7 @@ def read_error(payload: JSONObject) -> ToolExecError:
         retryable=retryable if isinstance(retryable, bool) else None,
         details=details,
         code=code if code and kind.code != code else None,
+        outcome=Outcome.read(payload.get("outcome"), kind.default_outcome),
     )
     if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
         error.violations = read_violations(details.get("violations"))

@@ -22,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.errors.extras import extra_needed
+from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
 from toolexec.process.directory import check_names
 from toolexec.runtime.base import LANGUAGES, Availability, SandboxSession, located
@@ -398,7 +399,7 @@ class RemoteBackend:
         except NeverStartedError as error:
             if error.final:
                 raise located(error.error, self) from None
-            lost = SandboxFailedError(f"the session is lost: {error.error.message}", details={"never_began": True})
+            lost = SandboxFailedError(f"the session is lost: {error.error.message}", outcome=Outcome.NOT_SENT)
             raise located(lost, self) from None
         lives = result.error is None or isinstance(result.error, CodeError)
         return result, lives and not channel.ended.done()

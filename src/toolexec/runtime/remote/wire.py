@@ -19,6 +19,7 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest, Output, ToolCallRecord
 from toolexec.errors import InvalidRequestError, ProtocolError, SandboxFailedError, ToolExecError
+from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.runtime.protocol.wire import read_error
 
@@ -338,7 +339,7 @@ def _read_error(data: JSONObject) -> ToolExecError:
     payload |= {name: data.get(name) for name in ("code", "retryable", "op", "backend", "details")}
     error = read_error(payload)
     if data.get("never_began") is True:
-        error.details["never_began"] = True
+        error.outcome = Outcome.NOT_SENT
     if isinstance(data.get("cause"), dict):
         error.__cause__ = _read_error(data["cause"])
     return error

@@ -88,7 +88,7 @@ ERROR: Final = closed(
     {
         "code": TEXT,
         "message": TEXT,
-        **dict.fromkeys(("tool_id", "op", "backend", "retryable", "step_index", "details"), ANY),
+        **dict.fromkeys(("tool_id", "op", "backend", "retryable", "outcome", "step_index", "details"), ANY),
     },
     ["code", "message"],
 )

@@ -22,6 +22,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
+from toolexec.errors.outcome import Outcome as CallOutcome
 from toolexec.runtime.base import SandboxSession, judged_kind
 from toolexec.runtime.remote.server.admission import Admission, Ticket
 from toolexec.runtime.remote.server.journal import Journal, Record
@@ -56,7 +57,7 @@ class Outcome:
     @classmethod
     def refused(cls, error: ToolExecError) -> Outcome:
         """Return the outcome of a run that never started."""
-        error.details.setdefault("never_began", True)
+        error.outcome = CallOutcome.NOT_SENT
         return cls("refused", encode_error(error), error)
 
 
