@@ -71,7 +71,8 @@ def count(kind: str) -> Counter[str]:
 async def _caller(kind: str) -> AsyncGenerator[Call]:
     """Give the call to count."""
     served = kind in ("served", "direct")
-    async with Exec(gate=Gate(policy=Policy([Rule(effect="allow", tools=("t:*",))])) if served else None) as ex:
+    rules = {"gate": Gate(policy=Policy([Rule(effect="allow", tools=("t:*",))]))} if served else {}
+    async with Exec(**rules) as ex:
         ex.add(Tool(name="one", namespace="t", input_schema={"type": "object"}), handler=_one)
         if served:
             async with _served(ex, kind) as call:

@@ -61,11 +61,11 @@ def test_a_server_has_a_gate_without_any_settings() -> None:
     [
         ("[policy]\ndefault = 'deny'", ["policy", "approval"]),
         ("[approval]\ntimeout = 5", ["policy", "approval"]),
-        ("[audit]\npath = 'log.db'", ["audit"]),
-        ("[pinning]\naccept_first = false", ["pinning"]),
-        ("[results]\nmax_bytes = 2000", ["budget"]),
-        ("[limits]\nrate_per_tool = '5/min'", ["rate_limit"]),
-        ("[telemetry]\nenabled = true", ["telemetry"]),
+        ("[audit]\npath = 'log.db'", ["audit", "policy", "approval"]),
+        ("[pinning]\naccept_first = false", ["policy", "pinning", "approval"]),
+        ("[results]\nmax_bytes = 2000", ["budget", "policy", "approval"]),
+        ("[limits]\nrate_per_tool = '5/min'", ["policy", "approval", "rate_limit"]),
+        ("[telemetry]\nenabled = true", ["telemetry", "policy", "approval"]),
         ("[audit]\nenabled = false\n[pinning]\nenabled = false\n[telemetry]\nrecord_args = true", []),
     ],
 )
@@ -298,8 +298,8 @@ def test_the_state_directory_follows_the_convention() -> None:
 
 
 def test_a_plain_exec_stays_light() -> None:
-    """An Exec without settings for a gate has none."""
-    assert Exec().options.gate is None
+    """An Exec without settings for a gate has the default one only."""
+    assert Exec().options.own_gate is None
 
 
 def test_the_audit_log_has_a_key(tmp_path: Path) -> None:

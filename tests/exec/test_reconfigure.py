@@ -60,4 +60,4 @@ async def test_what_an_exec_is_made_of_stays() -> None:
         await ex.execute_code("1 + 1")
         with pytest.raises(ConfigurationError, match="code has run already"):
             ex.reconfigure(gate=DENIED)
-        assert ex.options.gate is None
+        assert ex.options.own_gate is None

@@ -218,7 +218,7 @@ class Passing:
 async def test_the_order_of_the_parts() -> None:
     """Whatever order they are given in, a call passes them in the one right order."""
     order = ["telemetry", "audit", "budget", "policy", "pinning", "approval", "rate_limit"]
-    order += ["cache", "ledger", "fallback", "bulkhead", "breaker", "retry"]
+    order += ["cache", "fallback", "ledger", "bulkhead", "breaker", "retry"]
     passed: list[str] = []
     gate = Gate(**{name: Passing(name, passed) for name in sorted(order)})  # type: ignore[arg-type]
     async with Exec(gate=gate) as ex:

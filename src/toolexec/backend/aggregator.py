@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from toolexec.backend.attempt import attempt_at
 from toolexec.backend.base import Backend
 from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.index import Registered
 from toolexec.errors import (
     BackendDisabledError,
     BackendError,
@@ -73,7 +75,8 @@ class Aggregator:
         return Listing(tools=settled, failures=failures)
 
     async def call(self, tool_id: str, args: JSONObject | None = None) -> Any:
-        """Call a tool by the ID in the listing, or by `backend:tool`; returns the backend's raw answer.
+        """Call a tool by the ID in the listing, or by `backend:tool`; returns the backend's raw answer. No gate
+        decides on it: a runner is what calls tools for an agent.
 
         Raises InvalidToolIDError for an ID without namespace, BackendNotFoundError when nothing has it,
         BackendDisabledError for a backend that is switched off, BackendError when the ID could mean several
@@ -83,7 +86,8 @@ class Aggregator:
         if not parsed.namespace:
             raise InvalidToolIDError(f"{tool_id} names no backend; write backend:tool", tool_id=tool_id)
         found = await self._find(tool_id, parsed)
-        return await found.backend.call(found.binding.tool, ToolCall(tool_id, args))
+        entry = Registered(found.tool, (found.binding,), found.binding)
+        return await found.backend.call(found.binding.tool, attempt_at(ToolCall(tool_id, args), entry))
 
     async def _find(self, tool_id: str, parsed: ToolID) -> HostedTool:
         """The tool listed under the ID, else the one that the backend named in it calls so."""

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from toolexec.backend.attempt import Attempt
 from toolexec.model.binding import Binding, BindingKind
-from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
@@ -89,12 +89,13 @@ class Backend(Protocol):
         """Return the binding of a tool that `list_tools` gave."""
         ...
 
-    async def call(self, name: str, call: ToolCall) -> Any:
+    async def call(self, name: str, call: Attempt) -> Any:
         """Call the tool that is *name* here and return its raw answer: a JSON value, or a ToolReply.
 
-        Arguments are read-only. Raises BackendDisabledError, BackendNotFoundError or BackendUnavailableError when the
-        call could not be made, InputValidationError when the arguments cannot be converted, ExecutionError (or a
-        subclass) when it was made and failed. Cancelling stops the work where that is possible.
+        *call* is a ToolCall that the gate has decided on; its arguments are read-only. Raises BackendDisabledError,
+        BackendNotFoundError or BackendUnavailableError when the call could not be made, InputValidationError when the
+        arguments cannot be converted, ExecutionError (or a subclass) when it was made and failed, with what became of
+        it as its `outcome`. Cancelling stops the work where that is possible.
         """
         ...
 
@@ -103,7 +104,7 @@ class Backend(Protocol):
 class StreamingBackend(Protocol):
     """A backend that can also answer piece by piece."""
 
-    def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+    def stream(self, name: str, call: Attempt) -> AsyncGenerator[StreamEvent, None]:
         """Progress and chunks as they come, and last a `done` event with the raw answer.
 
         Raises as `call` does, and StreamNotSupportedError for a tool that answers in one piece (unless

@@ -84,7 +84,7 @@ def pins_of(session: Session, state: Path | None) -> Pins:
     """
     from toolexec.run.pinning import Pins
 
-    gate = session.ex.options.gate
+    gate = session.ex.options.own_gate
     if state is None and gate is not None and isinstance(gate.pinning, Pins):
         return gate.pinning
     return Pins(state or _usual_file())

@@ -414,6 +414,9 @@ class PolicyBlock(Block):
     remote_destructive: Literal["allow", "deny", "ask"] = _key(
         "ask", "Destructive tools of remote servers where no rule fits."
     )
+    remote_unmarked: Literal["", "allow", "deny", "ask"] = _key(
+        "", "Those of them that do not say whether they are destructive; the same where it is empty."
+    )
     rules: ListOf[JSONDict] = _key(
         (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, when, reason... Deny wins."
     )

@@ -17,6 +17,7 @@ from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
+from toolexec.run.default_gate import DefaultGate
 
 if TYPE_CHECKING:
     from toolexec.backend.base import Backend
@@ -130,8 +131,8 @@ def build(
     python = PythonTools(loaded.python)
     toolset = served_toolset(loaded) if serving else None
     own = python.ex
-    store = cache(partial(_result_store, loaded, own.options.gate if own is not None else None))
-    if own is not None and own.options.gate is not None:
+    store = cache(partial(_result_store, loaded, own.options.own_gate if own is not None else None))
+    if own is not None and own.options.own_gate is not None:
         _refuse_two_gates(loaded, python.place)
         gate, audit = None, None
     else:
@@ -152,6 +153,8 @@ def build(
             if own is None
             else _with(own, loaded, gate, trace, toolset)
         )
+        if isinstance(ex.options.gate, DefaultGate):
+            ex.options.gate.approver = terminal
         _fill(ex, loaded, python)
         if serving and loaded.settings.tasks.durable and ex.options.journal is None:
             ex.reconfigure(journal=(state or state_directory()) / RUNS_FILE)
@@ -162,7 +165,7 @@ def build(
         ex=ex,
         loaded=loaded,
         store=store,
-        gate=ex.options.gate,
+        gate=ex.options.own_gate,
         audit=audit,
         catalogue=catalogue,
         state=state or state_directory(),
@@ -304,7 +307,7 @@ class _GateMaker:
     store: Callable[[], ResultStore]
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
-        """Return the gate, None where none is needed, and the log that it writes."""
+        """Return the gate, None where the default one will do, and the log that it writes."""
         policy = self._policy()
         rates = parts.rate_limit(self.loaded)
         made: dict[str, GatePart | None] = {
@@ -326,8 +329,11 @@ class _GateMaker:
             made["audit"] = Audit(log)
         if not any(part is not None for part in made.values()):
             return None, None
-        from toolexec.run.gate import Gate
+        from toolexec.run.gate import Gate, default_policy
 
+        if policy is None:
+            made["policy"] = policy = default_policy()
+            made["approval"] = self._approval(policy)
         return Gate(**made), log
 
     def _wanted(self, *blocks: str) -> bool:

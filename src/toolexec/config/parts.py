@@ -73,7 +73,12 @@ def policy(loaded: LoadedConfig) -> Policy:
 
     block = loaded.settings.policy
     rules = [rule(each) for each in block.rules]
-    return Policy(rules, default=block.default, remote_destructive=block.remote_destructive)
+    return Policy(
+        rules,
+        default=block.default,
+        remote_destructive=block.remote_destructive,
+        remote_unmarked=block.remote_unmarked or None,
+    )
 
 
 def rate_limit(loaded: LoadedConfig) -> RateLimit | None:

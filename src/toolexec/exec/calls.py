@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, own_parts
 from toolexec.model.origin import current_origin
+from toolexec.run.default_gate import DefaultGate
 from toolexec.run.layers.timeout import Timeout
 from toolexec.run.runner import DefaultRunner, Runner
 
@@ -27,7 +28,7 @@ class Calls:
 
     def __init__(self, options: Options, scope: Scope, backends: BackendRegistry, sources: Sources) -> None:
         self.sources = sources
-        self.is_watched: bool = bool(options.gate is not None or options.layers or options.trace is not None)
+        self.is_watched: bool = bool(options.own_gate is not None or options.layers or options.trace is not None)
         self._limits = Timeout(
             DefaultRunner(
                 scope.index,
@@ -43,10 +44,13 @@ class Calls:
 
     def _ruled(self, options: Options, scope: Scope) -> Runner:
         runner: Runner = self._limits
-        for wrap in reversed(options.layers):
-            runner = wrap(runner)
-        if options.gate is not None:
-            runner = options.gate.wrap(runner, scope.resolver.resolve)
+        if isinstance(options.gate, DefaultGate):
+            runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers, index=scope.index)
+        elif options.gate is not None:
+            runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers)
+        else:
+            for wrap in reversed(options.layers):
+                runner = wrap(runner)
         if options.trace is None:
             return runner
         from toolexec.run.layers.trace import Trace

@@ -134,7 +134,7 @@ class Chains:
     """Runs chains by one runner, each as a whole that the gate knows of; starts the backends first."""
 
     def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner) -> None:
-        self._gate = options.gate
+        self._gate = options.own_gate
         self._scope = scope
         self._index = scope.index
         self._sources = sources

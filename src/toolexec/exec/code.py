@@ -149,7 +149,7 @@ class CodeRuns:
             self._check_open()
         else:
             _ = self.runtime
-        executor, gate, origin = self.executor, self._options.gate, CURRENT.get()
+        executor, gate, origin = self.executor, self._options.own_gate, CURRENT.get()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
             yield CodeRun(executor, replace(request, origin=origin))

@@ -409,7 +409,7 @@ class Exec:
         """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from
         the `current_origin`.
         """
-        scope, gate = self._parts.scope, self._parts.options.gate
+        scope, gate = self._parts.scope, self._parts.options.own_gate
         return gate.view(scope.index, scope.docs, CURRENT.get()) if gate is not None else (scope.index, scope.docs)
 
     @property

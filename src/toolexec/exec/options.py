@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.toolset import Toolset
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
+    from toolexec.run.default_gate import DefaultGate
     from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceHook
     from toolexec.run.resolve import BindingsResolver, ToolResolver
@@ -35,6 +36,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.discovery.toolset": ("Toolset",),
             "toolexec.durable.engine": ("DurableEngine",),
             "toolexec.durable.journal": ("Journal",),
+            "toolexec.run.default_gate": ("DefaultGate",),
             "toolexec.run.gate": ("Gate",),
             "toolexec.run.layers.trace": ("TraceHook",),
             "toolexec.run.resolve": ("BindingsResolver", "ToolResolver"),
@@ -50,7 +52,13 @@ CallRemote: TypeAlias = Callable[[str, str, JSONObject], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 
 
-@checked("Exec")
+def _default_gate() -> DefaultGate:
+    from toolexec.run.default_gate import DefaultGate
+
+    return DefaultGate()
+
+
+@checked("Exec", leave=("gate",))  # its check would import every gate there is
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """All settings of an `Exec`; every one has a default.
@@ -60,8 +68,9 @@ class Options:
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
     the index does not know. `toolset` is all that can be found, described and run, however it is asked for: other tools
     are as if they were not there. `trace` is notified of every call. `gate` holds the rules around every call: policy,
-    approval, rate limits, audit and more. `layers` are your own rules around every call, each a function from a runner
-    to a runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
+    approval, rate limits, audit and more. Without one, calls of tools that are marked as destructive and run outside of
+    this program need approval; None switches that off. `layers` are your own rules around every call, each a function
+    from a runner to a runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
 
     Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
     strict, False off.
@@ -97,7 +106,7 @@ class Options:
     bindings_resolver: BindingsResolver | None = None
     toolset: Toolset | None = None
     trace: TraceHook | None = None
-    gate: Gate | None = None
+    gate: Gate | DefaultGate | None = field(default_factory=_default_gate)
     layers: Sequence[Callable[[Runner], Runner]] = ()
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None
@@ -116,6 +125,10 @@ class Options:
     linger: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
+            raise ConfigurationError(
+                f"gate must be a Gate, or None for no rules at all, not {self.gate!r}", details={"setting": "gate"}
+            )
         if self.default_timeout is not None and not self.default_timeout > 0:
             raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
         if not self.start_timeout > 0:
@@ -125,6 +138,13 @@ class Options:
         for name in ("max_tool_calls", "max_examples", "result_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
+
+    @property
+    def own_gate(self) -> Gate | None:
+        """The gate that was given; None also for the default one, which hides, counts and keeps nothing."""
+        from toolexec.run.default_gate import DefaultGate
+
+        return None if isinstance(self.gate, DefaultGate) else self.gate
 
     @property
     def output_validation(self) -> OutputValidation | None:
@@ -147,7 +167,7 @@ class ExecSettings(TypedDict, total=False):
     bindings_resolver: BindingsResolver | None
     toolset: Toolset | None
     trace: TraceHook | None
-    gate: Gate | None
+    gate: Gate | DefaultGate | None
     layers: Sequence[Callable[[Runner], Runner]]
     validate_input: bool
     validate_output: OutputValidation | bool | None

@@ -31,7 +31,7 @@ class Scope:
     resolver: Resolver
 
     def __init__(self, options: Options, discovery: Discovery, backends: BackendRegistry) -> None:
-        self._gate = options.gate
+        self._gate = options.own_gate
         toolset, everything = options.toolset, discovery.index
         if toolset is None:
             self.index, self.docs = everything, discovery.docs

@@ -147,7 +147,7 @@ class ExecHost:
 
     async def record(self, spec: RunSpec) -> None:
         """Implement `Host.record`."""
-        gate = self._parts.options.gate
+        gate = self._parts.options.own_gate
         if gate is None:
             return
         details: JSONDict = {"run": spec.kind, "seconds": round(spec.seconds, 3)}

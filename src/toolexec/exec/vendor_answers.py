@@ -89,7 +89,7 @@ async def answers(
 
 def kept_results(options: Options) -> ResultStore | None:
     """Return where results are kept that a gate's budget has cut, if there is such a place."""
-    budget = options.gate.budget if options.gate is not None else None
+    budget = options.own_gate.budget if options.own_gate is not None else None
     return budget.store if isinstance(budget, Budget) else None
 
 

@@ -104,7 +104,7 @@ class Toolset:
         self.mode: Mode = mode
         self._filters = filters
         self._origin = origin
-        budget = ex.options.gate.budget if ex.options.gate is not None else None
+        budget = ex.options.own_gate.budget if ex.options.own_gate is not None else None
         self._results = budget.store if isinstance(budget, Budget) else None
 
     def faces(self) -> list[Face]:

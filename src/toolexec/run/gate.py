@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.docs import DocStore
@@ -20,10 +20,14 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
+from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts
 from toolexec.run.layer import Layer
 from toolexec.run.resolve import Find, Resolution
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
+
+if TYPE_CHECKING:
+    from toolexec.run.policy import Policy
 
 __all__ = [
     "RECORDED",
@@ -118,12 +122,15 @@ class HidesTheSame(Protocol):
 class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
 
-    Each part is optional; a policy brings an approval part along, which asks the caller where that can be done.
-    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit → cache → ledger →
-    fallback → bulkhead → breaker → retry → learning; the time limit and the call itself are inside of all of them. So a
+    Each part is optional, but a policy is always there: without one, `default_policy` asks before calls of tools that
+    are marked as destructive and run outside of this program. A policy brings an approval part along, which asks the
+    caller where that can be done.
+
+    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit → cache → fallback →
+    ledger → bulkhead → breaker → retry → learning; the time limit and the call itself are inside of all of them. So a
     call that is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting for approval
     uses up no limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time
-    limit of its own.
+    limit of its own. A fallback, and a check of the ledger, are decided on and recorded like calls of their own.
 
     >>> from toolexec import Exec, Policy, Rule
     >>> gate = Gate(policy=Policy([Rule("deny", tools="shop:refund", reason="ask the shop")]))
@@ -153,7 +160,9 @@ class Gate:
         retry: GatePart | None = None,
         learning: GatePart | None = None,
     ) -> None:
-        if approval is None and policy is not None:
+        if policy is None:
+            policy = default_policy()
+        if approval is None:
             approval = _asking(policy)
         self.telemetry = telemetry
         self.audit = audit
@@ -169,11 +178,10 @@ class Gate:
         self.breaker = breaker
         self.retry = retry
         self.learning = learning
-        deciding = (policy, pinning, approval, rate_limit)
-        resilience = (cache, ledger, fallback, bulkhead, breaker, retry)
-        everything = (telemetry, audit, budget, *deciding, *resilience, learning)
-        self.parts: tuple[GatePart, ...] = tuple(part for part in everything if part is not None)
-        self._deciding = [part for part in deciding if part is not None]
+        self._outside = _given(telemetry, audit, budget)
+        self._deciding = _given(policy, pinning, approval, rate_limit)
+        self._inside = _given(cache, fallback, ledger, bulkhead, breaker, retry, learning)
+        self.parts: tuple[GatePart, ...] = (*self._outside, *self._deciding, *self._inside)
         self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]
         hiding = [part for part in self.parts if isinstance(part, HidesTools)]
         self._lasting = [part for part in hiding if isinstance(part, HidesTheSame)]
@@ -181,14 +189,29 @@ class Gate:
         self._views: OrderedDict[tuple[Hashable, ...], IndexView] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wrap(self, runner: Runner, find: Find) -> Runner:
-        """*runner* with all parts around it."""
-        for part in reversed(self.parts):
+    def wrap(self, runner: Runner, find: Find, layers: Sequence[Callable[[Runner], Runner]] = ()) -> Runner:
+        """Return *runner* with all parts around it, and *layers* of the user's inside of those.
+
+        Innermost is the `Door`: all that reaches *runner* is an Attempt that the rules have admitted.
+        """
+        records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
+        door = Door(runner, find, records)
+        door.undecided = self._in_place(door, find, records)
+        made: Runner = door
+        for layer in reversed(layers):
+            made = layer(made)
+        for part in reversed(self._inside):
             if isinstance(part, CallsOthers):
-                runner = part.wrap_with(runner, find, _wrapped(self._deciding, runner, find))
+                made = part.wrap_with(made, find, self._in_place(made, find, records))
             else:
-                runner = part.wrap(runner, find)
-        return _Gated(runner, find) if self.parts else runner
+                made = part.wrap(made, find)
+        made = _wrapped(self._deciding, Admitting(made, find), find)
+        return _Gated(_wrapped(self._outside, made, find), find)
+
+    def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None) -> Runner:
+        """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
+        runner = _wrapped(self._deciding, Admitting(inner, find), find)
+        return RecordedAttempt(runner, find, records) if records is not None else runner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Return whether *origin* may know of the tool."""
@@ -278,6 +301,10 @@ class _Gated(Layer):
         return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
 
 
+def _given(*parts: GatePart | None) -> tuple[GatePart, ...]:
+    return tuple(part for part in parts if part is not None)
+
+
 def _wrapped(parts: Sequence[GatePart], runner: Runner, find: Find) -> Runner:
     for part in reversed(parts):
         runner = part.wrap(runner, find)
@@ -290,6 +317,14 @@ class GroupScope:
 
     origin: Origin
     failure: BaseException | None = None
+
+
+def default_policy() -> Policy:
+    """Return the policy of a gate without one: it asks for what is marked as destructive and runs outside of this
+    program."""
+    from toolexec.run.policy import Policy
+
+    return Policy(remote_unmarked="allow")
 
 
 def _asking(policy: GatePart) -> GatePart | None:

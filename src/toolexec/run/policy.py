@@ -26,9 +26,9 @@ _MAX_VERDICTS: Final = 64
 _STRENGTH: Final[Mapping[str, int]] = {"allow": 0, "ask": 1, "deny": 2}
 _EVERYBODY: Final = ()
 _REMOTE: Final = "remote_destructive"
+_UNMARKED: Final = "remote_unmarked"
 _REMOTE_REASON: Final = (
-    "it runs outside of this program and may destroy data: its server says so, or does not say otherwise "
-    "(an allow rule for it, or policy.remote_destructive, changes that)"
+    "it runs outside of this program and may destroy data: its server says so, or does not say otherwise"
 )
 _Facts = tuple[Any, ...]
 
@@ -63,10 +63,11 @@ class Policy:
     Of the rules that match a call the strictest counts: `deny` before `ask` before `allow`, whatever their order; the
     first of its kind gives the reason. Where none matches it is *default*.
 
-    Beneath them is one more rule: tools that may destroy data, as a caller must read their annotations, and that run on
-    a backend outside of this program get *remote_destructive* (`allow` switches that off). It counts unless a rule
-    matches that says which tools it means (see `Rule.says_which`) and allows or asks; beside `default` the stricter of
-    the two counts. A tool is judged by what its ID leads to: its full ID, and the backend that the call would go to.
+    Beneath them is one more rule: tools that are marked as destructive, and that run on a backend outside of this
+    program, get *remote_destructive* (`allow` switches that off). Those that do not say whether they are, and are not
+    read-only, get *remote_unmarked* (None: the same). It counts unless a rule matches that says which tools it means
+    (see `Rule.says_which`) and allows or asks; beside `default` the stricter of the two counts. A tool is judged by
+    what its ID leads to: its full ID, and the backend that the call would go to.
 
     A tool that a caller may not call, whatever the arguments, is hidden from that caller.
 
@@ -81,10 +82,17 @@ class Policy:
     """
 
     def __init__(
-        self, rules: Sequence[Rule] = (), *, default: Effect = "allow", remote_destructive: Effect = "ask"
+        self,
+        rules: Sequence[Rule] = (),
+        *,
+        default: Effect = "allow",
+        remote_destructive: Effect = "ask",
+        remote_unmarked: Effect | None = None,
     ) -> None:
         check_effect(default, "the default of a policy")
         check_effect(remote_destructive, "remote_destructive of a policy")
+        if remote_unmarked is not None:
+            check_effect(remote_unmarked, "remote_unmarked of a policy")
         if not all(isinstance(rule, Rule) for rule in rules):
             raise ConfigurationError("the rules of a policy must be a list of Rule; Rule.from_dict reads one")
         self.rules: tuple[Rule, ...] = tuple(
@@ -92,17 +100,19 @@ class Policy:
         )
         self.default: Effect = default
         self.remote_destructive: Effect = remote_destructive
+        self.remote_unmarked: Effect = remote_destructive if remote_unmarked is None else remote_unmarked
         self._by_caller = any(rule.is_personal for rule in self.rules)
         self._tools: dict[str, _Tool] = {}
         self._plans = 0
 
     @classmethod
     def from_dict(cls, data: JSONObject) -> Policy:
-        """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default` and `remote_destructive`.
+        """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default`, `remote_destructive` and
+        `remote_unmarked`.
 
         Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.
         """
-        check_keys(data, ("rules", "default", _REMOTE), "a policy")
+        check_keys(data, ("rules", "default", _REMOTE, _UNMARKED), "a policy")
         rules = data.get("rules", ())
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise ConfigurationError(f"the rules of a policy must be a list, not {type(rules).__name__}")
@@ -112,7 +122,12 @@ class Policy:
                 read.append(Rule.from_dict(rule))
             except ConfigurationError as error:
                 raise ConfigurationError(f"rule {number} of the policy: {error.message}") from error
-        return cls(read, default=data.get("default", "allow"), remote_destructive=data.get(_REMOTE, "ask"))
+        return cls(
+            read,
+            default=data.get("default", "allow"),
+            remote_destructive=data.get(_REMOTE, "ask"),
+            remote_unmarked=data.get(_UNMARKED),
+        )
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that refuses what the policy denies; what it asks about is left to `Approval`."""
@@ -159,8 +174,7 @@ class Policy:
 
     def _make_plan(self, entry: Registered, caller: Caller) -> _Plan:
         rules = tuple(rule for rule in self.rules if rule.concerns(entry, caller))
-        is_remote = entry.binding.kind != "local" and is_destructive(entry.tool)
-        remote = self.remote_destructive if is_remote else "allow"
+        remote = self._remote(entry)
         always = tuple(rule for rule in rules if not rule.conditions)
         denied = any(rule.effect == "deny" for rule in always)
         verdict = self._judge(always, remote) if denied or len(always) == len(rules) else None
@@ -168,6 +182,12 @@ class Policy:
         hopeful = tuple(rule for rule in rules if rule.effect != "deny")
         shows = not denied and self._judge(hopeful, remote).effect != "deny"
         return _Plan(verdict, rules, remote, shows)
+
+    def _remote(self, entry: Registered) -> Effect:
+        """Return what the rule for tools outside of this program says of one."""
+        if entry.binding.kind == "local" or not is_destructive(entry.tool):
+            return "allow"
+        return self.remote_destructive if entry.tool.annotations.destructive else self.remote_unmarked
 
     def _weigh(self, plan: _Plan, call: ToolCall) -> Verdict:
         """Return the verdict where it is the arguments that decide."""

@@ -13,12 +13,25 @@ from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecEr
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
+from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
     from toolexec.run.policy_rules import Decide, Verdict
 
-__all__ = ["BindingsResolver", "Find", "Resolution", "Resolver", "ToolResolver", "copied", "decided", "resolved"]
+__all__ = [
+    "BindingsResolver",
+    "Find",
+    "Resolution",
+    "Resolver",
+    "ToolResolver",
+    "Trail",
+    "copied",
+    "decided",
+    "resolved",
+    "still_bound",
+    "trail_of",
+]
 
 ToolResolver: TypeAlias = Callable[[str], Tool | None]
 BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
@@ -28,15 +41,46 @@ Find: TypeAlias = Callable[[str], Registered]
 
 class Resolution:
     """The tool that one call means, found by *find*, and the verdict on the call: each asked for once, by the first
-    rule that needs it, and carried along in `ToolCall.resolution` for the others and for the runner."""
+    rule that needs it, and carried along in `ToolCall.resolution` for the others and for the runner.
 
-    __slots__ = ("decide", "entry", "find", "verdict")
+    Once all rules have let the call pass, it is admitted: with this tool, this binding and these arguments. The
+    resolutions of all attempts at one call share their `trail`.
+    """
 
-    def __init__(self, find: Find, entry: Registered | None = None) -> None:
+    __slots__ = ("_admitted", "_args", "decide", "entry", "find", "trail", "verdict")
+
+    def __init__(self, find: Find, entry: Registered | None = None, trail: Trail | None = None) -> None:
         self.find: Final = find
         self.entry: Registered | None = entry
+        self.trail: Final = trail or Trail()
         self.decide: Decide | None = None
         self.verdict: Verdict | None = None
+        self._admitted: Registered | None = None
+        self._args: JSONObject | None = None
+
+    def admit(self, call: ToolCall, entry: Registered) -> None:
+        """Record that all rules let *call* pass, by *entry*."""
+        self.entry = self._admitted = entry
+        self._args = call.args
+
+    def admitted(self, call: ToolCall) -> Registered | None:
+        """Return by what *call* may be made; None where no rule has decided on it, with these arguments."""
+        return self._admitted if self._admitted is self.entry and self._args is call.args else None
+
+
+class Trail:
+    """What became of one call until now: how many attempts there were, and how the last one ended.
+
+    `is_recorded` says that the next attempt is in the audit log already, as the call itself, or as what takes its
+    place.
+    """
+
+    __slots__ = ("attempts", "is_recorded", "last")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.last = ""
+        self.is_recorded = False
 
 
 def resolved(call: ToolCall, find: Find) -> Registered:
@@ -50,10 +94,33 @@ def resolved(call: ToolCall, find: Find) -> Registered:
 
 
 def copied(call: ToolCall, find: Find, entry: Registered, **changes: Any) -> ToolCall:
-    """Return a copy of the call with *changes*, to be made with the tool *entry*, which is not looked up again."""
+    """Return a copy of the call with *changes*, to be made with the tool *entry*, which is not looked up again.
+
+    What the rules have admitted stays so for the same tool, binding and arguments.
+    """
     copy = replace(call, waiting="", **changes)
-    copy.resolution = Resolution(find, entry)
+    known = call.resolution
+    if isinstance(known, Resolution):
+        copy.resolution = again = Resolution(find, entry, known.trail)
+        if known.admitted(call) is entry and copy.tool_id == call.tool_id and copy.args is call.args:
+            again.admit(copy, entry)
+    else:
+        copy.resolution = Resolution(find, entry)
     return copy
+
+
+def trail_of(call: ToolCall) -> Trail:
+    """Return the trail of the call; one of its own where no gate has seen it."""
+    known = call.resolution
+    return known.trail if isinstance(known, Resolution) else Trail()
+
+
+def still_bound(find: Find, entry: Registered) -> Registered:
+    """Return the tool as it is now, by the binding of *entry* where that still exists; raises as *find* does."""
+    now = find(entry.tool.id)
+    if now.binding == entry.binding or entry.binding not in now.bindings:
+        return now
+    return entry if now.tool is entry.tool else Registered(now.tool, now.bindings, entry.binding)
 
 
 def decided(call: ToolCall, entry: Registered, decide: Decide) -> Verdict:

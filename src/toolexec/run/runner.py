@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.base import Backend, StreamingBackend
 from toolexec.backend.failures import handler_failure, result_not_json
 from toolexec.backend.here import Wait, step_here
@@ -25,7 +26,7 @@ from toolexec.errors import (
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.json_value import JSONDict, NotJSONError, own_args, to_json, to_json_lossy
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
@@ -137,11 +138,11 @@ class DefaultRunner:
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
         started = perf_counter()
-        entry = self._take(call) if call.resolution is not None else self._find(call.tool_id)
-        entry = entry or self._resolve(call.tool_id)
-        call = self._checked(entry.tool, call)
+        attempt = call if type(call) is Attempt else self._attempt(call)
+        entry = attempt.entry
+        self._check(entry.tool, attempt)
         try:
-            raw = await self._backends.resolve(entry.binding).call(entry.target, call)
+            raw = await self._backends.resolve(entry.binding).call(entry.target, attempt)
         except ExecutionError as error:
             error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
@@ -157,11 +158,14 @@ class DefaultRunner:
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         """Return whether the call is one of a local tool with a sync handler; see `ThreadRunner.runs_in_thread`."""
-        known = call.resolution
-        shared = known if isinstance(known, Resolution) and known.find == self._resolve else None
-        entry = shared.entry if shared is not None and shared.entry is not None else self._find(call.tool_id)
-        if shared is not None:
-            shared.entry = entry
+        if type(call) is Attempt:
+            entry: Registered | None = call.entry
+        else:
+            known = call.resolution
+            shared = known if isinstance(known, Resolution) and known.find == self._resolve else None
+            entry = shared.entry if shared is not None and shared.entry is not None else self._find(call.tool_id)
+            if shared is not None:
+                shared.entry = entry
         if entry is None or entry.binding.kind != "local":
             return False
         try:
@@ -180,21 +184,21 @@ class DefaultRunner:
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
         started = perf_counter()
-        entry = self._take(call) or self._resolve(call.tool_id)
-        call = self._checked(entry.tool, call)
+        attempt = call if type(call) is Attempt else self._attempt(call)
+        entry = attempt.entry
+        self._check(entry.tool, attempt)
         backend = self._backend(entry)
         tool_id = entry.tool.id
         if not isinstance(backend, StreamingBackend):
-            if not call.fallback:
+            if not attempt.fallback:
                 raise StreamNotSupportedError(
                     f"{tool_id} is hosted by {backend.name}, which does not stream; pass fallback=True for one event",
                     tool_id=tool_id,
                     op="stream",
                 )
-            call.resolution = Resolution(self._resolve, entry)
-            yield last_event(await self.run(call))
+            yield last_event(await self.run(attempt))
             return
-        events = backend.stream(entry.binding.tool, call)
+        events = backend.stream(entry.binding.tool, attempt)
         try:
             async for event in events:
                 if event.kind == "done":
@@ -215,29 +219,26 @@ class DefaultRunner:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
-    def _take(self, call: ToolCall) -> Registered | None:
-        """Return the tool that the rules around the call have found, or look it up; a call that is made again, by a
-        rule that retries, is looked up again."""
-        known, call.resolution = call.resolution, None
-        if isinstance(known, Resolution) and known.find == self._resolve and known.entry is not None:
-            return known.entry
-        return self._find(call.tool_id)
+    def _attempt(self, call: ToolCall) -> Attempt:
+        """Return the attempt at a call that no gate has decided on; see `Runner.run` for what is raised."""
+        return attempt_at(call, self._find(call.tool_id) or self._resolve(call.tool_id))
 
-    def _checked(self, tool: Tool, call: ToolCall) -> ToolCall:
-        """The call, with arguments of its own that are plain JSON and fit the schema; a flat one is passed on as it
-        is. Raises InputValidationError."""
-        given = _NO_ARGS if call.args is None else call.args
+    def _check(self, tool: Tool, attempt: Attempt) -> None:
+        """Give the attempt arguments of its own that are plain JSON and fit the schema; flat ones stay as they are.
+        Raises InputValidationError."""
+        given = _NO_ARGS if attempt.args is None else attempt.args
         violations: Sequence[Violation] = ()
-        args = given
         if type(given) is dict or isinstance(given, Mapping):  # the first costs a tenth of the second
             try:
                 args = own_args(given)
             except NotJSONError as error:
                 violations = error.violations
             else:
+                if args is not given:
+                    attempt.args = args
                 try:
                     if not self._validate_input or tool.input_schema.conforms(args):
-                        return call if args is given else _with_args(call, args)
+                        return
                     violations = tool.input_schema.violations(args)
                 except InvalidSchemaError:
                     tool.check_schemas()  # the same error, which names the tool and the schema
@@ -246,7 +247,6 @@ class DefaultRunner:
             violations = (_NO_MAPPING,)
         if violations and self._validate_input:
             raise InputValidationError(violations, tool_id=tool.id, op="validate_input")
-        return call if args is given else _with_args(call, args)
 
     def _own_event(self, event: StreamEvent, tool_id: str) -> StreamEvent:
         """Return a `progress`, `chunk` or `error` event with data of its own that is plain JSON; raises
@@ -312,12 +312,6 @@ class DefaultRunner:
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _PLAIN: Final = _SCALARS | {dict, list}
-
-
-def _with_args(call: ToolCall, args: JSONObject) -> ToolCall:
-    own = ToolCall(call.tool_id, args, call.timeout, call.on_progress, call.fallback, call.origin, call.run_id)
-    own.idempotency_key = call.idempotency_key
-    return own
 
 
 def _nothing(tool_id: str) -> None:

@@ -18,6 +18,7 @@ from toolexec.errors import (
     RemoteToolError,
     ToolTimeoutError,
 )
+from toolexec.errors.outcome import Outcome
 from toolexec.model import MCPBinding
 from toolexec.model.call import ToolCall
 from toolexec.run import DefaultRunner, Timeout
@@ -272,12 +273,11 @@ async def test_a_call_that_waits_for_the_connection_never_began(connect, streame
     runner = Timeout(DefaultRunner(index, backends), seconds=0.05)
     if streamed:
         *_, last = [event async for event in runner.stream(ToolCall(tool.id))]
-        details = last.data["details"]
+        error = last.error
     else:
         error = (await runner.run(ToolCall(tool.id))).error
-        assert error.never_began
-        details = error.details
-    assert details["never_began"]
+    details = error.details
+    assert error.outcome is Outcome.NOT_SENT
     assert details["waited_for"] == f"a connection to the MCP server {backend.name}"
     await backend.aclose()
 

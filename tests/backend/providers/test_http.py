@@ -34,7 +34,7 @@ HOSTILE = ["; rm -rf /", "$(id)", "`id`", "a\r\nX-Injected: 1", "<script>", "' O
 @asynccontextmanager
 async def calling(settings: dict[str, Any], secrets: SecretResolver | None = None) -> AsyncIterator[Callable[..., Any]]:
     """Give a function that calls a tool by its name and returns the Result."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         await ex.add_backends(SourceBackend("api", source_of("http", "api", settings, secrets=secrets)))
 
         async def call(name: str, **args: Any) -> Any:

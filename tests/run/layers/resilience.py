@@ -17,6 +17,7 @@ from toolexec.model.origin import Caller, Origin
 from toolexec.run import Resolver, Result, Runner
 from toolexec.run.gate import Gate
 from toolexec.run.layers.timeout import Timeout
+from toolexec.run.policy import Policy
 
 READING = ToolAnnotations(read_only=True)
 IDEMPOTENT = ToolAnnotations(idempotent=True)
@@ -103,6 +104,7 @@ def behind(shop: Workshop, *, limit: float | None = 30.0, **parts: Any) -> Runne
     """Return a runner as an Exec has it: the gate's parts around a time limit around the pipeline."""
     resolver = Resolver(shop.index, shop.backends)
     runner = Timeout(shop.runner(resolver=resolver), limit)
+    parts.setdefault("policy", Policy(remote_destructive="allow"))
     return Gate(**parts).wrap(runner, resolver.resolve)
 
 

@@ -114,17 +114,17 @@ def outcome_of(error: BaseException | None) -> str:
     return "internal" if isinstance(error, Exception) else "cancelled"
 
 
-def answer_part(result: Result | None, tool_id: str) -> str:
-    """Return what is unusual about how the call of *tool_id* was answered, with a comma before it; empty as a rule."""
-    if result is None or (not result.cached and result.attempts == 1 and result.tool_id == tool_id):
-        return ""
-    part = inside(
-        {
-            "cached": result.cached or None,
-            "attempts": result.attempts if result.attempts != 1 else None,
-            "answered_by": result.tool_id if tool_id and result.tool_id != tool_id else None,
-        }
-    )
+def answer_part(result: Result | None, entry: Registered | None, attempts: int) -> str:
+    """Return what is unusual about how the call of *entry*, with so many *attempts*, was answered, with a comma before
+    it; empty as a rule."""
+    facts: JSONDict = {"attempts": attempts if attempts > 1 else None}
+    if result is not None:
+        facts["cached"] = result.cached or None
+        if entry is not None:
+            binding = result.binding or entry.binding
+            facts["answered_by"] = result.tool_id if result.tool_id != entry.tool.id else None
+            facts["answered_backend"] = binding.backend if binding.backend != entry.binding.backend else None
+    part = inside(facts)
     return f",{part}" if part else ""
 
 

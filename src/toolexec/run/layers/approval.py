@@ -29,7 +29,7 @@ from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
 from toolexec.run.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
-from toolexec.run.resolve import Find, Resolution, decided, resolved
+from toolexec.run.resolve import Find, Resolution, decided, resolved, still_bound, trail_of
 from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
@@ -168,13 +168,7 @@ class AskFirst(Layer):
             return frozen
         ask = call.origin.ask or self._approval.ask
         if ask is None:
-            raise ApprovalRequiredError(
-                f"{entry.tool.id} needs somebody's approval{_because(verdict)}, and there is no way to ask here; have "
-                "the policy allow it, or call it where somebody can be asked",
-                tool_id=entry.tool.id,
-                op="approval",
-                details={"rule": verdict.rule, "reason": verdict.reason},
-            )
+            raise _no_approver(entry, verdict)
         with self._line(ask, session, wanted) as line:
             unanswered = line.unanswered
             async with line.turn:
@@ -186,7 +180,7 @@ class AskFirst(Layer):
                     if answer not in _ANSWERS or answer == "no":
                         raise self._refusal(entry, answer)
                     self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
-        frozen.resolution = Resolution(self._find, self._unchanged(call, wanted))
+        frozen.resolution = Resolution(self._find, self._unchanged(call, entry, wanted), trail_of(call))
         return frozen
 
     @contextmanager
@@ -252,9 +246,9 @@ class AskFirst(Layer):
             details={"reason": why},
         )
 
-    def _unchanged(self, call: ToolCall, wanted: Approved) -> Registered:
+    def _unchanged(self, call: ToolCall, entry: Registered, wanted: Approved) -> Registered:
         """Return the call's tool; raises when its ID leads to another tool by now, which no approver has seen."""
-        entry = self._find(call.tool_id)
+        entry = still_bound(self._find, entry)
         if approved(entry, call.origin.caller) != wanted:
             raise ApprovalDeniedError(
                 f"{wanted.tool_id} has changed while somebody was asked to approve it; call it again to have it asked "
@@ -291,6 +285,18 @@ def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
     frozen = replace(call, args=own)
     frozen.resolution = call.resolution
     return frozen
+
+
+def _no_approver(entry: Registered, verdict: Verdict) -> ApprovalRequiredError:
+    tool_id = entry.tool.id
+    return ApprovalRequiredError(
+        f"{tool_id} needs approval{_because(verdict)}, and there is no approver to ask here; call it where there is "
+        f'one, or allow it by a rule of the policy: Rule("allow", tools="{tool_id}"), in a settings file '
+        f'[[policy.rules]] with effect = "allow" and tools = ["{tool_id}"]; remote_destructive = "allow" is for all',
+        tool_id=tool_id,
+        op="approval",
+        details={"rule": verdict.rule, "reason": verdict.reason},
+    )
 
 
 def _because(verdict: Verdict) -> str:

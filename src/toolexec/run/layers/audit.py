@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
@@ -13,11 +12,12 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
 from toolexec.model.settings import checked
+from toolexec.model.tool import Tool
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import answer_part, inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.layer import CallEnd, ObserverLayer
-from toolexec.run.resolve import Find, resolved
+from toolexec.run.resolve import Find, resolved, trail_of
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
@@ -33,20 +33,93 @@ class Audit:
     A call that cannot be logged is not made: it raises AuditError. Of a call that may change something, its beginning
     is written first (all but those of local tools that are marked read-only: remote ones are only said to be so). When
     the end of what was done cannot be written, its result is not lost, but no further call is made until it is.
+
+    The record of a call is also that of the first attempt at it. Each further one (a retry, another binding, another
+    tool, a check of the ledger) has a record of its own, with the kind `attempt`, its number, the tool and the backend
+    that it went to, and how the attempt before it ended.
     """
 
     def __init__(self, log: AuditLog) -> None:
         self.log = log
         self._origins: dict[int, tuple[Origin, str]] = {}
+        self._tools: dict[str, _Known] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that logs every call of *inner*."""
-        return _Audited(inner, find, self.log, self._origin)
+        return _Audited(inner, find, self)
+
+    def begin_call(self, call: ToolCall, find: Find) -> CallEnd:
+        """Log that a call begins, and its end. Raises AuditError: then it is not made."""
+        try:
+            entry = resolved(call, find)
+        except ToolExecError:
+            entry = None  # the call itself raises it again, and then it is logged
+        known = self._known(entry)
+        head = f'"run_id":"{call.identify()}",{self.origin(call.origin)},{self._subject(call, known)}'
+        self._write_start("call", head, call, known)
+        trail = trail_of(call)
+        trail.is_recorded = True  # the first attempt at a call is recorded as the call itself
+        started = perf_counter()
+
+        def end(result: Result | None, failure: BaseException | None) -> None:
+            outcome = self._outcome(result, failure, started)
+            more = answer_part(result, entry, trail.attempts)
+            self.log.write_late(f'"kind":"call",{head},{outcome}{more}')
+
+        return end
+
+    def begin_attempt(self, call: ToolCall, entry: Registered | None, number: int, after: str) -> CallEnd:
+        """Log that a further attempt at a call begins, and its end; see `RecordsAttempts`."""
+        known = self._known(entry)
+        which = inside({"attempt": number, "after": after})
+        head = f'"run_id":"{call.identify()}",{self.origin(call.origin)},{self._subject(call, known)},{which}'
+        self._write_start("attempt", head, call, known)
+        started = perf_counter()
+
+        def end(result: Result | None, failure: BaseException | None) -> None:
+            self.log.write_late(f'"kind":"attempt",{head},{self._outcome(result, failure, started)}')
+
+        return end
+
+    def _subject(self, call: ToolCall, known: _Known | None) -> str:
+        """Return what a record says of the tool and the arguments."""
+        if known is None:
+            return inside({"tool": self.log.redact.text(call.tool_id)}) + self.log.args_part(call.args, None)
+        return known.text + self.log.args_part(call.args, known.schema)
+
+    def _write_start(self, what: str, head: str, call: ToolCall, known: _Known | None) -> None:
+        try:
+            if known is None or not known.quick:
+                self.log.write(f'"kind":"start","what":"{what}",{head}')
+            elif self.log.broken:
+                self.log.settle()
+        except AuditError as error:
+            raise error.locate(tool_id=call.tool_id) from None
+
+    def _outcome(self, result: Result | None, failure: BaseException | None, started: float) -> str:
+        error = failure if result is None else result.error
+        return outcome_part(error, perf_counter() - started, self.log.redact)
+
+    def _known(self, entry: Registered | None) -> _Known | None:
+        if entry is None:
+            return None
+        key = f"{entry.tool.id}\0{entry.binding.backend}"
+        known = self._tools.get(key)
+        if known is not None and known.tool is entry.tool:
+            return known
+        if len(self._tools) >= _MANY:
+            self._tools.clear()
+        tool = entry.tool
+        schema = tool.input_schema.to_json()
+        quick = tool.annotations.read_only and entry.binding.kind == "local"
+        known = _Known(tool, tool_part(entry), quick, schema if has_secret_marks(schema) else None)
+        self._tools[key] = known
+        return known
 
     def begin(self, group: GroupRun) -> GroupEnd:
         """Log that a chain or code begins, and its end. Raises AuditError: then it does not begin."""
         details = inside({"details": dict(group.details)}) if group.details else ""
-        parts = (inside({"run_id": group.run_id}), self._origin(group.origin), details)
+        parts = (inside({"run_id": group.run_id}), self.origin(group.origin), details)
         head = ",".join(part for part in parts if part)
         self.log.write(f'"kind":"start","what":"{group.kind}",{head}')
         started = perf_counter()
@@ -57,7 +130,7 @@ class Audit:
 
         return end
 
-    def _origin(self, origin: Origin) -> str:
+    def origin(self, origin: Origin) -> str:
         """Return what a record says of *origin*; calls come from few of them."""
         known = self._origins.get(id(origin))
         if known is not None and known[0] is origin:
@@ -72,7 +145,7 @@ class Audit:
 class _Known(NamedTuple):
     """What a record says of a tool, and how its calls are logged."""
 
-    entry: Registered
+    tool: Tool
     text: str
     quick: bool
     schema: JSONObject | None
@@ -81,61 +154,10 @@ class _Known(NamedTuple):
 class _Audited(ObserverLayer):
     in_thread = False  # records are written in the order of the event loop
 
-    def __init__(self, inner: Runner, find: Find, log: AuditLog, origin: Callable[[Origin], str]) -> None:
+    def __init__(self, inner: Runner, find: Find, audit: Audit) -> None:
         super().__init__(inner)
         self._find = find
-        self._log = log
-        self._origin = origin
-        self._tools: dict[str, _Known] = {}
+        self._audit = audit
 
     def begin(self, call: ToolCall) -> CallEnd:
-        head, tool_id = self._begin(call)
-        started = perf_counter()
-
-        def end(result: Result | None, failure: BaseException | None) -> None:
-            outcome = outcome_part(
-                failure if result is None else result.error, perf_counter() - started, self._log.redact
-            )
-            self._log.write_late(f'"kind":"call",{head},{outcome}{answer_part(result, tool_id)}')
-
-        return end
-
-    def _begin(self, call: ToolCall) -> tuple[str, str]:
-        """Write that the call begins, and return what all its records say, and the tool's ID, where it is known. Raises
-        AuditError: then it is not made."""
-        log = self._log
-        known = self._known(call)
-        if known is None:
-            tool = inside({"tool": log.redact.text(call.tool_id)})
-            args = log.args_part(call.args, None)
-            quick = False
-        else:
-            tool = known.text
-            args = log.args_part(call.args, known.schema)
-            quick = known.quick
-        head = f'"run_id":"{call.identify()}",{self._origin(call.origin)},{tool}{args}'
-        try:
-            if not quick:
-                log.write(f'"kind":"start","what":"call",{head}')
-            elif log.broken:
-                log.settle()
-        except AuditError as error:
-            raise error.locate(tool_id=call.tool_id) from None
-        return head, known.entry.tool.id if known is not None else ""
-
-    def _known(self, call: ToolCall) -> _Known | None:
-        try:
-            entry = resolved(call, self._find)
-        except ToolExecError:
-            return None  # the call itself raises it again, and then it is logged
-        known = self._tools.get(call.tool_id)
-        if known is not None and known.entry is entry:
-            return known
-        if len(self._tools) >= _MANY:
-            self._tools.clear()
-        tool = entry.tool
-        schema = tool.input_schema.to_json()
-        quick = tool.annotations.read_only and entry.binding.kind == "local"
-        known = _Known(entry, tool_part(entry), quick, schema if has_secret_marks(schema) else None)
-        self._tools[call.tool_id] = known
-        return known
+        return self._audit.begin_call(call, self._find)

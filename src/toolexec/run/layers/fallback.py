@@ -28,8 +28,8 @@ class Fallback:
 
     First the other bindings of the same tool are tried, in order of registration (unless *bindings* is false), then the
     tools that *tools* names: it maps patterns of tool IDs to other IDs, where `*` stands for the tool's name
-    (`{"maps:*": ["osm:*"]}`). These get the same arguments, and pass policy, pinning, approval and rate limits like a
-    call of their own. `Result.tool_id` and `Result.binding` say which one answered.
+    (`{"maps:*": ["osm:*"]}`). These get the same arguments. Either is a call of its own for policy, pinning, approval,
+    rate limits, the ledger and audit. `Result.tool_id` and `Result.binding` say which one answered.
 
     A call goes elsewhere when it certainly never began, or, for tools that are marked read-only or idempotent, when its
     failure is `retryable`; one of a destructive tool stays where it is. If none of the others can be called either, the
@@ -160,7 +160,7 @@ class _Elsewhere(Layer):
             for binding in entry.bindings:
                 if binding != entry.binding and self._has_time(call, started):
                     other = Registered(entry.tool, entry.bindings, binding)
-                    yield self.inner, copied(call, self._find, other, timeout=self._left(call, started))
+                    yield self._others, copied(call, self._find, other, timeout=self._left(call, started))
         for tool_id in self._rules.ids(entry):
             if not self._has_time(call, started):
                 return

@@ -169,7 +169,7 @@ def shop(service: Service) -> dict[str, Any]:
 async def test_one_line_makes_tools_of_an_api(service: Service) -> None:
     """The document is read from its URL, and calls are checked, sent and answered."""
     service.documents["shop.json"] = ("application/json", json.dumps(shop(service)).encode())
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:  # one of them deletes
         [status] = await ex.add_openapi("shop", f"{service.url}/documents/shop.json", headers={"X-Team": "blue"})
         assert (status.available, status.tools) == (True, 10)
         assert (await ex.run_tool("shop:items", {"q": "a b"})).value["total"] == 3

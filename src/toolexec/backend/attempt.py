@@ -1,0 +1,74 @@
+"""One physical effect: the only thing that a backend is called with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toolexec.discovery.index import Registered
+from toolexec.model.call import ToolCall
+
+__all__ = ["Attempt", "attempt_at"]
+
+_MAKER: Final = object()
+
+
+class Attempt(ToolCall):
+    """One physical effect: this tool, by this binding, with these arguments, decided on and recorded.
+
+    A binding that is tried, a fallback, a retry, a check of the ledger, an undo, a dry run, a step of a chain, a call
+    from code: each is an Attempt of its own. `entry` is the tool and the binding that were decided on, `number` counts
+    the attempts at one call from 1. `Backend.call` takes nothing else, and only `attempt_at` makes one, so that what no
+    rule has decided on reaches no backend.
+    """
+
+    __slots__ = ("_asked", "entry", "number")
+
+    def __init__(self, maker: object, call: ToolCall, entry: Registered, number: int = 1) -> None:
+        if maker is not _MAKER:
+            raise TypeError("an Attempt is made by attempt_at only; give the call to a runner")
+        # Each by hand: this costs 0.2 µs, `dataclasses.replace` 1.5 µs, and every call passes here.
+        self.tool_id = call.tool_id
+        self.args = call.args
+        self.timeout = call.timeout
+        self.on_progress = call.on_progress
+        self.fallback = call.fallback
+        self.origin = call.origin
+        self.run_id = call.run_id
+        self.idempotency_key = call.idempotency_key
+        self.fresh = call.fresh
+        self.step = call.step
+        self.at = call.at
+        self.resolution = call.resolution
+        self._asked = call
+        self.entry = entry
+        self.number = number
+
+    @property
+    def waiting(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the attempt waits for; a time limit around the call that it was made of reads it there."""
+        return self._asked.waiting
+
+    @waiting.setter
+    def waiting(self, what: str) -> None:
+        self._asked.waiting = what
+
+    def identify(self) -> str:
+        """Return the ID of the call, which all attempts at it share; see `ToolCall.identify`."""
+        if not self.run_id:
+            self.run_id = self._asked.identify()
+        return self.run_id
+
+    @property
+    def destination(self) -> str:
+        """Where the call goes: the kind and the name of the backend."""
+        binding = self.entry.binding
+        return f"{binding.kind}:{binding.backend}"
+
+
+def attempt_at(call: ToolCall, entry: Registered, number: int = 1) -> Attempt:
+    """Return *call* as the attempt to make it with the tool and the binding of *entry*.
+
+    The gate's `Door` does so with what its rules have admitted; the runner and the `Aggregator` do where there is no
+    gate. A test over the sources holds that nothing else does.
+    """
+    return Attempt(_MAKER, call, entry, number)

@@ -1,0 +1,199 @@
+"""The one door to the backends: what passes it was decided on, and each attempt is recorded once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from types import CoroutineType
+from typing import Any, Protocol, runtime_checkable
+
+from toolexec.backend.attempt import Attempt, attempt_at
+from toolexec.backend.here import Wait
+from toolexec.discovery.index import Registered
+from toolexec.errors import ToolExecError
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.run.layer import CallEnd, Layer, ObserverLayer
+from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound, trail_of
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["Admitting", "Door", "RecordedAttempt", "RecordsAttempts"]
+
+
+@runtime_checkable
+class RecordsAttempts(Protocol):
+    """A part of a gate that records every attempt, not only the first one at a call."""
+
+    def begin_attempt(self, call: ToolCall, entry: Registered | None, number: int, after: str) -> CallEnd:
+        """Record that attempt *number* at *call* begins, after one that ended as *after* says; what is returned is
+        called once, at its end. Raises AuditError: then it is not made."""
+        ...
+
+
+class Admitting(Layer):
+    """Stands behind the rules that decide: what comes here, they have all let pass."""
+
+    def __init__(self, inner: Runner, find: Find) -> None:
+        super().__init__(inner)
+        self._find = find
+
+    def before(self, call: ToolCall) -> None:
+        """Admit the call, with this tool, this binding and these arguments."""
+        entry = resolved(call, self._find)
+        known = call.resolution
+        if not isinstance(known, Resolution) or known.find != self._find:
+            call.resolution = known = Resolution(self._find, entry)
+        known.admit(call, entry)
+
+
+class Door(Layer):
+    """Makes admitted calls, each as an Attempt; what was not decided on goes through the rules first.
+
+    That is the case where a layer of the user has changed the call after the rules, and where the tool has changed
+    between two attempts. Attempts after the first one at a call are recorded here; the first is recorded as the call
+    itself.
+    """
+
+    undecided: Runner
+    """The rules that decide, with this door behind them."""
+
+    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts | None) -> None:
+        super().__init__(inner)
+        self._find = find
+        self._records = records
+
+    def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
+        """Make the call; see `Runner.run`."""
+        attempt = self._attempt(call)
+        if attempt is None:
+            return self.undecided.run(self._unknown(call))
+        if self._records is None:
+            return self.inner.run(attempt)
+        return self._run_recorded(attempt, self._records)
+
+    async def _run_recorded(self, attempt: Attempt, records: RecordsAttempts) -> Result:
+        trail = trail_of(attempt)
+        end = self._begin(attempt, trail, records)
+        try:
+            result = await self.inner.run(attempt)
+        except BaseException as error:
+            trail.last = ending_of(None, error)
+            end(None, error)
+            raise
+        trail.last = ending_of(result, None)
+        end(result, None)
+        return result
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Make the call piece by piece; see `Runner.stream`."""
+        attempt = self._attempt(call)
+        if attempt is None:
+            events = self.undecided.stream(self._unknown(call))
+        elif self._records is None:
+            events = self.inner.stream(attempt)
+        else:
+            events = _Streamed(self.inner, self._begin(attempt, trail_of(attempt), self._records)).stream(attempt)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in this thread; see `ThreadRunner.run_in_thread`. Where attempts are recorded, none comes here:
+        that needs the event loop."""
+        inner = self.inner_in_thread
+        if inner is None or not self.runs_in_thread(call, within):
+            return None
+        attempt = self._attempt(call)
+        if attempt is None:
+            return wait(self.undecided.run(self._unknown(call)))
+        return inner.run_in_thread(attempt, wait, within)
+
+    def _attempt(self, call: ToolCall) -> Attempt | None:
+        """Return the attempt to make the call; None where it must be decided on first."""
+        known = call.resolution
+        entry = known.admitted(call) if isinstance(known, Resolution) and known.find == self._find else None
+        if entry is None or not isinstance(known, Resolution):
+            return None
+        trail = known.trail
+        if trail.attempts and not self._is_current(entry):
+            return None
+        trail.attempts += 1
+        return attempt_at(call, entry, trail.attempts)
+
+    def _is_current(self, entry: Registered) -> bool:
+        """Return whether the tool is still what was decided on; there may be seconds between two attempts."""
+        try:
+            now = still_bound(self._find, entry)
+        except ToolExecError:
+            return False
+        return now.tool is entry.tool and now.binding == entry.binding
+
+    def _unknown(self, call: ToolCall) -> ToolCall:
+        """Return the call as one that no rule has seen yet."""
+        known = call.resolution
+        call.resolution = Resolution(self._find, None, known.trail if isinstance(known, Resolution) else None)
+        return call
+
+    def _begin(self, attempt: Attempt, trail: Trail, records: RecordsAttempts) -> CallEnd:
+        if trail.is_recorded:
+            trail.is_recorded = False
+            return _recorded_elsewhere
+        return records.begin_attempt(attempt, attempt.entry, attempt.number, trail.last)
+
+
+class RecordedAttempt(ObserverLayer):
+    """Records what a rule does in place of the call, or for it: a fallback, or a check of the ledger. It is recorded
+    also where a rule refuses it."""
+
+    in_thread = False  # records are written in the order of the event loop
+
+    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts) -> None:
+        super().__init__(inner)
+        self._find = find
+        self._records = records
+
+    def begin(self, call: ToolCall) -> CallEnd:
+        """Record the beginning; see `ObserverLayer.begin`."""
+        try:
+            entry = resolved(call, self._find)
+        except ToolExecError:
+            entry = None  # the call itself raises it again
+        trail = trail_of(call)
+        end = self._records.begin_attempt(call, entry, trail.attempts + 1, trail.last)
+        trail.is_recorded = True
+
+        def ended(result: Result | None, failure: BaseException | None) -> None:
+            trail.is_recorded = False
+            trail.last = ending_of(result, failure)
+            end(result, failure)
+
+        return ended
+
+
+class _Streamed(ObserverLayer):
+    """Observes one stream with a CallEnd that is there already."""
+
+    def __init__(self, inner: Runner, end: CallEnd) -> None:
+        super().__init__(inner)
+        self._end = end
+
+    def begin(self, call: ToolCall) -> CallEnd:
+        def ended(result: Result | None, failure: BaseException | None) -> None:
+            trail_of(call).last = ending_of(result, failure)
+            self._end(result, failure)
+
+        return ended
+
+
+def ending_of(result: Result | None, failure: BaseException | None) -> str:
+    """Return how an attempt ended in one word: `ok`, the error's code, or `cancelled`."""
+    error = failure if result is None else result.error
+    if error is None:
+        return "ok"
+    return error.code if isinstance(error, ToolExecError) else "cancelled"
+
+
+def _recorded_elsewhere(result: Result | None, failure: BaseException | None) -> None:
+    """Do nothing: what records the call records this attempt."""
