@@ -1,0 +1,331 @@
+"""The door: nothing reaches a backend that no rule has decided on, and each attempt is in the log once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.conftest import Workshop
+from tests.run.layers.resilience import READING, UNMARKED, Clock, Service, behind, busy, events_of, raised
+
+import toolexec
+from toolexec import Exec, Tool
+from toolexec.backend.attempt import Attempt
+from toolexec.discovery.index import bulk
+from toolexec.errors import (
+    ApprovalRequiredError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    DefinitionChangedError,
+    PolicyError,
+)
+from toolexec.model import MCPBinding, ProviderBinding, ToolCall
+from toolexec.model.origin import ApprovalRequest, Origin, acting
+from toolexec.run import Resolver, Runner
+from toolexec.run.audit import AuditLog, read_last
+from toolexec.run.effects import EffectLedger
+from toolexec.run.gate import Gate
+from toolexec.run.layer import Layer
+from toolexec.run.layers.approval import Approval
+from toolexec.run.layers.audit import Audit
+from toolexec.run.layers.fallback import Fallback
+from toolexec.run.layers.ledger import CHECK, Ledger
+from toolexec.run.layers.retry import Retry
+from toolexec.run.pinning import Pins
+from toolexec.run.policy import Policy, Rule
+
+SOURCES = Path(toolexec.__file__).parent
+
+
+class Mirrored:
+    """A tool on two servers, the first of which is down, behind a gate with an audit log."""
+
+    def __init__(self, shop: Workshop, path: Path, **parts: Any) -> None:
+        self.hub, self.mirror = Service(shop), Service(shop, "mirror")
+        shop.index.register(self.hub.add("again", READING), ProviderBinding("mirror", "again"))
+        self.hub.down = BackendUnavailableError("down")
+        self.log = AuditLog.open(path / "audit.jsonl")
+        parts = {"fallback": Fallback(), "audit": Audit(self.log), **parts}
+        self.runner = behind(shop, **parts)
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        """Return the records of one kind."""
+        return [each for each in read_last(self.log.path, 100) if each["kind"] == kind]
+
+
+def quick(attempts: int = 2) -> Retry:
+    """Return retries without pauses."""
+    clock = Clock()
+    return Retry(attempts=attempts, pause=0, clock=clock, sleep=clock.sleep)
+
+
+def denying(*backends: str) -> Policy:
+    """Return a policy that denies these backends and allows all else."""
+    return Policy([Rule("deny", backends=backends)], remote_destructive="allow")
+
+
+def asking(*backends: str) -> Policy:
+    """Return a policy that asks before calls of these backends."""
+    return Policy([Rule("ask", backends=backends)], remote_destructive="allow")
+
+
+async def test_a_fallback_does_not_reach_a_denied_backend(workshop: Workshop, tmp_path: Path) -> None:
+    """The policy decides on the other binding, too, and its refusal is in the log."""
+    both = Mirrored(workshop, tmp_path, policy=denying("provider:mirror"))
+    assert await raised(both.runner, ToolCall("hub:again")) is both.hub.down
+    assert both.mirror.count == 0
+    [attempt] = both.records("attempt")
+    assert (attempt["backend"], attempt["outcome"]) == ("mirror", "policy_denied")
+
+
+async def test_a_stream_does_not_reach_a_denied_backend(workshop: Workshop, tmp_path: Path) -> None:
+    """A stream goes elsewhere by the same rules."""
+    both = Mirrored(workshop, tmp_path, policy=denying("provider:mirror"))
+    with pytest.raises(BackendUnavailableError):
+        await events_of(both.runner, ToolCall("hub:again", fallback=True))
+    assert both.mirror.count == 0
+
+
+@pytest.mark.parametrize("answer", ["no", "once"])
+async def test_a_fallback_asks_for_its_own_backend(workshop: Workshop, tmp_path: Path, answer: str) -> None:
+    """An approver is asked before the mirror is called, and only then."""
+    asked: list[str] = []
+
+    def ask(request: ApprovalRequest) -> Any:
+        asked.append(request.tool_id)
+        return answer
+
+    policy = asking("provider:mirror")
+    both = Mirrored(workshop, tmp_path, policy=policy, approval=Approval(policy.decide, ask=ask))
+    if answer == "no":
+        assert await raised(both.runner, ToolCall("hub:again")) is both.hub.down
+    else:
+        result = await both.runner.run(ToolCall("hub:again"))
+        assert result.raise_for_error().binding == ProviderBinding("mirror", "again")
+    assert (asked, both.mirror.count) == (["hub:again"], int(answer == "once"))
+
+
+async def test_the_log_names_the_backend_that_answered(workshop: Workshop, tmp_path: Path) -> None:
+    """The call has its record, and the attempt at the mirror one of its own."""
+    both = Mirrored(workshop, tmp_path)
+    result = await both.runner.run(ToolCall("hub:again"))
+    [call], [attempt] = both.records("call"), both.records("attempt")
+    assert result.ok
+    assert (call["backend"], call["answered_backend"], call["attempts"]) == ("hub", "mirror", 2)
+    assert (attempt["backend"], attempt["outcome"], attempt["after"]) == ("mirror", "ok", "backend_unavailable")
+    assert attempt["run_id"] == call["run_id"]
+
+
+async def test_another_tool_is_recorded_also_when_it_fails(workshop: Workshop, tmp_path: Path) -> None:
+    """A fallback to another tool that fails leaves a record."""
+    both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:post": "mirror:post"}))
+    both.mirror.down = BackendUnavailableError("down, too")
+    assert await raised(both.runner, ToolCall("hub:post")) is both.hub.down
+    assert [(each["tool"], each["outcome"]) for each in both.records("attempt")] == [
+        ("mirror:post", "backend_unavailable")
+    ]
+
+
+async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path) -> None:
+    """An unknown outcome at the other tool is known to the ledger: the next equal call is not simply made."""
+    effects = EffectLedger(tmp_path / "effects.db")
+    both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:post": "mirror:post"}), ledger=Ledger(effects))
+    both.mirror.fail(ConnectionLostError("gone"))
+    assert not (await both.runner.run(ToolCall("hub:post"))).ok
+    assert await raised(both.runner, ToolCall("hub:post")) is both.hub.down
+    assert both.mirror.count == 1
+    assert [effect.tool for effect in effects.unsettled()] == ["mirror:post"]
+
+
+async def test_each_retry_has_a_record_of_its_own(workshop: Workshop, tmp_path: Path) -> None:
+    """Three attempts are the record of the call, and two more."""
+    both = Mirrored(workshop, tmp_path, retry=quick(3))
+    both.hub.down = None
+    both.hub.fail(busy(), busy())
+    assert (await both.runner.run(ToolCall("hub:read"))).attempts == 3
+    [call] = both.records("call")
+    assert (call["attempts"], call["outcome"]) == (3, "ok")
+    assert [(each["attempt"], each["outcome"]) for each in both.records("attempt")] == [
+        (2, "execution_failed"),
+        (3, "ok"),
+    ]
+
+
+async def test_a_check_of_the_ledger_is_recorded(workshop: Workshop, tmp_path: Path) -> None:
+    """What finds out about a lost effect is a call like others for policy and log."""
+    both = Mirrored(workshop, tmp_path, ledger=Ledger(EffectLedger(tmp_path / "effects.db")))
+    both.hub.down = None
+    both.hub.add("look", READING)
+    both.hub.add("write", UNMARKED, meta={CHECK: "hub:look"})
+    both.hub.fail(ConnectionLostError("gone"), then=[True])
+    await both.runner.run(ToolCall("hub:write"))
+    assert (await both.runner.run(ToolCall("hub:write"))).cached
+    assert [(each["tool"], each["outcome"]) for each in both.records("attempt")] == [("hub:look", "ok")]
+
+
+class Changing(Layer):
+    """A layer of a user that changes each call."""
+
+    def __init__(self, inner: Runner, change: Callable[[ToolCall], ToolCall]) -> None:
+        super().__init__(inner)
+        self._change = change
+
+    def before(self, call: ToolCall) -> ToolCall:
+        """Return the other call."""
+        return self._change(call)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda call: replace(call, tool_id="other:read"),
+        lambda call: replace(call, args={"path": "/etc/passwd"}),
+        lambda call: ToolCall("other:read"),
+    ],
+)
+async def test_what_a_layer_changes_is_decided_again(
+    workshop: Workshop, change: Callable[[ToolCall], ToolCall]
+) -> None:
+    """Another tool, other arguments, and a new call are no way around the policy."""
+    hub, other = Service(workshop), Service(workshop, "other")
+    rules = [Rule("deny", tools="other:*"), Rule("deny", when={"path": {"path_under": "/etc"}})]
+    resolver = Resolver(workshop.index, workshop.backends)
+    gate = Gate(policy=Policy(rules, remote_destructive="allow"))
+    layers = [lambda inner: Changing(inner, change)]
+    runner = gate.wrap(workshop.runner(resolver=resolver), resolver.resolve, layers)
+    assert isinstance(await raised(runner, ToolCall("hub:read", {"path": "/tmp/a"})), PolicyError)
+    assert hub.count + other.count == 0
+
+
+async def test_a_layer_that_changes_what_is_allowed_changes_nothing_else(workshop: Workshop) -> None:
+    """Such a call is made once, with what the layer says."""
+    hub = Service(workshop)
+    resolver = Resolver(workshop.index, workshop.backends)
+    layers = [lambda inner: Changing(inner, lambda call: replace(call, args={"a": 2}))]
+    runner = Gate(policy=denying("none")).wrap(workshop.runner(resolver=resolver), resolver.resolve, layers)
+    assert (await runner.run(ToolCall("hub:read", {"a": 1}))).ok
+    assert hub.calls == [("read", {"a": 2})]
+
+
+async def test_a_tool_that_changes_between_two_attempts_is_not_called(workshop: Workshop) -> None:
+    """Its new definition is not the accepted one, so that the second attempt is refused."""
+    hub, clock = Service(workshop), Clock()
+
+    async def change(seconds: float) -> None:
+        new = Tool(name="read", namespace="hub", annotations=READING, input_schema={"type": "object"}, description="x")
+        bulk(workshop.index).replace(new, ProviderBinding("hub", "read"))
+
+    hub.fail(busy())
+    retry = Retry(attempts=3, pause=0, clock=clock, sleep=change)
+    error = await raised(behind(workshop, retry=retry, pinning=Pins(None)), ToolCall("hub:read"))
+    assert isinstance(error, DefinitionChangedError)
+    assert hub.count == 1
+
+
+# -- what an Exec does without a gate -------------------------------------------------------------------------------
+
+
+def shop_with(**settings: Any) -> tuple[Exec, list[str]]:
+    """Return an Exec with remote tools, one of which is marked as destructive, and what was called."""
+    called: list[str] = []
+
+    def answer(server: str, name: str, args: Any) -> str:
+        called.append(name)
+        return "done"
+
+    ex = Exec(mcp_executor=answer, **settings)
+    for name, hints in (("drop", {"destructiveHint": True}), ("post", {}), ("look", {"readOnlyHint": True})):
+        tool = Tool.from_mcp({"name": name, "inputSchema": {"type": "object"}, "annotations": hints})
+        ex.add(tool.replace(namespace="hub"), binding=MCPBinding("hub", name))
+    return ex, called
+
+
+async def calls_of_all_kinds(ex: Exec, tool_id: str) -> list[Any]:
+    """Call a tool directly, in a chain, by a workflow, and as a stream; return the errors."""
+    errors: list[Any] = []
+    try:
+        errors.append((await ex.run_tool(tool_id)).error)
+    except PolicyError as error:
+        errors.append(error)
+    errors.append((await ex.run_chain([{"tool": tool_id}])).error)
+    errors.append((await ex.run_workflow(f'run("{tool_id}")')).error)
+    try:
+        errors.append([event async for event in ex.stream_tool(tool_id)][-1].error)
+    except PolicyError as error:
+        errors.append(error)
+    return errors
+
+
+@pytest.mark.parametrize("settings", [{}, {"gate": Gate()}], ids=["Exec()", "Exec(gate=Gate())"])
+async def test_marked_destructive_tools_are_not_called_unasked(settings: Any) -> None:
+    """Without a policy, on every path; the error says how to allow it."""
+    ex, called = shop_with(**settings)
+    async with ex:
+        errors = await calls_of_all_kinds(ex, "hub:drop")
+    assert called == []
+    assert all(error is not None for error in errors)
+    assert isinstance(errors[0], ApprovalRequiredError)
+    assert 'Rule("allow", tools="hub:drop")' in str(errors[0])
+    assert 'remote_destructive = "allow"' in str(errors[0])
+
+
+async def test_unmarked_tools_are_called() -> None:
+    """The default asks for what is marked, not for what says nothing."""
+    ex, called = shop_with()
+    async with ex:
+        assert await calls_of_all_kinds(ex, "hub:post") == [None] * 4
+    assert called == ["post"] * 4
+
+
+async def test_no_gate_is_spelled_out() -> None:
+    """None takes the default away, and nothing else does."""
+    ex, called = shop_with(gate=None)
+    async with ex:
+        assert (await ex.run_tool("hub:drop")).ok
+    assert called == ["drop"]
+
+
+async def test_the_caller_may_approve() -> None:
+    """An approver that the origin of a call brings is asked."""
+    ex, called = shop_with()
+    async with ex:
+        with acting(Origin(ask=lambda request: "once")):
+            assert (await ex.run_tool("hub:drop")).ok
+    assert called == ["drop"]
+
+
+async def test_a_layer_does_not_lead_around_the_default(workshop: Workshop) -> None:
+    """A layer that turns the call of a harmless tool into one of a destructive tool meets the rule."""
+    layers = [lambda inner: Changing(inner, lambda call: replace(call, tool_id="hub:drop"))]
+    ex, called = shop_with(layers=layers)
+    async with ex:
+        with pytest.raises(ApprovalRequiredError):
+            await ex.run_tool("hub:look")
+    assert called == []
+
+
+# -- what only the gate makes ---------------------------------------------------------------------------------------
+
+
+def test_an_attempt_cannot_be_made_by_hand(workshop: Workshop) -> None:
+    """Its class refuses everybody but its one maker."""
+    workshop.add(lambda: 1, "t:one")
+    with pytest.raises(TypeError, match="give the call to a runner"):
+        Attempt(object(), ToolCall("t:one"), workshop.index.find("t:one"))  # type: ignore[arg-type]
+
+
+def test_only_the_gate_and_the_runner_make_attempts() -> None:
+    """The sources name the maker in one file, and its function in the few that stand before a backend."""
+    makers: set[str] = set()
+    users: set[str] = set()
+    for path in SOURCES.rglob("*.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        place = str(path.relative_to(SOURCES))
+        makers |= {place} & ({place} if names & {"_MAKER", "Attempt"} and "_MAKER" in names else set())
+        users |= {place} if "attempt_at" in names else set()
+    assert makers == {"backend/attempt.py"}
+    assert users == {"backend/aggregator.py", "run/default_gate.py", "run/door.py", "run/runner.py"}

@@ -1,0 +1,220 @@
+"""The gate against a slow, plain reference, over random rules, bindings, faults, and every path of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolexec import Exec, Tool
+from toolexec.backend import ProviderBackend
+from toolexec.errors import BackendUnavailableError, ConnectionLostError, ExecutionError, ToolExecError
+from toolexec.model import ProviderBinding, ToolAnnotations
+from toolexec.model.origin import ApprovalRequest, Origin, acting
+from toolexec.run.audit import AuditLog, read_last
+from toolexec.run.effects import EffectLedger
+from toolexec.run.gate import Gate
+from toolexec.run.layers.approval import Approval
+from toolexec.run.layers.audit import Audit
+from toolexec.run.layers.fallback import Fallback
+from toolexec.run.layers.ledger import CHECK, Ledger
+from toolexec.run.layers.retry import Retry
+from toolexec.run.policy import Policy, Rule
+from toolexec.run.undo import UNDO
+
+SERVERS = ("a", "b", "c")
+NAMES = ("one", "two", "three", "undo", "check")
+IDS = tuple(f"t:{name}" for name in NAMES)
+NOT_MADE = {
+    "policy_denied",
+    "approval_denied",
+    "approval_required",
+    "outcome_unknown",
+    "effect_in_progress",
+    "backend_unavailable",
+    "tool_not_found",
+    "validation_input",
+}
+"""Outcomes of attempts that reached no backend."""
+HINTS = (
+    ToolAnnotations(),
+    ToolAnnotations(read_only=True),
+    ToolAnnotations(idempotent=True),
+    ToolAnnotations(destructive=True),
+    ToolAnnotations(idempotent=True, destructive=True),
+)
+
+
+@dataclass
+class World:
+    """What one seed makes: servers with faults, tools with bindings, rules, and an approver; and what happened."""
+
+    chance: random.Random
+    effects: list[tuple[str, str]] = field(default_factory=list)
+    """Each effect that a server has seen: its name, and the tool."""
+    approved: Counter[str] = field(default_factory=Counter)
+    """How often the approver has said yes, by tool."""
+    rules: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    default: str = "allow"
+
+    def __post_init__(self) -> None:
+        chance = self.chance
+        for _ in range(chance.randrange(4)):
+            effect = chance.choice(["allow", "ask", "deny"])
+            tools = tuple(chance.sample(IDS, chance.randrange(3)))
+            servers = tuple(chance.sample(SERVERS, chance.randrange(2 if tools else 3)))
+            self.rules.append((effect, tools, servers))
+        self.default = chance.choice(["allow", "allow", "ask", "deny"])
+
+    def decision(self, server: str, tool: str) -> str:
+        """Return what the rules say, by reading them one after the other."""
+        matching = [
+            effect
+            for effect, tools, servers in self.rules
+            if (not tools or tool in tools) and (not servers or server in servers)
+        ]
+        for effect in ("deny", "ask", "allow"):
+            if effect in matching:
+                return effect
+        return self.default
+
+    async def answer(self, server: str, name: str, args: Any) -> Any:
+        """Answer a call at a server, or fail it in one of the ways there are."""
+        fault = self.chance.choice(["", "", "", "down", "lost", "busy", "no"])
+        if fault == "down":
+            raise BackendUnavailableError("down")
+        self.effects.append((server, f"t:{name}"))
+        await asyncio.sleep(0)
+        if fault == "lost":
+            raise ConnectionLostError("gone")
+        if fault == "busy":
+            raise ExecutionError("busy", retryable=True)
+        if fault == "no":
+            raise ExecutionError("no")
+        return True if name == "check" else {"n": 1}
+
+    def ask(self, request: ApprovalRequest) -> Any:
+        """Approve half of what is asked."""
+        if self.chance.random() < 0.5:
+            return "no"
+        self.approved[request.tool_id] += 1
+        return "once"
+
+
+def made(world: World, log: AuditLog, path: Path) -> Exec:
+    """Return an Exec of this world."""
+    chance = world.chance
+    policy = Policy(
+        [Rule(effect, tools=tools, backends=servers) for effect, tools, servers in world.rules],  # type: ignore[arg-type]
+        default=world.default,  # type: ignore[arg-type]
+        remote_destructive="allow",
+    )
+    others = {tool: chance.choice(IDS) for tool in chance.sample(IDS, chance.randrange(3))}
+    fallback = Fallback({a: b for a, b in others.items() if a != b}, bindings=chance.random() < 0.8)
+    retry = Retry(attempts=3, pause=0, max_pause=0.001, sleep=lambda seconds: asyncio.sleep(0))
+    gate = Gate(
+        policy=policy,
+        approval=Approval(policy.decide, ask=world.ask),
+        audit=Audit(log),
+        fallback=fallback if chance.random() < 0.8 else None,
+        retry=retry if chance.random() < 0.7 else None,
+        ledger=Ledger(EffectLedger(path / "effects.db")) if chance.random() < 0.3 else None,
+    )
+    ex = Exec(gate=gate)
+    for server in SERVERS:
+        ex.backends.register(
+            ProviderBackend(server, lambda name, args, server=server: world.answer(server, name, args))
+        )
+    for name in NAMES:
+        meta = {UNDO: "t:undo", CHECK: "t:check"} if name in ("one", "two", "three") else {}
+        hints = ToolAnnotations(read_only=True) if name == "check" else chance.choice(HINTS)
+        tool = Tool(name=name, namespace="t", input_schema={"type": "object"}, annotations=hints, meta=meta)
+        for server in chance.sample(SERVERS, chance.randint(1, 3)):
+            ex.index.register(tool, ProviderBinding(server, name))
+    return ex
+
+
+async def act(world: World, ex: Exec) -> None:
+    """Use the tools in one of the ways there are."""
+    chance = world.chance
+    tools = [chance.choice(IDS) for _ in range(chance.randint(1, 3))]
+    way = chance.choice(["call", "stream", "chain", "undo", "workflow", "key"])
+    try:
+        if way == "call":
+            await ex.run_tool(tools[0], {"x": chance.randrange(2)})
+        elif way == "key":
+            await ex.run_tool(tools[0], {"x": 1}, idempotency_key=chance.choice("kl"))
+        elif way == "stream":
+            async for _ in ex.stream_tool(tools[0], {}):
+                pass
+        elif way == "workflow":
+            lines = "\n".join(f'v{n} := run("{tool}", {{x: {n}}})' for n, tool in enumerate(tools))
+            await ex.run_workflow(lines)
+        else:
+            steps = [{"tool": tool, "args": {"x": n}} for n, tool in enumerate(tools)]
+            await ex.run_chain(steps, on_error="undo" if way == "undo" else "stop")
+    except ToolExecError:
+        pass  # refused, or nothing to call: what counts is what the servers have seen
+
+
+def recorded_effects(records: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """Return what the log says that was done, by server and tool."""
+    found: Counter[tuple[str, str]] = Counter()
+    later: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if record["kind"] == "attempt":
+            later.setdefault(record["run_id"], []).append(record)
+            if record["outcome"] not in NOT_MADE:
+                found[record["backend"], record["tool"]] += 1
+    for record in records:
+        if record["kind"] != "call" or record.get("cached"):
+            continue
+        more = later.get(record["run_id"], [])
+        if any(each["attempt"] == 1 for each in more):
+            continue  # the call itself got no further than the rules
+        outcome = more[0]["after"] if more else record["outcome"]
+        if outcome not in NOT_MADE:
+            found[record["backend"], record["tool"]] += 1
+    return found
+
+
+async def one_world(seed: int, path: Path) -> None:
+    """Run one random sequence and compare it with the reference."""
+    world = World(random.Random(seed))
+    path.mkdir()
+    log = AuditLog.open(path / "audit.jsonl")
+    try:
+        async with made(world, log, path) as ex:
+            with acting(Origin()):
+                for _ in range(world.chance.randint(1, 4)):
+                    await act(world, ex)
+        records = list(read_last(path / "audit.jsonl", 10_000))
+    finally:
+        log.close()
+    done = Counter(world.effects)
+    for server, tool in done:
+        decision = world.decision(server, tool)
+        assert decision != "deny", f"seed {seed}: {tool} ran on {server}, which the rules deny"
+        if decision == "ask":
+            assert world.approved[tool], f"seed {seed}: {tool} ran on {server}, and nobody approved it"
+    assert recorded_effects(records) == done, f"seed {seed}: the log differs from what the servers saw"
+
+
+@pytest.mark.parametrize("block", range(4))
+async def test_no_effect_without_a_decision_and_each_in_the_log_once(block: int, tmp_path: Path) -> None:
+    """Random sequences do only what the rules allow, and the log names the server of each effect."""
+    for seed in range(block * 40, block * 40 + 40):
+        await one_world(seed, tmp_path / str(seed))
+
+
+@pytest.mark.soak
+async def test_the_same_for_ten_thousand_sequences(tmp_path: Path) -> None:
+    """The same holds for as many as it takes; TOOLEXEC_SEEDS says how many."""
+    for seed in range(1000, 1000 + int(os.environ.get("TOOLEXEC_SEEDS", "10000"))):
+        await one_world(seed, tmp_path / str(seed))
