@@ -13,7 +13,7 @@ from tests.run.conftest import Workshop
 from tests.run.layers.resilience import READING, UNMARKED, Clock, Service, behind, busy, events_of, raised
 
 import toolexec
-from toolexec import Exec, Tool
+from toolexec import Exec, Tool, ToolContext
 from toolexec.backend.attempt import Attempt
 from toolexec.discovery.index import bulk
 from toolexec.errors import (
@@ -253,6 +253,7 @@ async def calls_of_all_kinds(ex: Exec, tool_id: str) -> list[Any]:
         errors.append(error)
     errors.append((await ex.run_chain([{"tool": tool_id}])).error)
     errors.append((await ex.run_workflow(f'run("{tool_id}")')).error)
+    errors.append((await ex.execute_code(f"return tools.run({tool_id!r})")).error)
     try:
         errors.append([event async for event in ex.stream_tool(tool_id)][-1].error)
     except PolicyError as error:
@@ -277,8 +278,8 @@ async def test_unmarked_tools_are_called() -> None:
     """The default asks for what is marked, not for what says nothing."""
     ex, called = shop_with()
     async with ex:
-        assert await calls_of_all_kinds(ex, "hub:post") == [None] * 4
-    assert called == ["post"] * 4
+        assert await calls_of_all_kinds(ex, "hub:post") == [None] * 5
+    assert called == ["post"] * 5
 
 
 async def test_no_gate_is_spelled_out() -> None:
@@ -306,6 +307,44 @@ async def test_a_layer_does_not_lead_around_the_default(workshop: Workshop) -> N
         with pytest.raises(ApprovalRequiredError):
             await ex.run_tool("hub:look")
     assert called == []
+
+
+# -- parents --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_skill_does_has_its_call_as_parent(tmp_path: Path) -> None:
+    """The log leads from the innermost call to the skill that was called."""
+    log = AuditLog.open(tmp_path / "audit.jsonl")
+    async with Exec(gate=Gate(audit=Audit(log))) as ex:
+        ex.add(lambda n: n + 1, "t:next")
+        ex.add_skill('+++\nname = "twice"\ndescription = "Adds two."\n+++\nrun("t:next", {n: 1})')
+        await ex.run_tool("skill:twice")
+    log.close()
+    records = {each["run_id"]: each for each in read_last(log.path, 100) if each["kind"] != "start"}
+    [inner] = [each for each in records.values() if each.get("tool") == "t:next"]
+    program = records[inner["parent"]]
+    assert program["kind"] == "code"
+    assert records[program["parent"]]["tool"] == "skill:twice"
+
+
+async def test_a_handler_can_say_whose_work_its_calls_are(tmp_path: Path) -> None:
+    """A tool that calls others has its own call as their parent, and knows the names of its call."""
+    log = AuditLog.open(tmp_path / "audit.jsonl")
+    seen: list[Any] = []
+    async with Exec(gate=Gate(audit=Audit(log))) as ex:
+
+        async def outer(context: ToolContext) -> None:
+            seen.append((context.run_id, context.idempotency_key, context.origin.path))
+            with acting(context.inner):
+                await ex.run_tool("t:inner")
+
+        ex.add(lambda: 1, "t:inner")
+        ex.add(outer, "t:outer")
+        await ex.run_tool("t:outer", idempotency_key="k")
+    log.close()
+    records = {each["tool"]: each for each in read_last(log.path, 100) if each["kind"] == "call"}
+    assert records["t:inner"]["parent"] == records["t:outer"]["run_id"]
+    assert seen == [(records["t:outer"]["run_id"], "k", "direct")]
 
 
 # -- what only the gate makes ---------------------------------------------------------------------------------------

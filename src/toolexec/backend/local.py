@@ -199,7 +199,8 @@ class LocalBackend:
         def start(report: ProgressCallback | None = None) -> AsyncGenerator[Any, None]:
             heard = call
             if report is not None:
-                heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin)
+                heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin, step=call.step)
+                heard.run_id, heard.idempotency_key = call.identify(), call.idempotency_key
             return self._items(name, handler, heard) if generates else self._whole(name, heard)
 
         chunks: list[Any] = []
@@ -349,10 +350,11 @@ class _Reporter:
         self._loop = asyncio.get_running_loop()
         self.over = False
 
-    def context(self, tool_id: str) -> ToolContext:
+    def context(self, call: ToolCall) -> ToolContext:
         """Return what the handler is given."""
         report = None if self._callback is None else partial(self._carry, self._tell)
-        return ToolContext(tool_id, report, None if self._hear is None else partial(self._carry, self._say))
+        say = None if self._hear is None else partial(self._carry, self._say)
+        return ToolContext(call.tool_id, report, say, call)
 
     def _carry(self, deliver: Callable[..., None], *what: Any) -> None:
         try:
@@ -383,11 +385,11 @@ def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, .
     if not handler.wants_context:
         yield ()
     elif call.on_progress is None and call.origin.hear is None:
-        yield (ToolContext(call.tool_id),)
+        yield (ToolContext(call.tool_id, call=call),)
     else:
         reporter = _Reporter(call)
         try:
-            yield (reporter.context(call.tool_id),)
+            yield (reporter.context(call),)
         finally:
             reporter.over = True
 

@@ -19,6 +19,7 @@ from toolexec.errors import ConfigurationError, ExecutionError
 from toolexec.model.binding import LocalBinding
 from toolexec.model.handler import Handler, ToolContext
 from toolexec.model.json_value import JSONObject
+from toolexec.model.origin import CURRENT
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.workflow.checker import check
 from toolexec.workflow.findings import check_error
@@ -159,6 +160,7 @@ class Skills:
         if caller is not None and caller.is_closed():  # a task that outlived the run which it was begun in
             caller = None
         before = _RUNNING.set((*around, skill.id))
+        origin = CURRENT.set(context.inner)
         try:
             if (run_id := _DURABLE.get()) and not around and caller is None:
                 settings: CodeSettings = {**skill_settings(skill, args), "on_event": _Reports(context)}
@@ -168,6 +170,7 @@ class Skills:
                 request = code.request(skill.source, skill_settings(skill, args))
                 result = await code.run_request(replace(request, gateway=caller, on_event=_Reports(context)))
         finally:
+            CURRENT.reset(origin)
             _RUNNING.reset(before)
         if result.stdout:
             context.log("info", result.stdout.rstrip("\n"))

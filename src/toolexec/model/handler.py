@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.call import Progress, ProgressCallback
+from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import LogListener
+from toolexec.model.origin import LogListener, Origin
 
 __all__ = ["Handler", "HandlerKind", "LogLevel", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
 
@@ -26,7 +26,10 @@ class ToolContext:
     """What a handler may ask for by annotating a parameter with it: the tool's ID, and ways to report progress and to
     say something to the caller.
 
-    It is not part of the tool's input schema. `report` and `log` may be called from any thread.
+    It is not part of the tool's input schema. `report` and `log` may be called from any thread. `origin` says who makes
+    the call, and on which path; `run_id` names it in audit and traces, and is the `parent` of what the handler calls in
+    turn where that is made for `context.inner`. `idempotency_key` is the same for all attempts at one effect, `step`
+    names the call within its run; either may be empty.
 
     >>> from toolexec import Exec
     >>> def work(context: ToolContext) -> str:
@@ -38,12 +41,45 @@ class ToolContext:
     [('progress', {'progress': 1, 'total': 2, 'message': 'half'}), ('done', 'done')]
     """
 
-    __slots__ = ("_callback", "_hear", "tool_id")
+    __slots__ = ("_call", "_callback", "_hear", "tool_id")
 
-    def __init__(self, tool_id: str, callback: ProgressCallback | None = None, hear: LogListener | None = None) -> None:
+    def __init__(
+        self,
+        tool_id: str,
+        callback: ProgressCallback | None = None,
+        hear: LogListener | None = None,
+        call: ToolCall | None = None,
+    ) -> None:
         self.tool_id: str = tool_id
+        self._call: ToolCall = call or ToolCall(tool_id)
         self._callback = callback
         self._hear = hear
+
+    @property
+    def origin(self) -> Origin:
+        """Where the call comes from."""
+        return self._call.origin
+
+    @property
+    def run_id(self) -> str:
+        """The ID of the call in audit and traces."""
+        return self._call.identify()
+
+    @property
+    def step(self) -> str:
+        """The name of the call within its run."""
+        return self._call.step
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key that all attempts at this effect share."""
+        return self._call.idempotency_key
+
+    @property
+    def inner(self) -> Origin:
+        """The origin of what the handler does by the same `Exec`: `with acting(context.inner):` makes this call the
+        parent of its calls in audit and traces."""
+        return replace(self._call.origin, parent=self._call.identify())
 
     def report(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report the progress of the work to the caller; do nothing without a callback."""

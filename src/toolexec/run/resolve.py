@@ -26,6 +26,7 @@ __all__ = [
     "Resolver",
     "ToolResolver",
     "Trail",
+    "child_of",
     "copied",
     "decided",
     "resolved",
@@ -107,6 +108,13 @@ def copied(call: ToolCall, find: Find, entry: Registered, **changes: Any) -> Too
     else:
         copy.resolution = Resolution(find, entry)
     return copy
+
+
+def child_of(call: ToolCall, find: Find, entry: Registered, args: JSONObject) -> ToolCall:
+    """Return a call of the tool *entry* that is made because of *call*, which is its parent."""
+    child = ToolCall(entry.tool.id, args, call.timeout, origin=replace(call.origin, parent=call.identify()))
+    child.resolution = Resolution(find, entry)
+    return child
 
 
 def trail_of(call: ToolCall) -> Trail:

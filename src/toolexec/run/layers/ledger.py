@@ -27,7 +27,7 @@ from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.reconcile import CHECK, check_outcome
 from toolexec.run.repeating import above_zero, is_repeatable, outcome_of
-from toolexec.run.resolve import Find, copied, resolved
+from toolexec.run.resolve import Find, child_of, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
@@ -211,8 +211,7 @@ class _Recorded(Layer):
         """Return whether the earlier call was done, and its value, by the tool that knows; None where none does."""
 
         async def make(check: Registered, args: JSONDict) -> Result:
-            name = check.tool.id
-            return await self._others.run(copied(call, self._find, check, tool_id=name, args=args, run_id=""))
+            return await self._others.run(child_of(call, self._find, check, args))
 
         found = await check_outcome(entry, call.args or {}, earlier.sent, self._find, make)
         return (found.done, json.dumps(found.value)) if found is not None else None
