@@ -320,7 +320,7 @@ async def test_what_a_skill_does_has_its_call_as_parent(tmp_path: Path) -> None:
         ex.add_skill('+++\nname = "twice"\ndescription = "Adds two."\n+++\nrun("t:next", {n: 1})')
         await ex.run_tool("skill:twice")
     log.close()
-    records = {each["run_id"]: each for each in read_last(log.path, 100) if each["kind"] != "start"}
+    records = {each["run_id"]: each for each in read_last(log.path, 100) if each["kind"] in ("call", "code")}
     [inner] = [each for each in records.values() if each.get("tool") == "t:next"]
     program = records[inner["parent"]]
     assert program["kind"] == "code"
