@@ -137,10 +137,8 @@ class Door(Layer):
         return call
 
     def _begin(self, attempt: Attempt, trail: Trail, records: RecordsAttempts) -> CallEnd:
-        if trail.is_recorded:
-            trail.is_recorded = False
-            return _recorded_elsewhere
-        return records.begin_attempt(attempt, attempt.entry, attempt.number, trail.last)
+        record, trail.record = trail.record, None
+        return record or records.begin_attempt(attempt, attempt.entry, attempt.number, trail.last)
 
 
 class RecordedAttempt(ObserverLayer):
@@ -161,13 +159,13 @@ class RecordedAttempt(ObserverLayer):
         except ToolExecError:
             entry = None  # the call itself raises it again
         trail = trail_of(call)
-        end = self._records.begin_attempt(call, entry, trail.attempts + 1, trail.last)
-        trail.is_recorded = True
+        trail.record = end = self._records.begin_attempt(call, entry, trail.attempts + 1, trail.last)
 
         def ended(result: Result | None, failure: BaseException | None) -> None:
-            trail.is_recorded = False
-            trail.last = ending_of(result, failure)
-            end(result, failure)
+            if trail.record is end:  # it got no further than the rules
+                trail.record = None
+                trail.last = ending_of(result, failure)
+                end(result, failure)
 
         return ended
 
@@ -193,7 +191,3 @@ def ending_of(result: Result | None, failure: BaseException | None) -> str:
     if error is None:
         return "ok"
     return error.code if isinstance(error, ToolExecError) else "cancelled"
-
-
-def _recorded_elsewhere(result: Result | None, failure: BaseException | None) -> None:
-    """Do nothing: what records the call records this attempt."""

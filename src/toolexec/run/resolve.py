@@ -17,6 +17,7 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
+    from toolexec.run.layer import CallEnd
     from toolexec.run.policy_rules import Decide, Verdict
 
 __all__ = [
@@ -72,16 +73,16 @@ class Resolution:
 class Trail:
     """What became of one call until now: how many attempts there were, and how the last one ended.
 
-    `is_recorded` says that the next attempt is in the audit log already, as the call itself, or as what takes its
-    place.
+    `record` ends the record of the next attempt, where that has begun already: with the call itself, or with what takes
+    its place.
     """
 
-    __slots__ = ("attempts", "is_recorded", "last")
+    __slots__ = ("attempts", "last", "record")
 
     def __init__(self) -> None:
         self.attempts = 0
         self.last = ""
-        self.is_recorded = False
+        self.record: CallEnd | None = None
 
 
 def resolved(call: ToolCall, find: Find) -> Registered:

@@ -58,7 +58,7 @@ class Audit:
         head = f'"run_id":"{call.identify()}",{self.origin(call.origin)},{self._subject(call, known)}'
         self._write_start("call", head, call, known)
         trail = trail_of(call)
-        trail.is_recorded = True  # the first attempt at a call is recorded as the call itself
+        trail.record = _with_the_call
         started = perf_counter()
 
         def end(result: Result | None, failure: BaseException | None) -> None:
@@ -149,6 +149,10 @@ class _Known(NamedTuple):
     text: str
     quick: bool
     schema: JSONObject | None
+
+
+def _with_the_call(result: Result | None, failure: BaseException | None) -> None:
+    """Do nothing: the record of the call is that of the first attempt at it, and ends with the call."""
 
 
 class _Audited(ObserverLayer):
