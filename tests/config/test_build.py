@@ -11,7 +11,13 @@ import pytest
 from toolexec import Exec
 from toolexec.config.build import Built, build, state_directory
 from toolexec.config.load import load_settings
-from toolexec.errors import ApprovalRequiredError, ConfigurationError, PolicyError, RateLimitedError
+from toolexec.errors import (
+    ApprovalDeniedError,
+    ApprovalRequiredError,
+    ConfigurationError,
+    PolicyError,
+    RateLimitedError,
+)
 from toolexec.model.origin import ApprovalRequest, Origin, acting
 
 TOOLS = "from toolexec import tool\n@tool(namespace='own')\ndef add(a: int, b: int = 1) -> int:\n    return a + b\n"
@@ -324,3 +330,34 @@ def test_where_tasks_are_kept(tmp_path: Path) -> None:
     """Tasks are kept in the state directory, or in the file that the settings name."""
     assert built("", state=tmp_path).serve.tasks.path == str(tmp_path / "tasks.db")
     assert built('[tasks]\npath = "/x/own.db"\nmode = "never"\n', state=tmp_path).serve.tasks.path == "/x/own.db"
+
+
+DELETING = '[providers.shop]\nkind = "http"\nbase_url = "http://127.0.0.1:9"\n[providers.shop.tools.clear]\npath = "/items"\nmethod = "DELETE"\n'
+
+
+@pytest.mark.parametrize("more", ["", "[audit]\npath = 'log.jsonl'\n", "[limits]\nrate = '9/s'\n"])
+async def test_commands_ask_at_the_terminal_before_they_destroy(more: str) -> None:
+    """Whatever else is configured, a marked tool is not called unasked: without a terminal it is refused."""
+    shown: list[str] = []
+
+    def terminal() -> Any:
+        def ask(request: ApprovalRequest) -> str:
+            shown.append(request.tool_id)
+            return "no"
+
+        return ask
+
+    async with built(DELETING + more).ex as ex:
+        with pytest.raises(ApprovalRequiredError, match=r'effect = "allow" and tools = \["shop:clear"\]'):
+            await ex.run_tool("shop:clear")
+    async with built(DELETING + more, terminal=terminal).ex as ex:
+        with pytest.raises(ApprovalDeniedError):
+            await ex.run_tool("shop:clear")
+    assert shown == ["shop:clear"]
+
+
+async def test_a_file_may_switch_the_default_off() -> None:
+    """gate=None of an Exec in a Python file stays, but not where it is served."""
+    python = "from toolexec import Exec\nex = Exec(gate=None)\n"
+    assert built("", python=python).ex.options.gate is None
+    assert built("", python=python, serving=True).gate is not None

@@ -149,7 +149,7 @@ def build(
             opened.callback(catalogue.close)
         options = Options(toolset=toolset, index=index)
         ex = (
-            Exec(parts.exec_options(loaded, options), gate=gate, trace=trace)
+            Exec(parts.exec_options(loaded, options), gate=gate or options.gate, trace=trace)
             if own is None
             else _with(own, loaded, gate, trace, toolset)
         )
