@@ -43,8 +43,8 @@ class Attempt(ToolCall):
         self.entry = entry
         self.number = number
 
-    @property
-    def waiting(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property  # pyright: ignore[reportIncompatibleVariableOverride]
+    def waiting(self) -> str:
         """What the attempt waits for; a time limit around the call that it was made of reads it there."""
         return self._asked.waiting
 

@@ -27,7 +27,9 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
+from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.base import Backend, LiveBackend, StreamingBackend
+from toolexec.discovery.index import Registered
 from toolexec.errors import BackendDisabledError, BackendNotFoundError, ExecutionError, RemoteToolError
 from toolexec.model.binding import binding_from_dict
 from toolexec.model.call import ToolCall
@@ -175,7 +177,8 @@ async def arguments_stay_untouched(backend: Backend) -> None:
 async def an_unknown_tool_is_refused(backend: Backend) -> None:
     """Require that an unknown name neither hangs nor crashes the backend."""
     try:
-        raw = await asyncio.wait_for(backend.call("no-such-tool", ToolCall("no-such-tool")), _PATIENCE)
+        attempt = _attempt(backend, await _tool(backend, "echo"), ToolCall("no-such-tool"))
+        raw = await asyncio.wait_for(backend.call("no-such-tool", attempt), _PATIENCE)
     except (BackendNotFoundError, RemoteToolError):
         pass
     else:
@@ -195,7 +198,7 @@ async def a_disabled_backend_refuses(backend: Backend) -> None:
     assert not status.available, status
     assert status.reason, status
     call = ToolCall(tool.id, {"value": 1}, fallback=True)
-    await _expect(BackendDisabledError, backend.call(backend.bind(tool).tool, call))
+    await _expect(BackendDisabledError, backend.call(backend.bind(tool).tool, _attempt(backend, tool, call)))
     if isinstance(backend, StreamingBackend):
         await _expect(BackendDisabledError, _events(backend, tool, call))
     target.enabled = True
@@ -278,7 +281,7 @@ async def closing_a_stream_stops_the_work(backend: Backend) -> None:
     if not isinstance(backend, StreamingBackend):
         return
     tool = await _tool(backend, "forever")
-    events = backend.stream(backend.bind(tool).tool, ToolCall(tool.id))
+    events = backend.stream(backend.bind(tool).tool, _attempt(backend, tool, ToolCall(tool.id)))
     event = await asyncio.wait_for(anext(events), _PATIENCE)
     assert event.kind in ("progress", "chunk"), event
     await asyncio.wait_for(events.aclose(), _PATIENCE)
@@ -350,8 +353,14 @@ async def _tool(backend: Backend, name: str) -> Tool:
 
 async def _call(backend: Backend, name: str, args: JSONObject | None) -> Any:
     tool = await _tool(backend, name)
-    call = backend.call(backend.bind(tool).tool, ToolCall(tool.id, args))
+    call = backend.call(backend.bind(tool).tool, _attempt(backend, tool, ToolCall(tool.id, args)))
     return _value(tool.id, await asyncio.wait_for(call, _PATIENCE))
+
+
+def _attempt(backend: Backend, tool: Tool, call: ToolCall) -> Attempt:
+    """Return the call as the gate would hand it out."""
+    binding = backend.bind(tool)
+    return attempt_at(call, Registered(tool, (binding,), binding))
 
 
 def _value(tool_id: str, raw: Any) -> Any:
@@ -375,7 +384,7 @@ async def _failure(backend: Backend, name: str) -> ExecutionError:
 
 async def _events(backend: Backend, tool: Tool, call: ToolCall) -> list[StreamEvent]:
     assert isinstance(backend, StreamingBackend)
-    async with aclosing(backend.stream(backend.bind(tool).tool, call)) as stream:
+    async with aclosing(backend.stream(backend.bind(tool).tool, _attempt(backend, tool, call))) as stream:
         return [event async for event in stream]
 
 
