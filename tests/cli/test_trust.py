@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from toolexec.cli.trust import trust
+from toolexec.run.pinning import Pins
 
 Cli = Callable[..., Result]
 
@@ -122,7 +123,7 @@ def test_mistakes_are_told(run: Cli, setup: Setup) -> None:
 def test_a_file_can_be_named(run: Cli, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pins in the configuration the file is that of --state, of the environment, or the usual one."""
     setup.configure(gated=False)
-    for name in ("named.json", "environment.json", "state/toolexec/pins.json"):
+    for name in ("named.json", "environment.json", "state/toolexec/pins.db"):
         words = ["--state", setup.directory / name] if name == "named.json" else []
         if name == "environment.json":
             monkeypatch.setenv("TOOLEXEC_PINS", str(setup.directory / name))
@@ -130,7 +131,7 @@ def test_a_file_can_be_named(run: Cli, setup: Setup, monkeypatch: pytest.MonkeyP
             monkeypatch.delenv("TOOLEXEC_PINS", raising=False)
             monkeypatch.setenv("XDG_STATE_HOME", str(setup.directory / "state"))
         assert run("list", *words).exit_code == 0
-        assert "far:send" in (setup.directory / name).read_text()
+        assert [status.tool_id for status in Pins(setup.directory / name).statuses()] == ["far:send"]
 
 
 def test_local_tools_need_no_trust(run: Cli, setup: Setup) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import logging
+import sqlite3
 import stat
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,11 @@ def test_what_another_process_accepts_counts_at_the_next_call(path: Path) -> Non
 def test_the_file_is_looked_at_once_a_second(path: Path) -> None:
     """Accepted tools are not looked up for each call, and a change of the file is still seen a second later."""
     clock = Clock()
-    server = Pins(path, clock=clock)
-    tool = entry()
+    server, terminal = Pins(path, clock=clock), Pins(path)
+    tool, other = entry(), entry(description="Other.")
     assert allowed(server, tool)
-    data = json.loads(path.read_text())
-    data["backends"]["mail"]["mail:send"]["accepted"]["digest"] = "0"
-    path.write_text(json.dumps(data))
+    assert not allowed(terminal, other)
+    terminal.accept(["mail:send"])
     assert allowed(server, tool)
     clock.now += 1.5
     assert not allowed(server, tool)
@@ -191,13 +191,11 @@ def test_a_first_sight_is_not_accepted_over_what_was_accepted_meanwhile(path: Pa
 
 def test_tools_that_are_only_shown_are_written_together(path: Path) -> None:
     """A search over many tools does not write the file for each."""
-    clock = Clock()
-    pins = Pins(path, clock=clock)
+    pins = Pins(path, clock=Clock())
     pins.shows(entry("first"), HERE)
-    written = path.stat().st_mtime_ns
     for n in range(20):
         pins.shows(entry(f"t{n}"), HERE)
-    assert path.stat().st_mtime_ns == written
+    assert len(Pins(path).statuses()) == 1
     assert len(pins.statuses()) == 21
     pins.flush()
     pins.flush()
@@ -224,16 +222,32 @@ def test_unknown_tools_cannot_be_accepted(path: Path) -> None:
         pins.diff("mail:sned")
 
 
-@pytest.mark.parametrize(
-    "content", ["not json", "[]", '{"v": 2}', '{"v": 1}', '{"v":1,"backends":{"a":{"b":{"accepted":1}}}}']
-)
-def test_a_file_that_is_none_is_refused(path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+def _not_pins(path: Path) -> None:
+    path.write_text("not a database")
+
+
+def _of_another_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE other (a)")
+
+
+def _of_another_format(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 2")
+
+
+@pytest.mark.parametrize("write", [_not_pins, _of_another_program, _of_another_format])
+def test_a_file_that_is_none_is_refused(
+    path: Path, write: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
     """A broken file stops a start; in a running process what was accepted before still counts."""
     clock = Clock()
     pins = Pins(path, clock=clock)
     tool = entry()
     assert allowed(pins, tool)
-    path.write_text(content)
+    path.rename(path.with_name("kept"))
+    write(path)
+    path.chmod(0o600)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         Pins(path)
     clock.now += 2
@@ -262,65 +276,55 @@ def test_a_definition_that_cannot_be_remembered_is_not_used(tmp_path: Path, capl
     assert allowed(pins, entry())
 
 
-def test_a_lock_that_is_kept_is_waited_for_and_then_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that never gives the lock back does not stop this one, but new tools are refused."""
-    monkeypatch.setattr("toolexec.run.pins_file._PATIENCE", 0.01)
-    pins = Pins(path)
+def test_a_file_that_another_process_keeps_locked(path: Path) -> None:
+    """A process that never ends its change does not stop this one, but new tools are refused meanwhile."""
+    pins = Pins(path, clock=Clock())
     assert allowed(pins, entry())
-    with Path(f"{path}.lock").open() as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DefinitionChangedError, match="cannot be written"):
             pins.check(entry("new"))
         assert allowed(pins, entry())
     assert allowed(pins, entry("new"))
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that fails leaves the old file, and nothing beside it."""
-    pins = Pins(path)
-    assert allowed(pins, entry())
-    before = path.read_bytes()
-
-    def fail(*_: Any) -> None:
-        raise OSError("no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("toolexec.run.pins_file.os.fsync", fail)
-        with pytest.raises(DefinitionChangedError):
-            pins.check(entry("other"))
-    assert path.read_bytes() == before
-    assert sorted(p.name for p in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
-
-
-@pytest.mark.full
-def test_a_backend_that_renames_its_tools_does_not_fill_the_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Only so many tools of a backend are kept; those that were called, changed or accepted are never forgotten."""
-    clock = Clock()
-    pins = Pins(path, clock=clock, most_per_backend=20)
+def test_no_accepted_tool_is_ever_forgotten(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """However many tools a backend has had, one that changed is held back, whether it was called or only shown."""
+    pins = Pins(path, clock=Clock(), most_per_backend=20)
     assert allowed(pins, entry("used"))
-    pins.shows(entry("changed"), HERE)
-    pins.shows(entry("changed", "Other."), HERE)
-    with caplog.at_level(logging.WARNING):
-        for n in range(200):
-            clock.now += 1
-            assert pins.shows(entry(f"t{n}"), HERE)
-    assert caplog.text.count("more than 20 tools") == 1
+    for n in range(100):
+        pins.shows(entry(f"t{n}"), HERE)
+    again = Pins(path, clock=Clock(), most_per_backend=20)
     pins.flush()
-    names = {status.tool_id for status in Pins(path).statuses()}
-    assert len(names) <= 20
-    assert {"mail:used", "mail:changed", "mail:t199"} <= names
-    assert not allowed(pins, entry("used", "Other."))
-    assert not allowed(pins, entry("changed", "Other."))
+    assert caplog.text.count("more than 20 tools") == 1
+    assert [again.shows(entry(f"t{n}", "Other."), HERE) for n in range(100)] == [False] * 100
+    assert not allowed(again, entry("used", "Other."))
+    assert [again.shows(entry(f"t{n}"), HERE) for n in range(100)] == [True] * 19 + [False] * 81
 
 
-def test_a_backend_with_too_many_used_tools_gets_no_more(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """When nothing can be forgotten, further tools wait."""
-    pins = Pins(path, most_per_backend=3)
+def test_thousands_of_tools_of_one_backend_are_held_to(path: Path) -> None:
+    """A tool that changed is found among more than 5,000 by the process that saw the others, and by the next."""
+    pins = Pins(path, clock=Clock())
+    for n in range(6000):
+        assert pins.shows(entry(f"t{n}"), HERE)
+    assert not allowed(pins, entry("t0", "Other."))
+    pins.flush()
+    again = Pins(path, clock=Clock())
+    assert not allowed(again, entry("t1", "Other."))
+    assert allowed(again, entry("t1"))
+
+
+def test_what_waits_beyond_the_bound_can_be_accepted(path: Path) -> None:
+    """When a backend has no room, new tools wait for a person, and the newest of them can be accepted."""
+    pins = Pins(path, clock=Clock(), most_per_backend=3)
     for n in range(3):
         assert allowed(pins, entry(f"t{n}"))
-    assert not allowed(pins, entry("t3"))
-    assert "further ones wait" in caplog.text
-    assert allowed(pins, entry("t0"))
+    for n in range(3, 20):
+        assert not allowed(pins, entry(f"t{n}"))
+    assert len(pins.quarantined()) <= 3
+    pins.accept(["mail:t19"])
+    assert allowed(pins, entry("t19"))
+    assert all(allowed(pins, entry(f"t{n}")) for n in range(3))
     assert allowed(pins, entry("t3", server="other"))
 
 
@@ -330,13 +334,16 @@ def test_a_very_long_definition_is_kept_in_part(path: Path) -> None:
     assert allowed(pins, entry(description="x" * 100_000))
     with pytest.raises(DefinitionChangedError, match=r"\(definition\)"):
         pins.check(entry(description="x" * 100_001))
-    assert path.stat().st_size < 100_000
+    pins.flush()
+    with closing(sqlite3.connect(path)) as database:
+        [(longest,)] = database.execute("SELECT max(length(accepted_text), length(pending_text)) FROM pins")
+    assert longest < 40_000
     assert all(len(line) < 130 for line in pins.diff("mail:send").splitlines())
 
 
 def test_a_definition_is_plain_text() -> None:
     """A definition is shown in ASCII, so that nothing in it is hidden."""
-    text = definition_of(entry(description="a\u200bb\x1b[31m").tool)
+    text = definition_of(entry(description="a\u200bb\x1b[31m"))
     assert text.isascii()
     assert "\\u200b" in text
     assert "\\u001b" in text
@@ -346,21 +353,53 @@ def test_another_spelling_is_no_change(path: Path) -> None:
     """A definition that an earlier version of this program wrote down differently, but that says the same, counts."""
     pins = Pins(path)
     assert allowed(pins, entry())
-    pins.flush()
-    data = json.loads(path.read_text())
-    found = [pin["accepted"] for pin in _pins(data) if pin.get("accepted")]
-    for seen in found:
-        seen["definition"] = json.dumps(json.loads(seen["definition"]), indent=1)
-        seen["digest"] = hashlib.sha256(seen["definition"].encode()).hexdigest()
-    assert found
-    path.write_text(json.dumps(data))
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        [(text,)] = database.execute("SELECT accepted_text FROM pins")
+        spelt = json.dumps(json.loads(text), indent=1)
+        digest = hashlib.sha256(spelt.encode()).hexdigest()
+        database.execute("UPDATE pins SET accepted_text = ?, accepted = ?", (spelt, digest))
     again = Pins(path)
     assert allowed(again, entry())
     assert not allowed(again, entry(description="Other."))
+    assert allowed(Pins(path), entry())
 
 
-def _pins(data: Any) -> list[dict[str, Any]]:
-    """All mappings in JSON data."""
-    if isinstance(data, dict):
-        return [data, *(found for value in data.values() for found in _pins(value))]
-    return [found for value in data for found in _pins(value)] if isinstance(data, list) else []
+def moved(destination: str, description: str = "Sends.") -> Registered:
+    tool = entry(description=description).tool
+    binding = MCPBinding("mail", "send", destination)
+    return Registered(tool, (binding,), binding)
+
+
+def test_a_tool_that_goes_elsewhere_is_in_quarantine(path: Path) -> None:
+    """The destination is a part of the definition: people see it, and accept another one or not."""
+    pins = Pins(path)
+    assert allowed(pins, moved("https://mail.example.com"))
+    assert not allowed(pins, moved("https://evil.example"))
+    assert not allowed(Pins(path), moved("https://evil.example"))
+    with pytest.raises(DefinitionChangedError, match=r"changed since it was accepted \(destination\)") as caught:
+        pins.check(moved("https://evil.example"))
+    assert caught.value.details["changed"] == ["destination"]
+    assert '-  "destination": "https://mail.example.com"' in pins.diff("mail:send")
+    assert '+  "destination": "https://evil.example"' in pins.diff("mail:send")
+    pins.accept(["mail:send"])
+    assert allowed(pins, moved("https://evil.example"))
+    assert not allowed(pins, moved("https://mail.example.com"))
+
+
+def test_pins_say_which_tools_changed_their_state(path: Path) -> None:
+    """What is accepted here or elsewhere is a change of these tools only; a look at others is none."""
+    clock = Clock()
+    pins = Pins(path, clock=clock)
+    assert allowed(pins, entry("a"))
+    assert allowed(pins, entry("b"))
+    version = pins.version
+    assert not allowed(pins, entry("a", "Other."))
+    assert pins.changed_since(version) == frozenset()
+    pins.flush()
+    Pins(path).accept(["mail:a"])
+    clock.now += 2
+    assert pins.version > version
+    assert pins.changed_since(version) == {"mail:a"}
+    version = pins.version
+    pins.accept(["mail:b"])
+    assert pins.changed_since(version) == {"mail:b"}

@@ -30,7 +30,7 @@ State = Annotated[
         "--state",
         metavar="FILE",
         help="The file of accepted tools. Default: that of the configuration, else $TOOLEXEC_PINS, else "
-        "toolexec/pins.json in the user's state directory.",
+        "toolexec/pins.db in the user's state directory.",
     ),
 ]
 
@@ -95,7 +95,7 @@ def _usual_file() -> Path:
     if named:
         return Path(named).expanduser()
     directory = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(directory) if directory else Path.home() / ".local" / "state") / "toolexec" / "pins.json"
+    return (Path(directory) if directory else Path.home() / ".local" / "state") / "toolexec" / "pins.db"
 
 
 async def _look(session: Session, pins: Pins) -> None:

@@ -450,7 +450,7 @@ class PinningBlock(Block):
 
     enabled: bool = _key(True, "Whether a tool whose definition changed is kept in quarantine.")
     accept_first: bool = _key(True, "Accept tools that were never seen before.")
-    path: File = _key("", "The file of what was accepted; empty: pins.json in the state directory.")
+    path: File = _key("", "The file of what was accepted; empty: pins.db in the state directory.")
 
 
 class TelemetryBlock(Block):

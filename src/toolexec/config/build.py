@@ -378,7 +378,7 @@ class _GateMaker:
             return None
         from toolexec.run.pinning import Pins
 
-        return Pins(self._place(block.path, "pins.json"), accept_first=block.accept_first)
+        return Pins(self._place(block.path, "pins.db"), accept_first=block.accept_first)
 
     def _learning(self) -> GatePart | None:
         block = self.loaded.settings.learning

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -23,6 +23,7 @@ __all__ = [
     "ChangeEvent",
     "ChangeListener",
     "ChangeType",
+    "CountsNamespaces",
     "Index",
     "Registered",
     "bulk",
@@ -133,6 +134,15 @@ class BulkIndex(Protocol):
 
     def refresh(self) -> int:
         """Make all cursors invalid and notify the listeners; returns the new version."""
+        ...
+
+
+@runtime_checkable
+class CountsNamespaces(Protocol):
+    """An index that knows how many tools each namespace has, without a look at all of them."""
+
+    def namespace_counts(self) -> Mapping[str, int]:
+        """Return the number of tools by namespace."""
         ...
 
 

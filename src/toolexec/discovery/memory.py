@@ -7,8 +7,9 @@ import difflib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from toolexec.discovery.changes import ChangeLog
 from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
@@ -96,7 +97,7 @@ class InMemoryIndex:
         self._entries: dict[str, Registered] = {}
         self._versions = Versions()
         self._namespaces: dict[str, int] = {}
-        self._version = 0
+        self._changes = ChangeLog()
         self._recent = _RecentChanges()
         self._seal = CursorSeal()
         self._listeners: dict[int, ChangeListener] = {}
@@ -157,7 +158,7 @@ class InMemoryIndex:
         with self._lock:
             known = self._entries.get(tool.id)
             if known is not None and known.bindings == (binding,) and known.tool != tool:
-                self._put(Registered(tool, known.bindings, binding), "updated", binding)
+                self._put(Registered(tool, (binding,), binding), "updated", binding)
             else:
                 self._put(*self._checked(tool, binding, known))
         self._deliver()
@@ -186,7 +187,7 @@ class InMemoryIndex:
         """Make all cursors invalid and notify the listeners; returns the new version."""
         with self._lock:
             self._note("refreshed", "", None)
-            version = self._version
+            version = self.version
         self._deliver()
         return version
 
@@ -203,8 +204,9 @@ class InMemoryIndex:
                 tool_id=tool.id,
                 details={"registered": [b.to_dict() for b in known.bindings], "refused": binding.to_dict()},
             )
-        if binding in known.bindings:
-            return Registered(tool, known.bindings, known.binding), "updated", binding
+        if binding in known.bindings:  # the same one may lead elsewhere by now
+            bindings = tuple([binding if one == binding else one for one in known.bindings])
+            return Registered(tool, bindings, self._select(tool, bindings)), "updated", binding
         bindings = (*known.bindings, binding)
         return Registered(tool, bindings, self._select(tool, bindings)), "backend_added", binding
 
@@ -220,19 +222,20 @@ class InMemoryIndex:
 
     def _put(self, entry: Registered, change: ChangeType, binding: Binding) -> None:
         tool = entry.tool
-        self._recent.note(tool.id)
         known = self._entries.get(tool.id)
+        differs = known is None or _where(known) != _where(entry) or known.tool != tool
+        if not differs and change == "updated":
+            return  # nothing that anyone could see has changed; what was found out about the entry still holds
+        self._recent.note(tool.id)
         self._entries[tool.id] = entry
         if known is None:
             self._namespaces[tool.namespace] = self._namespaces.get(tool.namespace, 0) + 1
             if tool.version:
                 self._versions.add(tool.namespace, tool.name, tool.version)
-        differs = known is None or known.bindings != entry.bindings or known.tool != tool
         if differs and self._searcher is not None:
             self._searcher.add(tool, entry.bindings)
         self._recent.finish()
-        if differs or change != "updated":  # else nothing that anyone could see has changed
-            self._note(change, tool.id, binding)
+        self._note(change, tool.id, binding)
 
     def _remove(self, entry: Registered, binding: Binding) -> None:
         tool = entry.tool
@@ -264,9 +267,9 @@ class InMemoryIndex:
         return stop
 
     def _note(self, change: ChangeType, tool_id: str, binding: Binding | None) -> None:
-        self._version += 1
+        self._changes.add((tool_id,))
         if self._listeners:
-            self._events.append(ChangeEvent(type=change, version=self._version, tool_id=tool_id, binding=binding))
+            self._events.append(ChangeEvent(type=change, version=self.version, tool_id=tool_id, binding=binding))
 
     def _deliver(self) -> None:
         """Hand out waiting events in order, without locks. One thread does at a time: changes that others, or the
@@ -331,12 +334,16 @@ class InMemoryIndex:
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._version
+        return self._changes.version
+
+    def changed_since(self, version: int) -> Collection[str] | None:
+        """Return the tools that changed after this version; see `TracksChanges`."""
+        return self._changes.changed_since(version)
 
     def settled_version(self) -> int:
         """Return `version` once no change is under way: it counts all that the searcher knows of by then."""
         with self._lock:
-            return self._version
+            return self.version
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -402,7 +409,7 @@ class InMemoryIndex:
             raise ConfigurationError(f"results of the {self.searcher.name} searcher cannot be paged; use search")
         question = ["search", query, dataclasses.asdict(filters) if filters else None]
         return self._seal.page(
-            lambda wanted: self.search(query, wanted, filters=filters), limit, cursor, self._version, question
+            lambda wanted: self.search(query, wanted, filters=filters), limit, cursor, self.version, question
         )
 
     def namespaces(self) -> list[str]:
@@ -410,12 +417,21 @@ class InMemoryIndex:
         with self._lock:
             return sorted(self._namespaces)
 
+    def namespace_counts(self) -> Mapping[str, int]:
+        """Return the number of tools by namespace."""
+        with self._lock:
+            return dict(self._namespaces)
+
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
         """Return one page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
-        return self._seal.page(lambda _: self.namespaces(), limit, cursor, self._version, ["namespaces"])
+        return self._seal.page(lambda _: self.namespaces(), limit, cursor, self.version, ["namespaces"])
 
     def _accept(self, filters: Filters | None) -> Accept | None:
         return None if filters is None or filters == Filters() else Selection(filters, self._entries.get)
+
+
+def _where(entry: Registered) -> list[tuple[Binding, str]]:
+    return [(binding, binding.destination) for binding in entry.bindings]
 
 
 def _check_types(tool: object, binding: object) -> None:

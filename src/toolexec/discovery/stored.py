@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from toolexec.discovery.changes import ChangeLog
 from toolexec.discovery.index import ChangeType, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.search import Searcher
@@ -36,7 +37,7 @@ class StoredIndex(InMemoryIndex):
         self._stored = dict(by_backend or {})
         self._namespaces.update(Counter([tool_id[: max(tool_id.find(":"), 0)] for tool_id in entries]))
         self._versions.add_all(entries)
-        self._version = 1 if entries else 0
+        self._changes = ChangeLog(1 if entries else 0)
 
     def _checked(
         self, tool: Tool, binding: Binding, known: Registered | None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, Protocol, runtime_checkable
 
+from toolexec.discovery.changes import TracksChanges
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facets import Facets, count_facets
@@ -21,6 +22,7 @@ from toolexec.discovery.index import (
 )
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.results import SearchResults
+from toolexec.discovery.shown import Shown, changes_since
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ToolNotFoundError
 from toolexec.model.binding import Binding
@@ -47,18 +49,6 @@ class SearchesWithin(Protocol):
         ...
 
 
-class _Seen:
-    """What a view shows of one version of its index."""
-
-    __slots__ = ("entries", "ids", "namespaces", "version")
-
-    def __init__(self, index: Index, visible: Visible) -> None:
-        self.version = index.version  # read before the tools are: an older one only means to look again
-        self.entries: tuple[Registered, ...] = tuple([entry for entry in index.tools() if visible(entry)])
-        self.ids: frozenset[str] = frozenset([entry.tool.id for entry in self.entries])
-        self.namespaces: tuple[str, ...] = tuple(sorted({entry.tool.namespace for entry in self.entries}))
-
-
 class IndexView:
     """An `Index` that shows only the tools that *visible* accepts; changes go to the index behind it.
 
@@ -66,9 +56,10 @@ class IndexView:
     into cursors, so that one made for another caller is refused. *filters* are what every visible tool passes for
     certain: searches hand them on, so that fewer hidden tools are looked at.
 
-    What it shows is computed once for each version of the index, when it is first asked for, so a view that is kept
-    costs little. With *stable* false that is never kept: for a *visible* that may change its mind. *ranked* says that
-    a change of one tool may show or hide others.
+    What it shows is computed when it is first asked for, and then only of the tools that have changed, so a view that
+    is kept costs little. *states* are what *visible* goes by beside the tool: they say of which tools it may have
+    changed its mind. With *stable* false nothing is kept: for a *visible* that may change its mind untold. *ranked*
+    says that a change of one tool may show or hide others.
     """
 
     _seal = CursorSeal()
@@ -82,6 +73,7 @@ class IndexView:
         filters: Filters | None = None,
         stable: bool = True,
         ranked: bool = False,
+        states: Sequence[TracksChanges] = (),
     ) -> None:
         self._index = index
         self._visible = visible
@@ -89,16 +81,24 @@ class IndexView:
         self._filters = filters
         self._stable = stable
         self._ranked = ranked
-        self._known: _Seen | None = None
+        self._sources: tuple[Index | TracksChanges, ...] = (index, *states)
+        self._known: Shown | None = None
         self.root: int = index.root if isinstance(index, IndexView) else id(index)
         """The same for all views of one index."""
 
-    def _seen(self) -> _Seen:
-        seen = self._known
-        if seen is None or seen.version != self._index.version:
-            seen = _Seen(self._index, self._visible)
-            if self._stable:
-                self._known = seen
+    def _seen(self) -> Shown:
+        seen, stamps = self._known, tuple([source.version for source in self._sources])
+        if seen is not None and seen.stamps == stamps:
+            return seen
+        changed = None
+        if seen is not None and not self._ranked:
+            changed = changes_since(self._sources, seen.stamps, stamps)
+        if seen is None or changed is None:
+            seen = Shown.of(self._index, self._visible, stamps)
+        else:
+            seen = seen.after(changed, self._index, self._visible, stamps)
+        if self._stable:
+            self._known = seen
         return seen
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -180,10 +180,14 @@ class IndexView:
         question = [self.root, self._question, "namespaces"]
         return self._seal.page(lambda _: self._seen().namespaces, limit, cursor, self.version, question)
 
+    def namespace_counts(self) -> Mapping[str, int]:
+        """Return how many visible tools each namespace has."""
+        return self._seen().namespace_counts
+
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._index.version
+        return sum([source.version for source in self._sources])
 
     def __len__(self) -> int:
         return len(self._seen().entries)

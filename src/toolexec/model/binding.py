@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from toolexec.errors import InvalidToolError
@@ -33,6 +33,7 @@ class LocalBinding:
     """
 
     kind: ClassVar[BindingKind] = "local"
+    destination: ClassVar[str] = ""
     name: str
 
     def __post_init__(self) -> None:
@@ -55,11 +56,16 @@ class LocalBinding:
 
 @dataclass(frozen=True, slots=True)
 class ProviderBinding:
-    """A tool of an external provider, by the provider's name and the provider's own name for the tool."""
+    """A tool of an external provider, by the provider's name and the provider's own name for the tool.
+
+    `destination` is where its calls and their credentials go: the origins of its requests and of its tokens, or the
+    program. It is a part of what is pinned, not of which binding it is, and callers are not told.
+    """
 
     kind: ClassVar[BindingKind] = "provider"
     provider: str
     tool: str
+    destination: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _require("provider", provider=self.provider, tool=self.tool)
@@ -76,11 +82,13 @@ class ProviderBinding:
 
 @dataclass(frozen=True, slots=True)
 class MCPBinding:
-    """A tool of an MCP server, by the server's name here and the tool's name there."""
+    """A tool of an MCP server, by the server's name here and the tool's name there; `destination` is the origin of its
+    URL, or its program (see `ProviderBinding`)."""
 
     kind: ClassVar[BindingKind] = "mcp"
     server: str
     tool: str
+    destination: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _require("mcp", server=self.server, tool=self.tool)

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
 
@@ -14,6 +15,7 @@ __all__ = [
     "HostRule",
     "is_address",
     "is_local_name",
+    "origin_of",
     "plain_host",
     "read_authority",
     "read_rule",
@@ -88,6 +90,19 @@ def written_authority(scheme: str, host: str, port: int) -> str:
     """Return what a Host header says: without the port where that is the usual one of *scheme*."""
     host = f"[{host}]" if ":" in host else host
     return host if port == DEFAULT_PORTS[scheme] else f"{host}:{port}"
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL of HTTP as they are compared, such as `https://api.example.com`: without
+    user, path and the usual port. Empty for any other string."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if parts.scheme not in DEFAULT_PORTS:
+        return ""
+    found = read_authority(parts.netloc.rpartition("@")[2], DEFAULT_PORTS[parts.scheme])
+    return f"{parts.scheme}://{written_authority(parts.scheme, *found)}" if found is not None else ""
 
 
 def plain_host(name: str) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -39,6 +40,7 @@ __all__ = [
     "GroupObserver",
     "GroupRun",
     "GroupScope",
+    "HidesByState",
     "HidesTheSame",
     "HidesTools",
 ]
@@ -118,6 +120,24 @@ class HidesTheSame(Protocol):
         ...
 
 
+@runtime_checkable
+class HidesByState(Protocol):
+    """A part that hides the same tools from everybody, and can say of which it has changed its mind."""
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """Implement `HidesTools.shows`; it does not depend on *origin*."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Implement `TracksChanges.version`."""
+        ...
+
+    def changed_since(self, version: int) -> Collection[str] | None:
+        """Implement `TracksChanges.changed_since`."""
+        ...
+
+
 @checked("Gate")
 class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
@@ -184,8 +204,10 @@ class Gate:
         self.parts: tuple[GatePart, ...] = (*self._outside, *self._deciding, *self._inside)
         self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]
         hiding = [part for part in self.parts if isinstance(part, HidesTools)]
-        self._lasting = [part for part in hiding if isinstance(part, HidesTheSame)]
-        self._passing = [part for part in hiding if not isinstance(part, HidesTheSame)]
+        self._same = [part for part in hiding if isinstance(part, HidesTheSame)]
+        self._by_state = [part for part in hiding if isinstance(part, HidesByState)]
+        self._lasting: list[HidesTools] = [*self._same, *self._by_state]
+        self._passing = [part for part in hiding if part not in self._lasting]
         self._views: OrderedDict[tuple[Hashable, ...], IndexView] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -218,8 +240,8 @@ class Gate:
         return all(part.shows(entry, origin) for part in (*self._lasting, *self._passing))
 
     def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
-        """Return what *origin* may know of. Where only parts that are `HidesTheSame` hide tools, the view is kept for
-        the next time; what others hide is found out each time.
+        """Return what *origin* may know of. Where only parts that are `HidesTheSame` or `HidesByState` hide tools, the
+        view is kept for the next time; what others hide is found out each time.
         """
         if not self._lasting and not self._passing:
             return index, docs
@@ -237,11 +259,12 @@ class Gate:
 
     def _lasting_view(self, index: Index, origin: Origin, question: str) -> IndexView:
         parts = self._lasting
-        key = (id(index), question, *(part.view_key(origin) for part in parts))
+        key = (id(index), question, *(part.view_key(origin) for part in self._same))
         with self._lock:
             view = self._views.get(key)
             if view is None:
-                view = IndexView(index, lambda entry: all(part.shows(entry, origin) for part in parts), question)
+                shows = partial(_shown_by, tuple(parts), origin)
+                view = IndexView(index, shows, question, states=self._by_state)
                 self._views[key] = view  # it keeps the index, so that no other one gets the same id
                 if len(self._views) > _MAX_VIEWS:
                     self._views.popitem(last=False)
@@ -303,6 +326,10 @@ class _Gated(Layer):
 
 def _given(*parts: GatePart | None) -> tuple[GatePart, ...]:
     return tuple(part for part in parts if part is not None)
+
+
+def _shown_by(parts: Sequence[HidesTools], origin: Origin, entry: Registered) -> bool:
+    return all(part.shows(entry, origin) for part in parts)
 
 
 def _wrapped(parts: Sequence[GatePart], runner: Runner, find: Find) -> Runner:

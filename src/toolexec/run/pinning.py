@@ -10,21 +10,24 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
+from toolexec.discovery.changes import ChangeLog
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
+from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.run.layer import Layer
-from toolexec.run.pins_file import Pin, PinKey, PinsFile, Seen
+from toolexec.run.pins_file import Pin, PinKey, PinsFile, Sighting, merged, shortened
 from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 
@@ -34,9 +37,10 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 PinState: TypeAlias = Literal["accepted", "new", "changed"]
 
-MOST_PER_BACKEND: Final = 5000
+MOST_PER_BACKEND: Final = 200_000
 _LOOK_EVERY: Final = 1.0
-_MANY: Final = 20_000
+_MANY: Final = 400_000
+_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +60,29 @@ class PinStatus:
 
 
 class _Verdict(NamedTuple):
-    """What was found out about a tool; it holds as long as the tool, its backend and the file are the same."""
+    """What was found out about a tool; it holds as long as the tool, its binding and its pin are the same."""
 
     tool: Tool
-    backend: str
-    version: int
+    binding: Binding
+    pin: Pin
     digest: str
     allowed: bool
-    used: bool
+    saved: bool
 
 
 @checked("Pins")
 class Pins:
     """Keeps tools whose definition changed from being seen and called, until the new definition is accepted.
 
-    A definition is what a model reads of a tool: name, title, description, schemas, annotations. Local tools are not
-    pinned. With *accept_first* the first definition of a tool is accepted as it comes, else it waits, too. *path* is
-    the file that remembers all this, safe to share between processes (None: only in memory); what another process
-    accepts counts here at the next call. *clock* gives seconds.
+    A definition is what a model reads of a tool (name, title, description, schemas, annotations) and the destination of
+    its calls: the origins that they and their credentials go to, or the program. Local tools are not pinned. With
+    *accept_first* the first definition of a tool is accepted as it comes, else it waits, too. *path* is the database
+    that remembers all this, safe to share between processes (None: only in memory); what another process accepts counts
+    here at the next call. *clock* gives seconds.
 
-    At most 5,000 tools of one backend are remembered. Then those that were never called are forgotten, the oldest
-    first; where there are none, further tools wait to be accepted. Raises ConfigurationError when the file cannot be
-    read.
+    What was accepted is never forgotten. Once *most_per_backend* tools of a backend are accepted, further ones wait to
+    be accepted by a person; of those that wait, the newest as many are remembered. Raises ConfigurationError when the
+    database cannot be read.
     """
 
     def __init__(
@@ -94,14 +99,14 @@ class Pins:
         self._most = most_per_backend
         self._lock = threading.RLock()
         self._verdicts: dict[str, _Verdict] = {}
-        self._fresh: dict[PinKey, Pin] = {}
+        self._seen: dict[PinKey, Sighting] = {}  # what is not written yet
+        self._counts: Counter[tuple[str, bool]] | None = None
         self._full: set[str] = set()
-        self._counts: dict[str, int] = {}
-        self._counted = -1
+        self._changes = ChangeLog()
         self._complaint = ""
         self._next_look = 0.0
         self._next_save = 0.0
-        self._file.load_if_changed()
+        self._file.read_changes()
 
     # -- the gate -----------------------------------------------------------------------------------------------
 
@@ -113,6 +118,20 @@ class Pins:
         """Return whether the tool's definition is accepted: the same for every origin."""
         return entry.binding.kind == "local" or self._verdict(entry, used=False).allowed
 
+    @property
+    def version(self) -> int:
+        """Grows whenever what is shown of the same tools changes; see `TracksChanges`."""
+        now = self._clock()
+        if now >= self._next_look or (self._seen and now >= self._next_save):
+            with self._lock:
+                self._look(now)
+                self._save_some(now)
+        return self._changes.version
+
+    def changed_since(self, version: int) -> Collection[str] | None:
+        """Return the tools whose state changed since then; see `TracksChanges`."""
+        return self._changes.changed_since(version)
+
     def check(self, entry: Registered) -> None:
         """Raises DefinitionChangedError unless the tool's definition is accepted."""
         if entry.binding.kind == "local":
@@ -121,48 +140,150 @@ class Pins:
             raise self._refusal(entry)
 
     def _verdict(self, entry: Registered, *, used: bool) -> _Verdict:
-        now = self._clock()
         known = self._verdicts.get(entry.tool.id)
         if (
             known is not None
-            and known.allowed
             and known.tool is entry.tool
-            and now < self._next_look
-            and (known.used or not used)
-            and known.version == self._file.version
-            and known.backend == entry.binding.backend
+            and known.binding is entry.binding
+            and (known.saved or not used)
+            and (known.allowed or not used)
+            and self._clock() < self._next_look
         ):
             return known
         with self._lock:
-            return self._judge(entry, now, known, used=used)
+            return self._judge(entry, self._clock(), used=used)
 
-    def _judge(self, entry: Registered, now: float, known: _Verdict | None, *, used: bool) -> _Verdict:
-        if now >= self._next_look or (known is not None and not known.allowed):  # it may have been accepted just now
+    def _judge(self, entry: Registered, now: float, *, used: bool) -> _Verdict:
+        known = self._verdicts.get(entry.tool.id)
+        if now >= self._next_look or (used and known is not None and not known.allowed):  # it may be accepted by now
             self._look(now)
-        tool, backend = entry.tool, entry.binding.backend
-        key = (backend, tool.id)
-        verdict = self._compare(entry, known, used=used)
-        first_use = used and key in self._fresh
-        if self._fresh and (now >= self._next_save or first_use):
-            saved = self._save(now)
-            if first_use and not saved:
-                self._verdicts.pop(tool.id, None)
+        verdict = self._compare(entry)
+        if used and verdict.allowed and not verdict.saved:
+            key = (entry.binding.backend, entry.tool.id)
+            if not self._save({key: self._seen[key]}):
                 return verdict._replace(allowed=False)  # what cannot be remembered cannot be held to later
-            if verdict.version != self._file.version:  # another process was here meanwhile
-                verdict = self._compare(entry, verdict, used=used)
+            verdict = self._compare(entry)
+        self._save_some(now)
+        return self._verdicts.get(entry.tool.id, verdict)
+
+    def _compare(self, entry: Registered) -> _Verdict:
+        """Compare the definition with the accepted one, and remember what is new about it."""
+        tool, binding = entry.tool, entry.binding
+        key = (binding.backend, tool.id)
+        known = self._verdicts.get(tool.id)
+        same = known is not None and known.tool is tool and known.binding.destination == binding.destination
+        digest = known.digest if known is not None and same else _digest(definition_of(entry))
+        pin = self._pin(key)
+        if pin is None or digest not in (pin.accepted, pin.pending) or (digest == pin.accepted and pin.pending):
+            pin = self._note(entry, key, digest, pin)
+        verdict = _Verdict(tool, binding, pin, digest, digest == pin.accepted, key not in self._seen)
         if len(self._verdicts) >= _MANY:
             self._verdicts.clear()
         self._verdicts[tool.id] = verdict
         return verdict
 
+    def _note(self, entry: Registered, key: PinKey, digest: str, pin: Pin | None) -> Pin:
+        """Note a definition that is not the one that was seen last; returns what is known of the tool now."""
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        text = definition_of(entry)
+        accept = pin is None and self._accept_first and self._has_room(key[0])
+        respells = pin.accepted if pin is not None and self._same(key, text) else ""
+        seen = Sighting(digest=digest, text=shortened(text), since=since, accept=accept, respells=respells)
+        after = merged(pin, seen)
+        self._count(key[0], pin, after)
+        if pin is not None and pin.accepted and after.pending:
+            logger.warning("the definition of %s (%s) is not the accepted one; it is in quarantine", key[1], key[0])
+        self._seen[key] = seen
+        return after
+
+    def _same(self, key: PinKey, text: str) -> bool:
+        """Return whether a definition is the accepted one, only spelled as another version of this program does it."""
+        accepted = self._texts(key)[0]
+        pin = self._pin(key)
+        if pin is None or _digest(accepted) != pin.accepted:
+            return False
+        try:
+            return json.loads(accepted) == json.loads(text)
+        except ValueError:  # a very long one is kept in part
+            return False
+
+    def _pin(self, key: PinKey) -> Pin | None:
+        pin, seen = self._file.pins.get(key), self._seen.get(key)
+        return merged(pin, seen) if seen is not None else pin
+
+    def _texts(self, key: PinKey) -> tuple[str, str]:
+        """Return the accepted definition and the pending one; empty for none, and for what cannot be read."""
+        try:
+            accepted, pending = self._file.texts(key)
+        except OSError as error:
+            self._complain(f"definitions cannot be read from {self._file.path}: {error}")
+            accepted = pending = ""
+        seen, pin = self._seen.get(key), self._pin(key)
+        if seen is not None and pin is not None:
+            accepted = seen.text if pin.accepted == seen.digest else accepted
+            pending = seen.text if pin.pending == seen.digest else ""
+        return accepted, pending
+
+    # -- room ---------------------------------------------------------------------------------------------------
+
+    def _has_room(self, backend: str) -> bool:
+        """Return whether one more tool of the backend can be accepted at first sight."""
+        if self._tallies()[backend, True] < self._most:
+            return True
+        if backend not in self._full:
+            self._full.add(backend)
+            logger.warning(
+                "backend %s has had more than %d tools; further ones wait to be accepted", backend, self._most
+            )
+        return False
+
+    def _count(self, backend: str, before: Pin | None, after: Pin) -> None:
+        """Count a tool that is new; the oldest that only wait make room for it."""
+        tallies = self._tallies()
+        if before is not None:
+            return
+        tallies[backend, bool(after.accepted)] += 1
+        if not after.accepted and tallies[backend, False] > self._most:
+            self._forget_waiting(backend)
+
+    def _forget_waiting(self, backend: str) -> None:
+        self._save(dict(self._seen))
+        try:
+            self._file.forget_waiting(backend, max(self._most // 10, 1))
+        except OSError as error:
+            self._complain(f"{self._file.path} cannot be written: {error}")
+        self._counts = None
+
+    def _tallies(self) -> Counter[tuple[str, bool]]:
+        """Return how many tools of each backend are accepted, and how many are not."""
+        if self._counts is None:
+            pins = self._all()
+            self._counts = Counter((backend, bool(pin.accepted)) for (backend, _), pin in pins.items())
+        return self._counts
+
+    def _all(self) -> dict[PinKey, Pin]:
+        return self._file.pins | {key: merged(self._file.pins.get(key), seen) for key, seen in self._seen.items()}
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
     def _look(self, now: float) -> None:
         self._next_look = now + _LOOK_EVERY
         try:
-            self._file.load_if_changed()
-        except (ConfigurationError, OSError) as error:
+            changed = self._file.read_changes()
+        except ConfigurationError as error:
             self._complain(f"what was accepted before still counts: {error}")
         else:
             self._complaint = ""
+            self._reconsider(changed)
+
+    def _reconsider(self, changed: Collection[PinKey]) -> None:
+        """Forget what was found out about tools whose pins others have changed."""
+        if not changed:
+            return
+        self._counts = None
+        for _, tool_id in changed:
+            self._verdicts.pop(tool_id, None)
+        self._changes.add([tool_id for _, tool_id in changed])
 
     def _complain(self, message: str) -> None:
         """Log an error, once as long as it is the same."""
@@ -170,89 +291,47 @@ class Pins:
             self._complaint = message
             logger.error("%s", message)
 
-    def _compare(self, entry: Registered, known: _Verdict | None, *, used: bool) -> _Verdict:
-        """Compare the definition with the accepted one, and remember what is new about it."""
-        tool, backend = entry.tool, entry.binding.backend
-        key = (backend, tool.id)
-        digest = known.digest if known is not None and known.tool is tool else _digest(definition_of(tool))
-        pin = self._pin(key)
-        allowed = pin is not None and pin.accepted is not None and pin.accepted.digest == digest
-        if pin is not None and pin.accepted is not None and not allowed and _same(pin.accepted, tool):
-            self._fresh[key] = replace(pin, accepted=Seen.of(digest, definition_of(tool)), pending=None)
-            allowed = True
-        elif pin is None:
-            if self._has_room(backend):
-                allowed = self._accept_first
-                self._fresh[key] = _first(Seen.of(digest, definition_of(tool)), accept=allowed, used=used)
-                self._counts[backend] = self._counts.get(backend, 0) + 1
-        elif allowed:
-            if pin.pending is not None or (used and not pin.used):
-                self._fresh[key] = replace(pin, pending=None, used=pin.used or used)
-        elif pin.pending is None or pin.pending.digest != digest:
-            self._fresh[key] = replace(pin, pending=Seen.of(digest, definition_of(tool)))
-            logger.warning("the definition of %s (%s) is not the accepted one; it is in quarantine", tool.id, backend)
-        return _Verdict(tool, backend, self._file.version, digest, allowed, allowed and used)
-
-    def _pin(self, key: PinKey) -> Pin | None:
-        return self._fresh.get(key) or self._file.pins.get(key)
-
-    def _has_room(self, backend: str) -> bool:
-        """Return whether one more tool of the backend can be remembered, with old ones forgotten if need be."""
-        if self._counted != self._file.version:
-            self._counts = Counter(name for name, _ in self._file.pins | self._fresh)
-            self._counted = self._file.version
-        if self._counts.get(backend, 0) < self._most:
-            return True
-        pins = self._file.pins | self._fresh
-        unused = [key for key, pin in pins.items() if key[0] == backend and _may_be_forgotten(pin)]
-        if backend not in self._full:
-            self._full.add(backend)
-            what = "the oldest that were never called are forgotten" if unused else "further ones wait to be accepted"
-            logger.warning("backend %s has had more than %d tools; %s", backend, self._most, what)
-        oldest = unused[: max(self._most // 10, 1)]
-        if not oldest or not self._change(lambda written: [written.pop(key, None) for key in oldest]):
-            return False
-        for key in oldest:
-            self._fresh.pop(key, None)
-        self._counted = -1
-        return True
-
-    def _change(self, apply: Callable[[dict[PinKey, Pin]], Any]) -> bool:
-        """Change the file; says whether that worked."""
+    def _save(self, seen: dict[PinKey, Sighting]) -> bool:
+        """Write sightings to the file; says whether that worked."""
         try:
-            self._file.change(apply)
+            changed = self._file.write(seen)
         except (OSError, ConfigurationError) as error:
             self._complain(f"accepted tools cannot be written to {self._file.path}: {error}")
             return False
+        self._written(seen, changed)
         return True
 
-    def _save(self, now: float) -> bool:
-        """Write what is new to the file; says whether that worked. The next time is not before 20 times as long as it
-        took, so that it never takes much of the time."""
-        began = time.perf_counter()
-        saved = self._change(self._add_fresh)
-        self._next_save = now + max(_LOOK_EVERY, 20 * (time.perf_counter() - began))
-        if saved:
-            self._fresh.clear()
-        return saved
+    def _written(self, seen: Collection[PinKey], changed: Collection[PinKey]) -> None:
+        for key in list(seen):
+            self._seen.pop(key, None)
+            known = self._verdicts.get(key[1])
+            if known is not None and known.binding.backend == key[0]:
+                self._verdicts[key[1]] = known._replace(saved=True)
+        self._reconsider(changed)
 
-    def _add_fresh(self, written: dict[PinKey, Pin]) -> None:
-        for key, pin in self._fresh.items():
-            written[key] = _merged(written.get(key), pin)
+    def _save_some(self, now: float) -> None:
+        """Write some of what was seen. The next time is not before 20 times as long as it took, so that it never takes
+        much of the time, and after a second once there is no more."""
+        if not self._seen or now < self._next_save:
+            return
+        began = time.perf_counter()
+        self._save(dict(islice(self._seen.items(), _AT_ONCE)))
+        took = 20 * (time.perf_counter() - began)
+        self._next_save = now + (took if len(self._seen) >= _AT_ONCE else max(_LOOK_EVERY, took))
 
     # -- for people ---------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write what is new to the file now; what cannot be written is logged."""
         with self._lock:
-            if self._fresh:
-                self._save(self._clock())
+            if self._seen:
+                self._save(dict(self._seen))
 
     def statuses(self) -> list[PinStatus]:
         """Return every tool that is remembered, by backend and ID."""
         with self._lock:
             self._look(self._clock())
-            pins = self._file.pins | self._fresh
+            pins = self._all()
         return [_status(key, pin) for key, pin in sorted(pins.items())]
 
     def quarantined(self) -> list[PinStatus]:
@@ -265,12 +344,12 @@ class Pins:
         Raises ConfigurationError for a tool that is not remembered.
         """
         parts: list[str] = []
-        for (backend, _), pin in self._of(tool_id).items():
-            if pin.pending is None:
-                continue
-            before = _lines(pin.accepted.text) if pin.accepted is not None else []
-            names = (f"{tool_id} accepted", f"{tool_id} now, from {backend}")
-            parts += difflib.unified_diff(before, _lines(pin.pending.text), *names, lineterm="")
+        for key, pin in self._of(tool_id).items():
+            if pin.pending:
+                accepted, pending = self._texts(key)
+                before = _lines(accepted) if pin.accepted else []
+                names = (f"{tool_id} accepted", f"{tool_id} now, from {key[0]}")
+                parts += difflib.unified_diff(before, _lines(pending), *names, lineterm="")
         return "\n".join(parts)
 
     def accept(self, tool_ids: Iterable[str]) -> list[PinStatus]:
@@ -280,21 +359,17 @@ class Pins:
         file cannot be written.
         """
         with self._lock:
-            wanted = {key: _accepted(pin) for tool_id in tool_ids for key, pin in self._of(tool_id).items()}
-
-            def apply(written: dict[PinKey, Pin]) -> None:
-                self._add_fresh(written)
-                written.update(wanted)
-
-            self._file.change(apply)
-            self._fresh.clear()
-            self._verdicts.clear()
-        return [_status(key, pin) for key, pin in sorted(wanted.items())]
+            wanted = {key: pin.pending for tool_id in tool_ids for key, pin in self._of(tool_id).items()}
+            seen = {key: self._seen[key] for key in wanted if key in self._seen}
+            changed = self._file.write(seen, wanted)
+            self._written(seen, {*changed, *wanted})
+            found = {key: pin for key in wanted if (pin := self._pin(key)) is not None}
+        return [_status(key, pin) for key, pin in sorted(found.items())]
 
     def _of(self, tool_id: str) -> dict[PinKey, Pin]:
         with self._lock:
             self._look(self._clock())
-            found = {key: pin for key, pin in (self._file.pins | self._fresh).items() if key[1] == tool_id}
+            found = {key: pin for key, pin in self._all().items() if key[1] == tool_id}
         if not found:
             raise ConfigurationError(
                 f"no remote tool {tool_id} has been seen; toolexec trust list shows those that were", tool_id=tool_id
@@ -303,18 +378,21 @@ class Pins:
 
     def _refusal(self, entry: Registered) -> DefinitionChangedError:
         tool = entry.tool
-        pin = self._pin((entry.binding.backend, tool.id))
+        key = (entry.binding.backend, tool.id)
+        with self._lock:
+            pin, accepted = self._pin(key), self._texts(key)[0]
         details: JSONDict = {
             "accept": f"toolexec trust accept {tool.id}",
             "diff": f"toolexec trust diff {tool.id}",
         }
-        if pin is None or pin.accepted is None:
+        if pin is None or not pin.accepted:
             why = f"nobody has accepted {tool.id} yet"
+        elif pin.accepted == _digest(definition_of(entry)):
+            details["changed"] = []
+            why = f"the accepted definition of {tool.id} cannot be written to {self._file.path}"
         else:
-            details["changed"] = changed = _changed(pin.accepted.text, definition_of(tool))
+            details["changed"] = changed = _changed(accepted, definition_of(entry))
             why = f"the definition of {tool.id} has changed since it was accepted ({', '.join(changed)})"
-            if pin.accepted.text == definition_of(tool):
-                why = f"the accepted definition of {tool.id} cannot be written to {self._file.path}"
         return DefinitionChangedError(
             f"{why}; it cannot be used until a person looks at it (toolexec trust diff {tool.id}) and accepts it "
             f"(toolexec trust accept {tool.id})",
@@ -325,10 +403,13 @@ class Pins:
         )
 
 
-def definition_of(tool: Tool) -> str:
-    """Return what a model reads of a tool, as JSON in one order and plain ASCII: the text that is compared."""
-    data: JSONObject = tool.to_mcp()
+def definition_of(entry: Registered) -> str:
+    """Return what is pinned, as JSON in one order and plain ASCII: what a model reads of the tool, and the
+    `destination` of its calls, if that is known."""
+    data: JSONObject = entry.tool.to_mcp()
     parts = {key: value for key, value in data.items() if key not in ("icons", "_meta")}
+    if entry.binding.destination:
+        parts["destination"] = entry.binding.destination
     return json.dumps(parts, sort_keys=True, ensure_ascii=True)
 
 
@@ -344,26 +425,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _same(accepted: Seen, tool: Tool) -> bool:
-    """Return whether a definition is the accepted one, only spelled as another version of this program does it."""
-    if _digest(accepted.text) != accepted.digest:
-        return False
-    try:
-        return json.loads(accepted.text) == json.loads(definition_of(tool))
-    except ValueError:  # a very long one is kept in part
-        return False
-
-
-def _first(seen: Seen, *, accept: bool, used: bool) -> Pin:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Pin(accepted=seen if accept else None, pending=None if accept else seen, used=accept and used, since=since)
-
-
-def _may_be_forgotten(pin: Pin) -> bool:
-    """Return whether nothing hangs on it: never called, and not in quarantine, which it would leave as a new tool."""
-    return not pin.used and (pin.pending is None or pin.accepted is None)
-
-
 def _changed(before: str, now: str) -> list[str]:
     """Return the parts of a definition that differ."""
     try:
@@ -373,26 +434,9 @@ def _changed(before: str, now: str) -> list[str]:
     return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
 
 
-def _accepted(pin: Pin) -> Pin:
-    return replace(pin, accepted=pin.pending or pin.accepted, pending=None, used=True)
-
-
-def _merged(written: Pin | None, ours: Pin) -> Pin:
-    """Our news of a tool on top of what the file says by now: a definition that is accepted there stays so."""
-    if written is None or written.accepted is None:
-        return ours
-    news = ours.pending or (ours.accepted if ours.accepted != written.accepted else None)
-    if news is not None and news.digest == written.accepted.digest:
-        news = None
-    return replace(written, pending=news, used=written.used or ours.used)
-
-
 def _status(key: PinKey, pin: Pin) -> PinStatus:
-    state: PinState = "accepted" if pin.pending is None else "changed" if pin.accepted is not None else "new"
-    seen = pin.pending or pin.accepted
-    return PinStatus(
-        tool_id=key[1], backend=key[0], state=state, since=pin.since, digest=seen.digest if seen is not None else ""
-    )
+    state: PinState = "accepted" if not pin.pending else "changed" if pin.accepted else "new"
+    return PinStatus(tool_id=key[1], backend=key[0], state=state, since=pin.since, digest=pin.pending or pin.accepted)
 
 
 class Pinned(Layer):

@@ -1,176 +1,258 @@
-"""The file that remembers which definitions of remote tools were accepted."""
+"""The database that remembers which definitions of remote tools were accepted."""
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
+import sqlite3
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.model.json_value import JSONDict
+from toolexec.process.database import open_database
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows
-    fcntl: Any = None
-
-__all__ = ["Pin", "PinKey", "PinsFile", "Seen"]
+__all__ = ["Pin", "PinKey", "PinsFile", "Sighting", "merged", "shortened"]
 
 PinKey: TypeAlias = tuple[str, str]
 """The backend's name and the tool's ID."""
 
+_FORMAT: Final = 1
 _LONGEST: Final = 32 * 1024
-_PATIENCE: Final = 2.0
+_TABLES: Final = (
+    """CREATE TABLE pins (
+        backend TEXT NOT NULL, tool TEXT NOT NULL, accepted TEXT NOT NULL, pending TEXT NOT NULL, since TEXT NOT NULL,
+        changed INTEGER NOT NULL, accepted_text TEXT NOT NULL, pending_text TEXT NOT NULL, UNIQUE (backend, tool))""",
+    "CREATE INDEX pins_by_change ON pins (changed)",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+_SELECT: Final = "SELECT backend, tool, accepted, pending, since FROM pins"
+_PUT: Final = (
+    "INSERT INTO pins VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (backend, tool) DO UPDATE SET "
+    "accepted = excluded.accepted, pending = excluded.pending, changed = excluded.changed, "
+    "accepted_text = excluded.accepted_text, pending_text = excluded.pending_text"
+)
+_FORGET: Final = (
+    "DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins WHERE backend = ? AND accepted = '' "
+    "ORDER BY changed, rowid LIMIT ?) RETURNING tool"
+)
+
+
+class Pin(NamedTuple):
+    """What is known of one tool: the digest of the definition that is `accepted`, and of one that waits for that
+    (`pending`); empty for none."""
+
+    accepted: str
+    pending: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A definition as it was seen: its digest, and its text (cut where it is very long)."""
+class Sighting:
+    """A definition as it was seen: its `digest`, and its `text` (cut where it is very long).
+
+    `accept` accepts it if nothing was accepted before. It also takes the place of the accepted one with the digest
+    `respells`, which says the same in other words.
+    """
 
     digest: str
     text: str
-
-    @classmethod
-    def of(cls, digest: str, text: str) -> Seen:
-        """Return the definition, its text cut at 32 KiB."""
-        return cls(digest=digest, text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n… cut")
+    since: str
+    accept: bool = False
+    respells: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
-    """What is known of one tool: the definition that was `accepted`, if any, and one that waits for that.
-
-    `used` says that it was called, or accepted by a person: such a pin is never forgotten.
-    """
-
-    accepted: Seen | None = None
-    pending: Seen | None = None
-    used: bool = False
-    since: str = ""
-
-    def to_dict(self) -> JSONDict:
-        """Return the pin as JSON-able data."""
-        data: JSONDict = {"since": self.since}
-        for name in ("accepted", "pending"):
-            seen = getattr(self, name)
-            if seen is not None:
-                data[name] = {"digest": seen.digest, "definition": seen.text}
-        return data | ({"used": True} if self.used else {})
-
-    @classmethod
-    def from_dict(cls, data: JSONDict) -> Pin:
-        """Read what `to_dict` wrote; raises KeyError or TypeError for anything else."""
-        parts = {
-            name: Seen(digest=str(data[name]["digest"]), text=str(data[name]["definition"]))
-            for name in ("accepted", "pending")
-            if name in data
-        }
-        return cls(**parts, used=data.get("used") is True, since=str(data.get("since", "")))
+def merged(pin: Pin | None, seen: Sighting) -> Pin:
+    """Return what is known of a tool once it was seen like this."""
+    if pin is None or not pin.accepted:
+        since = seen.since if pin is None else pin.since
+        return Pin(seen.digest, "", since) if seen.accept else Pin("", seen.digest, since)
+    if seen.digest == pin.accepted or seen.respells == pin.accepted:
+        return Pin(seen.digest, "", pin.since)
+    return Pin(pin.accepted, seen.digest, pin.since)
 
 
 class PinsFile:
-    """Pins in *path*, or only in memory when that is None. Processes that share the file see each other's changes."""
+    """Pins in the database *path*, or only in memory when that is None. Their digests are kept in memory, their texts
+    are read when they are asked for.
+
+    Processes that share the file see each other's changes: each row has the number of the change that it comes from.
+    A file that is not there is made at the first change.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.pins: dict[PinKey, Pin] = {}
-        self.version: int = 0
-        """Grows whenever the file was read."""
-        self._stamp: tuple[int, ...] = ()
+        self._database: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._data_version = 0
+        self._read = 0  # the number of the last change that was read
 
-    def load_if_changed(self) -> None:
-        """Read the file if it is another than the one that was read last; `version` says whether it was.
+    def read_changes(self) -> Collection[PinKey]:
+        """Read what others have changed, and return which pins that were; all of them when the file is another one.
 
-        Raises ConfigurationError when it cannot be read or is not a file of pins.
+        Raises ConfigurationError when it cannot be read or does not hold pins.
         """
         if self.path is None:
-            return
+            return ()
         try:
-            if (stamp := self._look()) == self._stamp:
-                return
-            self.pins = _read(self.path) if stamp else {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            file = self._identity()
+            if file != self._file or (file is not None and self._database is None):
+                return self._open(file)
+            if self._database is None or (version := _data_version(self._database)) == self._data_version:
+                return ()
+            found = self._read_rows(self._database)
+        except (OSError, sqlite3.Error, ValueError) as error:
             raise ConfigurationError(
-                f"the file of accepted tools {self.path} cannot be read: {error or type(error).__name__}; mend it, or "
-                "remove it to begin again (then every tool counts as new)"
+                f"the file of accepted tools {self.path} cannot be read: {error or type(error).__name__}; repair it, "
+                "or remove it to begin again (then every tool counts as new)"
             ) from error
-        self._stamp = stamp
-        self.version += 1
+        self._data_version = version
+        return found
 
-    def change(self, apply: Callable[[dict[PinKey, Pin]], None]) -> None:
-        """Have *apply* change the pins, those that others have written meanwhile included, and write them.
+    def texts(self, key: PinKey) -> tuple[str, str]:
+        """Return the accepted definition and the pending one; empty for none. Raises OSError."""
+        if self._database is None:
+            return "", ""
+        with _as_os_error():
+            query = "SELECT accepted_text, pending_text FROM pins WHERE backend = ? AND tool = ?"
+            found = self._database.execute(query, key).fetchone()
+        return (found[0], found[1]) if found is not None else ("", "")
 
-        Raises ConfigurationError as `load_if_changed` does, OSError when the file cannot be written: then the pins are
-        as they were.
+    def write(self, seen: Mapping[PinKey, Sighting], accepted: Mapping[PinKey, str] | None = None) -> set[PinKey]:
+        """Write what was *seen*, on top of what others have written meanwhile; then accept what is pending where that
+        still has the digest in *accepted*. Returns which pins others have changed.
+
+        Raises ConfigurationError as `read_changes` does, OSError when it cannot be written: then nothing was.
         """
-        if self.path is None:
-            apply(self.pins)
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _lock(lock)
-            self.load_if_changed()
-            changed = dict(self.pins)
-            apply(changed)
-            _write(self.path, changed)
-            self.pins = changed
-            self._stamp = self._look()
-        finally:
-            os.close(lock)
+        foreign = set(self.read_changes())
+        with _as_os_error():
+            database = self._database if self._database is not None else self._create()
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                foreign |= self._read_rows(database)
+                changed = self._write_rows(database, seen, accepted or {})
+                database.execute("COMMIT")
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+        self._read += 1
+        self.pins.update(changed)
+        return foreign
 
-    def _look(self) -> tuple[int, ...]:
+    def forget_waiting(self, backend: str, count: int) -> None:
+        """Forget the *count* oldest of a backend's tools that were never accepted. Raises OSError."""
+        if self._database is None:
+            return
+        with _as_os_error():
+            gone = self._database.execute(_FORGET, (backend, count)).fetchall()
+        for (tool,) in gone:
+            self.pins.pop((backend, tool), None)
+
+    def _write_rows(
+        self, database: sqlite3.Connection, seen: Mapping[PinKey, Sighting], accepted: Mapping[PinKey, str]
+    ) -> dict[PinKey, Pin]:
+        changed: dict[PinKey, Pin] = {}
+        for key, sighting in seen.items():
+            before = self.pins.get(key)
+            after = changed[key] = merged(before, sighting)
+            texts = self.texts(key) if before is not None else ("", "")
+            first = sighting.text if after.accepted == sighting.digest else texts[0]
+            second = sighting.text if after.pending == sighting.digest else ""
+            database.execute(_PUT, (*key, *after, self._read + 1, first, second))
+        for key, digest in accepted.items():
+            pin = changed.get(key) or self.pins.get(key)
+            if pin is not None and digest and pin.pending == digest:
+                changed[key] = Pin(digest, "", pin.since)
+                database.execute(
+                    "UPDATE pins SET accepted = pending, accepted_text = pending_text, pending = '', "
+                    "pending_text = '', changed = ? WHERE backend = ? AND tool = ?",
+                    (self._read + 1, *key),
+                )
+        return changed
+
+    def _read_rows(self, database: sqlite3.Connection) -> set[PinKey]:
+        """Read the rows that were changed since the last time; returns those that differ."""
+        names: dict[str, str] = {}
+        found: set[PinKey] = set()
+        for backend, tool, *parts in database.execute(f"{_SELECT} WHERE changed > ?", (self._read,)):
+            key = names.setdefault(backend, backend), tool
+            pin = Pin(*parts)
+            if self.pins.get(key) != pin:
+                self.pins[key] = pin
+                found.add(key)
+        (last,) = database.execute("SELECT max(changed) FROM pins").fetchone()
+        self._read = max(last or 0, self._read)
+        return found
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Return which file is there now."""
         assert self.path is not None
         try:
             found = self.path.stat()
-        except FileNotFoundError:
-            return ()
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+    def _open(self, file: tuple[int, int] | None) -> set[PinKey]:
+        """Read another file than before, or none."""
+        before = set(self.pins)
+        database = _connected(self.path) if file is not None else None
+        if self._database is not None:
+            self._database.close()
+        self._database, self._file, self._read, self.pins = database, file, 0, {}
+        if database is not None:
+            self._data_version = _data_version(database)
+            self._read_rows(database)
+        return before | set(self.pins)
+
+    def _create(self) -> sqlite3.Connection:
+        if self.path is None:
+            self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            _make_tables(self._database)
+            return self._database
+        self._database = _connected(self.path)
+        self._file = self._identity()
+        self._data_version = _data_version(self._database)
+        return self._database
 
 
-def _lock(fd: int) -> None:
-    """Lock the file; raises OSError when another process keeps it locked for 2 s."""
-    if fcntl is None:  # pragma: no cover - of two changes at once one is lost then, and the tool asked about again
-        return
-    ends = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > ends:
-                raise
-            time.sleep(0.001)
-        else:
-            return
-
-
-def _read(path: Path) -> dict[PinKey, Pin]:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if data.get("v") != 1:
-        raise ValueError("it is not of version 1")
-    backends = cast("dict[str, dict[str, JSONDict]]", data["backends"])
-    return {(backend, tool): Pin.from_dict(pin) for backend, tools in backends.items() for tool, pin in tools.items()}
-
-
-def _write(path: Path, pins: dict[PinKey, Pin]) -> None:
-    """Put the new file in the old one's place, whole."""
-    backends: dict[str, JSONDict] = {}
-    for (backend, tool), pin in pins.items():
-        backends.setdefault(backend, {})[tool] = pin.to_dict()
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _connected(path: Path | None) -> sqlite3.Connection:
+    assert path is not None
+    database = open_database(path)
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump({"v": 1, "backends": backends}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version == 0 and not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+            _make_tables(database)
+        elif version != _FORMAT:
+            raise ValueError(f"it is not of format {_FORMAT}")
     except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
+        database.close()
         raise
+    return database
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # else another process was quicker
+        for statement in _TABLES:
+            database.execute(statement)
+    database.execute("COMMIT")
+
+
+def _data_version(database: sqlite3.Connection) -> int:
+    (version,) = database.execute("PRAGMA data_version").fetchone()
+    return version
+
+
+def shortened(text: str) -> str:
+    """Return a definition as it is kept: cut at 32 KiB."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n… cut"
+
+
+@contextmanager
+def _as_os_error() -> Generator[None]:
+    try:
+        yield
+    except (sqlite3.Error, ValueError) as error:
+        raise OSError(f"{error}") from error

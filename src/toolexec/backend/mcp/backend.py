@@ -105,7 +105,7 @@ class MCPBackend:
 
     def bind(self, tool: Tool) -> MCPBinding:
         """Return the binding of one of these tools, with the name that the server knows it by."""
-        return MCPBinding(self.name, self._remote_names.get(tool.id, tool.name))
+        return MCPBinding(self.name, self._remote_names.get(tool.id, tool.name), self._connection.target.destination)
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
         """Have *listener* called with all tools after each listing, and now if there was one; see `LiveBackend`."""

@@ -13,6 +13,7 @@ from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
 from toolexec.model.settings import checked
+from toolexec.net.hosts import origin_of
 
 __all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
 
@@ -111,6 +112,11 @@ class MCPServer:
             return ""
         host = f"[{host}]" if ":" in host else host
         return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
+
+    @property
+    def destination(self) -> str:
+        """What is spoken to: the origin of the URL, or the program."""
+        return origin_of(self.url) if self.url else self.command
 
     def redact(self, text: str) -> str:
         """*text* with the values of `env` and `headers`, what is secret in the URL, and `hidden` replaced by `***`."""

@@ -150,7 +150,8 @@ class SourceBackend:
 
     def bind(self, tool: Tool) -> ProviderBinding:
         """Return the binding of one of these tools."""
-        return ProviderBinding(self.name, tool.name)
+        found = self._tools.get(tool.name)
+        return ProviderBinding(self.name, tool.name, found.destination if found is not None else "")
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
         """Have *listener* called with all tools after each reading, and now if there was one; see `LiveBackend`."""

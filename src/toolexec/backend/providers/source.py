@@ -26,11 +26,15 @@ MakeStream: TypeAlias = Callable[[ToolCall], AsyncGenerator[StreamEvent, None]]
 
 @dataclass(frozen=True, slots=True)
 class ProvidedTool:
-    """One tool, and what makes its calls; `stream` is None for one that answers in one piece."""
+    """One tool, and what makes its calls; `stream` is None for one that answers in one piece.
+
+    `destination` is where they go, without secrets: each origin, as `net.hosts.origin_of` writes it, or the program.
+    """
 
     tool: Tool
     call: MakeCall
     stream: MakeStream | None = None
+    destination: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias
@@ -47,7 +48,8 @@ Stored: TypeAlias = tuple[Tool, tuple[Binding, ...]]
 
 COLUMNS: Final = ("id", "title", "description", "input", "output", "traits", "home", "target", "rest")
 """`traits`: four letters for the hints, then the tags; `home`: kind and backend of the first binding; `target`: what
-that calls the tool, if it is not the tool's name (for a local one: its ID); `rest`: what few tools have, as JSON."""
+that calls the tool, if it is not the tool's name (for a local one: its ID), then on a line of its own the destination
+of its calls, if it is known; `rest`: what few tools have, as JSON."""
 
 _BLOCK: Final = 64  # some 64 KiB at a time, for which memory is at hand
 _LETTERS: Final = {None: "-", False: "n", True: "y"}
@@ -68,14 +70,14 @@ def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
     if tool.has_meta:
         rest["meta"] = tool.meta_text
     if len(bindings) > 1:
-        rest["bindings"] = [binding.to_dict() for binding in bindings[1:]]
+        rest["bindings"] = [{**each.to_dict(), "destination": each.destination} for each in bindings[1:]]
     strings = {
         "title": tool.title,
         "description": tool.description,
         "input": tool.input_schema.text,
         "output": tool.output_schema.text if tool.output_schema is not None else "",
         "home": home_of(first),
-        "target": "" if first.tool == _usual_target(first.kind, tool.id, tool.name) else first.tool,
+        "target": _written_target(first, tool),
     }
     for name, text in strings.items():
         if not is_storable(text):
@@ -131,7 +133,8 @@ def changes_of(
                 raise ToolConflictError(
                     f"{tool_id} is stored with another definition, for {', '.join(map(home_of, rest))}", tool_id=tool_id
                 )
-            row = row_of(newer, bindings if own in bindings and len(rest) == len(bindings) - 1 else (*rest, own))
+            kept = own in bindings and len(rest) == len(bindings) - 1
+            row = row_of(newer, [own if one == own else one for one in bindings] if kept else (*rest, own))
         elif rest and tool is not None:
             row = row_of(tool, rest)
         else:
@@ -173,21 +176,37 @@ def _read_rare(id: str, *columns: str) -> Stored:
         tags,
         str(data.get("meta", "")),
     )
-    others = [binding_from_dict(binding) for binding in data.get("bindings", ())]
+    others = [_other_binding(binding) for binding in data.get("bindings", ())]
     return tool, (_binding(strings["home"], strings["target"], tool), *others)
 
 
 def _binding(home: str, target: str, tool: Tool) -> Binding:
     kind, _, backend = home.partition(":")
+    destination = ""
+    if "\n" in target:
+        target, _, destination = target.rpartition("\n")
     match kind:
         case "mcp":
-            return MCPBinding(shared_text(backend), target or tool.name)
+            return MCPBinding(shared_text(backend), target or tool.name, shared_text(destination))
         case "provider":
-            return ProviderBinding(shared_text(backend), target or tool.name)
+            return ProviderBinding(shared_text(backend), target or tool.name, shared_text(destination))
         case "local":
             return LocalBinding(target or tool.id)
         case _:
             raise ValueError(kind)
+
+
+def _other_binding(data: JSONDict) -> Binding:
+    binding = binding_from_dict(data)
+    return binding if isinstance(binding, LocalBinding) else replace(binding, destination=str(data["destination"]))
+
+
+def _written_target(binding: Binding, tool: Tool) -> str:
+    """Return the column `target`: the last line is the destination, if it has several."""
+    target = "" if binding.tool == _usual_target(binding.kind, tool.id, tool.name) else binding.tool
+    if not binding.destination and "\n" not in target:
+        return target
+    return f"{target}\n{' '.join(binding.destination.split())}"
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from toolexec.discovery.index import Index, Registered
+from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
 from toolexec.discovery.view import browsable
@@ -85,7 +85,7 @@ async def _list(call: MetaCall) -> MetaReply:
     question = ["list_tools", id(call.ex.index), caller.tenant, caller.id, *asked]
     cursor = args.get("cursor")
     start = _seal.read(cursor, version, question) if cursor else 0
-    found = [entry for entry in index.tools() if _belongs(entry, *asked)]
+    found = index.tools() if not any(asked) else [entry for entry in index.tools() if _belongs(entry, *asked)]
     page = found[start : start + limit]
     value: JSONDict = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
     if len(found) > start + limit:
@@ -97,7 +97,7 @@ async def _namespaces(call: MetaCall) -> MetaReply:
     await settle(call.ex)
     index, _ = call.ex.visible()
     page = browsable(index).namespaces_page(_limit(call), cursor=call.args.get("cursor") or None)
-    counts = Counter(entry.tool.namespace for entry in index.tools())
+    counts = _counts(index)
     value: JSONDict = {
         "namespaces": list(page.items),
         "toolCounts": {name: counts[name] for name in page.items},
@@ -105,6 +105,13 @@ async def _namespaces(call: MetaCall) -> MetaReply:
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
     return MetaReply(value=value)
+
+
+def _counts(index: Index) -> Mapping[str, int]:
+    """Return how many tools each namespace has."""
+    if isinstance(index, CountsNamespaces):
+        return index.namespace_counts()
+    return Counter(entry.tool.namespace for entry in index.tools())
 
 
 def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Filters) -> Page[Summary]:

@@ -93,7 +93,7 @@ class CommandSource:
                 skipped[tool.name] = error.message
                 continue
             streams = command.stream if tool.output != "json" else None
-            tools.append(ProvidedTool(definition, command.call, streams))
+            tools.append(ProvidedTool(definition, command.call, streams, command.argv.program))
         return Definition(tools=tools, skipped=skipped)
 
     async def aclose(self) -> None:

@@ -123,6 +123,11 @@ class GRPCProvider:
         """Whether the connection uses TLS."""
         return self.tls or self.target.startswith("grpcs://") or bool(self.ca or self.certificate)
 
+    @property
+    def destination(self) -> str:
+        """The address that calls go to, with the scheme that says whether they are encrypted."""
+        return f"{'grpcs' if self.encrypted else 'grpc'}://{self.address}"
+
     def scrubber(self) -> Scrubber:
         """Return what takes the secrets out of what the server says."""
         words = {word for value in self.metadata.values() for word in (value, *value.split())}

@@ -160,8 +160,8 @@ class _Reading:
             scrubber=self._scrubber,
         )
         if descriptor.server_streaming:
-            return ProvidedTool(tool, method.collect, method.stream)
-        return ProvidedTool(tool, method.call)
+            return ProvidedTool(tool, method.collect, method.stream, self._provider.destination)
+        return ProvidedTool(tool, method.call, destination=self._provider.destination)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.tool import Tool, ToolAnnotations
-from toolexec.net.hosts import DEFAULT_PORTS
+from toolexec.net.hosts import DEFAULT_PORTS, origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
 __all__ = ["HTTPSource", "http_source"]
@@ -59,7 +59,7 @@ class HTTPSource:
         for tool in provider.tools:
             endpoint = _Endpoint(provider, tool, client, hide)
             try:
-                tools.append(ProvidedTool(endpoint.tool(), endpoint.call))
+                tools.append(ProvidedTool(endpoint.tool(), endpoint.call, destination=endpoint.destination))
             except ToolExecError as error:
                 skipped[tool.name] = error.message
         return Definition(tools=tools, skipped=skipped)
@@ -105,6 +105,11 @@ class _Endpoint:
         self._headers, self._query = auth_parts(provider.auth)
         self._headers = {**provider.headers, **self._headers}
         self._query = {**provider.query, **self._query}
+
+    @property
+    def destination(self) -> str:
+        """The origin that its requests go to."""
+        return origin_of(self._spec.origin or self._base)
 
     def tool(self) -> Tool:
         """Return the tool. Raises InvalidToolError and InvalidSchemaError."""

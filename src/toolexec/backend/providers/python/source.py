@@ -102,7 +102,7 @@ class PythonSource:
             except ToolExecError as error:
                 skipped[tool.id] = error.message
             else:
-                tools[name] = ProvidedTool(own, call, stream)
+                tools[name] = ProvidedTool(own, call, stream, ", ".join(self._targets))
         missing = sorted(self._include - tools.keys() - skipped.keys())
         if missing:
             raise ConfigurationError(
