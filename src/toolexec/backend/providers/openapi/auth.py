@@ -13,6 +13,7 @@ from urllib.parse import quote, quote_plus, urlencode
 
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes
+from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.errors import BackendUnavailableError
 from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse
@@ -43,7 +44,8 @@ class _Token:
 
 
 class Auth:
-    """Adds the credentials of *schemes* to requests, and *headers* to all of them.
+    """Adds the credentials of *schemes* to requests, and *headers* to all of them; both only where *origins* lets them
+    go, and what tokens are asked for with only where *token_origins* does.
 
     Tokens of OAuth2 are asked for at their first use with *client*, and kept until shortly before they expire.
     """
@@ -54,11 +56,15 @@ class Auth:
         headers: Mapping[str, str],
         client: Client,
         *,
+        origins: CredentialOrigins,
+        token_origins: CredentialOrigins,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._schemes = schemes
         self._headers = list(headers.items())
         self._client = client
+        self._origins = origins
+        self._token_origins = token_origins
         self._clock = clock
         self._tokens: dict[str, _Token] = {}
         self._asking: dict[str, asyncio.Lock] = {}
@@ -66,9 +72,12 @@ class Auth:
     async def apply(self, security: tuple[tuple[str, ...], ...], draft: Draft) -> tuple[str, ...]:
         """Add what the first alternative of *security* asks for that there are credentials for; return its schemes.
 
-        Raises BackendUnavailableError when a token cannot be had.
+        Raises BackendUnavailableError when a token cannot be had, and where credentials may not go to the request's
+        origin.
         """
         ready = next((each for each in security if each and all(name in self._schemes.auth for name in each)), ())
+        if ready or self._headers:
+            self._origins.check(draft.url, f"auth.{ready[0]}" if ready else f"headers.{self._headers[0][0]}")
         for name, value in self._headers:
             _put(name, value, draft)
         for name in ready:
@@ -100,6 +109,8 @@ class Auth:
     async def _ask(self, name: str, credential: Mapping[str, str]) -> _Token:
         """Ask for a token, with the client's secret in a header as the standard prefers, or else in the body."""
         url = self._schemes.token_url(name)
+        if not self._schemes.given_token_url(name):
+            self._token_origins.check(url, f"the client secret of auth.{name}")
         asked = {"grant_type": "client_credentials"}
         asked |= {key: credential[key] for key in ("scope", "audience") if credential.get(key)}
         client = credential["client_id"], credential["client_secret"]

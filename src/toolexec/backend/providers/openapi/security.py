@@ -66,10 +66,15 @@ class Schemes:
         names = dict.fromkeys(name for each in security for name in each if name in self.auth)
         return [url for name in names if (url := self.token_url(name))]
 
+    def given_token_url(self, name: str) -> str:
+        """Return where the settings, and not the document, say that tokens are asked for; empty where they do not."""
+        credential = self.auth.get(name)
+        return credential.get("token_url", "") if isinstance(credential, Mapping) else ""
+
     def token_url(self, name: str) -> str:
         """Return where the tokens of an OAuth2 scheme are asked for, for clients that act for themselves."""
         credential = self.auth.get(name)
-        given = credential.get("token_url", "") if isinstance(credential, Mapping) else ""
+        given = self.given_token_url(name)
         flow = mapping_of(mapping_of(self.known[name].get("flows")).get("clientCredentials"))
         url: JSONValue = given or flow.get("tokenUrl")
         return url if isinstance(url, str) and isinstance(credential, Mapping) else ""

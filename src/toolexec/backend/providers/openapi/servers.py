@@ -56,6 +56,13 @@ class Servers:
         servers = next((found for level in levels if (found := items_of(level))), self._default)
         return self._url(servers[0]) if servers else self._relative("/")
 
+    def own_url(self) -> str:
+        """Return the URL that requests go to unless an operation says otherwise; empty where there is none."""
+        try:
+            return self.url_of()
+        except InvalidPartError:
+            return ""
+
     def _chosen(self, servers: list[JSONValue], chosen: int | str) -> str:
         try:
             return self._url(_choose(servers, chosen))

@@ -11,6 +11,7 @@ from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.backend.providers.source import check_header
+from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONObject
@@ -28,6 +29,7 @@ class OpenAPISettings(TypedDict, total=False):
     variables: Mapping[str, str]
     headers: Mapping[str, str]
     auth: Mapping[str, str | Mapping[str, str]]
+    credential_origins: Sequence[str]
     include: Sequence[str]
     exclude: Sequence[str]
     tags: Sequence[str]
@@ -57,6 +59,11 @@ class OpenAPIProvider:
     with each request. `auth` has a credential for each security scheme in use: a key or a token, or a mapping with
     `username` and `password`, or with `client_id`, `client_secret` and perhaps `scope`, `audience` and `token_url`.
 
+    Headers and credentials go only to origins (scheme, host and port) that you named: those of `base_url`, of
+    `credential_origins` and of a `server` that is given by its URL, and that of the document's URL. A document that you
+    give as a file or as data also names its own server and its token URLs, as it is when it is first read. A
+    `token_url` in `auth` counts for that credential. A call that would take them elsewhere is refused.
+
     `include`, `exclude` and `tags` select operations: patterns such as `pets-*` or `GET /pets/*`, and tags of the
     document. `rename` has new names by operation ID or name.
 
@@ -79,6 +86,7 @@ class OpenAPIProvider:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict[str, Credential])
+    credential_origins: Sequence[str] = ()
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     tags: Sequence[str] = ()
@@ -100,6 +108,7 @@ class OpenAPIProvider:
             if problem:
                 raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
         check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
+        read_origins(f"OpenAPI provider {self.name}: credential_origins", self.credential_origins)
         if not self.spec:
             raise ConfigurationError(f"OpenAPI provider {self.name}: spec must name a document")
         if self.base_url and not host_of(self.base_url) and "$" not in self.base_url:

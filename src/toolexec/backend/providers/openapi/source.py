@@ -14,6 +14,7 @@ from typing import Final
 from toolexec.backend.providers.openapi.auth import Auth, Client
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
+from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.backend.providers.openapi.response import reply_of
@@ -29,6 +30,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
+from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
@@ -64,6 +66,7 @@ class OpenAPISource:
         self._make_client = make_client
         self._clients: dict[tuple[str, ...], Client] = {}
         self._info: JSONDict = {}
+        self._named: NamedOrigins | None = None
 
     def info(self) -> JSONObject:
         """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
@@ -76,7 +79,8 @@ class OpenAPISource:
         try:
             document = await self._document(provider)
             schemes = Schemes(document, provider.auth, provider.headers)
-            operations = await asyncio.to_thread(_operations, provider, document, schemes)
+            servers = _servers(provider, document)
+            operations = await asyncio.to_thread(_operations, provider, document, schemes, servers)
         except ToolExecError as error:
             raise _scrubbed(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
         hosts = _hosts(provider, operations, schemes)
@@ -84,8 +88,14 @@ class OpenAPISource:
         about = mapping_of(document.root.get("info"))
         self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
         self._info["hosts"] = list(hosts)
-        caller = _Caller(client, Auth(schemes, provider.headers, client), hidden, scrubber)
-        tools = [ProvidedTool(each.tool, partial(caller.call, each)) for each in operations.found]
+        if self._named is None:
+            self._named = named_origins(provider, document, servers, schemes)
+        auth = Auth(schemes, provider.headers, client, origins=self._named.calls, token_origins=self._named.tokens)
+        caller = _Caller(client, auth, hidden, scrubber)
+        tools = [
+            ProvidedTool(each.tool, partial(caller.call, each), destination=destination_of(each, schemes))
+            for each in operations.found
+        ]
         return Definition(tools=tools, skipped=operations.skipped)
 
     async def aclose(self) -> None:
@@ -151,7 +161,7 @@ class OpenAPISource:
             max_response_bytes=provider.max_spec_bytes,
             ca_file=provider.ca_file,
         )
-        own = host_of(url) == host_of(str(provider.spec))
+        own = origin_of(url) == origin_of(str(provider.spec))
         headers = [("Accept", "application/json, application/yaml, */*;q=0.5")]
         headers += provider.spec_headers.items() if own else ()
         try:
@@ -243,15 +253,18 @@ def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = Non
     return root
 
 
-def _operations(provider: OpenAPIProvider, document: Document, schemes: Schemes) -> Operations:
-    """Return the operations of a document, without those that a document from elsewhere must not have."""
-    servers = Servers(
+def _servers(provider: OpenAPIProvider, document: Document) -> Servers:
+    return Servers(
         document.root,
         location=document.location,
         base_url=provider.base_url,
         chosen=provider.server,
         variables=provider.variables,
     )
+
+
+def _operations(provider: OpenAPIProvider, document: Document, schemes: Schemes, servers: Servers) -> Operations:
+    """Return the operations of a document, without those that a document from elsewhere must not have."""
     found = read_operations(
         document,
         namespace=provider.namespace or provider.name,
