@@ -25,6 +25,7 @@ __all__ = [
     "ChangeType",
     "CountsNamespaces",
     "Index",
+    "OrdersBackends",
     "Registered",
     "bulk",
     "get_tool",
@@ -53,8 +54,8 @@ ChangeListener: TypeAlias = Callable[[ChangeEvent], None]
 
 
 class Registered:
-    """A tool of the index with its bindings in order of registration, and the one that the selector prefers; `target`
-    is what that one's backend calls the tool."""
+    """A tool of the index with its bindings in order of registration (those of ordered backends in their order), and
+    the one that the selector prefers; `target` is what that one's backend calls the tool."""
 
     __slots__ = ("_several", "binding", "target", "tool")
 
@@ -134,6 +135,16 @@ class BulkIndex(Protocol):
 
     def refresh(self) -> int:
         """Make all cursors invalid and notify the listeners; returns the new version."""
+        ...
+
+
+@runtime_checkable
+class OrdersBackends(Protocol):
+    """An index that can keep the bindings of a tool in an order of backends."""
+
+    def order_backends(self, names: Sequence[str]) -> None:
+        """Have the bindings of a tool stand in the order of these backends from now on, behind those of others, which
+        stand in order of registration."""
         ...
 
 

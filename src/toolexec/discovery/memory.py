@@ -95,6 +95,7 @@ class InMemoryIndex:
         self._selector = selector
         self._lock = threading.RLock()
         self._entries: dict[str, Registered] = {}
+        self._order: dict[str, int] = {}
         self._versions = Versions()
         self._namespaces: dict[str, int] = {}
         self._changes = ChangeLog()
@@ -205,10 +206,17 @@ class InMemoryIndex:
                 details={"registered": [b.to_dict() for b in known.bindings], "refused": binding.to_dict()},
             )
         if binding in known.bindings:  # the same one may lead elsewhere by now
-            bindings = tuple([binding if one == binding else one for one in known.bindings])
+            bindings = self._ordered([binding if one == binding else one for one in known.bindings])
             return Registered(tool, bindings, self._select(tool, bindings)), "updated", binding
-        bindings = (*known.bindings, binding)
+        bindings = self._ordered([*known.bindings, binding])
         return Registered(tool, bindings, self._select(tool, bindings)), "backend_added", binding
+
+    def order_backends(self, names: Sequence[str]) -> None:
+        """Have the bindings of a tool stand in the order of these backends; see `OrdersBackends`."""
+        self._order = {name: number for number, name in enumerate(names)}
+
+    def _ordered(self, bindings: list[Binding]) -> tuple[Binding, ...]:
+        return tuple(sorted(bindings, key=lambda binding: self._order.get(binding.backend, -1)))
 
     def _select(self, tool: Tool, bindings: tuple[Binding, ...]) -> Binding:
         chosen = bindings[0] if self._selector is prefer_local and len(bindings) == 1 else self._selector(bindings)

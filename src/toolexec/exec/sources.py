@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolexec.backend.base import Backend, BackendStatus, LiveBackend, RefreshableBackend
 from toolexec.backend.catalog import Catalog
+from toolexec.backend.owners import Owners
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
@@ -61,6 +62,7 @@ class Sources:
         self.start_timeout = start_timeout
         self._home = home
         self._catalogs: dict[str, Catalog] = {}
+        self._owners = Owners(index)
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, str] = {}
         self._lock = asyncio.Lock()
@@ -112,7 +114,7 @@ class Sources:
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""
-        catalog = self._catalogs[backend.name] = Catalog(self._index, backend)
+        catalog = self._catalogs[backend.name] = Catalog(self._index, backend, self._owners)
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
         self.pending.append(backend)

@@ -170,10 +170,11 @@ async def test_a_token_url_of_a_foreign_host_gets_no_secret() -> None:
     with pytest.raises(BackendUnavailableError, match=r"the client secret of auth\.o may not go to https://evil"):
         await found.call("items")
     assert sent(found) == []
-    for settings in (
+    allowed: tuple[dict[str, Any], ...] = (
         {"auth": {"o": {**CLIENT, "token_url": "https://id.example.com/token"}}},
         {"auth": {"o": CLIENT}, "credential_origins": [EVIL]},
-    ):
+    )
+    for settings in allowed:
         found = API(DOCS, tokens(document), **settings)
         await found.call("items")
         assert sent(found)[-1] == "https://docs.example.com/items"
