@@ -68,7 +68,7 @@ async def connect(ex: Exec, places: Sequence[Place], order: Sequence[str]) -> No
 @ORDERS
 @OTHERS
 async def test_the_first_backend_of_the_configuration_owns_the_tool(order: Sequence[str], other: Tool) -> None:
-    """Whoever connects first, calls go to the same backend, also after each has been read again."""
+    """Calls go to the same backend, also after each has been read again."""
     async with Exec() as ex:
         await connect(ex, [Place("main", send()), Place("mirror", other)], order)
         assert (await ex.run_tool("mail:send")).value == "main"
@@ -141,7 +141,7 @@ async def test_tools_of_this_program_stay(order: Sequence[str]) -> None:
 
 
 async def test_another_destination_takes_the_place_of_the_old_one() -> None:
-    """A binding that is listed again says where it leads now, and those who watch the index hear of it."""
+    """A binding that is listed again says where it leads now, and listeners of the index are notified."""
     main = Place("main", send())
     async with Exec() as ex:
         await connect(ex, [main], ["main"])

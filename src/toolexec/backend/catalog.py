@@ -44,7 +44,7 @@ class Catalog:
         self._offer(tools)
 
     def withdraw(self) -> None:
-        """Take everything of this backend out of the index, for good: what it offers later is not taken."""
+        """Take everything of this backend out of the index; what it offers later is not taken."""
         self._offer(())
         self._owners.remove(self)
 

@@ -23,7 +23,7 @@ class TracksChanges(Protocol):
         ...
 
     def changed_since(self, version: int) -> Collection[str] | None:
-        """Return the IDs of the tools that changed after this version; None when that is too long ago to tell."""
+        """Return the IDs of the tools that changed after this version; None when that is too long ago to know."""
         ...
 
 

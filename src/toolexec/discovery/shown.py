@@ -68,7 +68,7 @@ class Shown:
 
 
 def changes_since(sources: Sequence[object], stamps: Sequence[int], now: Sequence[int]) -> Collection[str] | None:
-    """Return which tools changed between two versions of *sources*; None where one of them cannot tell."""
+    """Return which tools changed between two versions of *sources*; None where one of them does not know."""
     found: set[str] = set()
     for source, before, after in zip(sources, stamps, now, strict=True):
         if before == after:

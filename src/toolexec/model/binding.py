@@ -59,7 +59,7 @@ class ProviderBinding:
     """A tool of an external provider, by the provider's name and the provider's own name for the tool.
 
     `destination` is where its calls and their credentials go: the origins of its requests and of its tokens, or the
-    program. It is a part of what is pinned, not of which binding it is, and callers are not told.
+    program. It is a part of what is pinned, not of which binding it is, and not for callers.
     """
 
     kind: ClassVar[BindingKind] = "provider"

@@ -198,7 +198,7 @@ class Pins:
 
     def _same(self, key: PinKey, text: str) -> bool:
         """Return whether a definition is the accepted one, only spelled as another version of this program does it."""
-        accepted = self._texts(key)[0]
+        accepted = self._definitions(key)[0]
         pin = self._pin(key)
         if pin is None or _digest(accepted) != pin.accepted:
             return False
@@ -211,10 +211,10 @@ class Pins:
         pin, seen = self._file.pins.get(key), self._seen.get(key)
         return merged(pin, seen) if seen is not None else pin
 
-    def _texts(self, key: PinKey) -> tuple[str, str]:
+    def _definitions(self, key: PinKey) -> tuple[str, str]:
         """Return the accepted definition and the pending one; empty for none, and for what cannot be read."""
         try:
-            accepted, pending = self._file.texts(key)
+            accepted, pending = self._file.definitions(key)
         except OSError as error:
             self._complain(f"definitions cannot be read from {self._file.path}: {error}")
             accepted = pending = ""
@@ -346,7 +346,7 @@ class Pins:
         parts: list[str] = []
         for key, pin in self._of(tool_id).items():
             if pin.pending:
-                accepted, pending = self._texts(key)
+                accepted, pending = self._definitions(key)
                 before = _lines(accepted) if pin.accepted else []
                 names = (f"{tool_id} accepted", f"{tool_id} now, from {key[0]}")
                 parts += difflib.unified_diff(before, _lines(pending), *names, lineterm="")
@@ -380,7 +380,7 @@ class Pins:
         tool = entry.tool
         key = (entry.binding.backend, tool.id)
         with self._lock:
-            pin, accepted = self._pin(key), self._texts(key)[0]
+            pin, accepted = self._pin(key), self._definitions(key)[0]
         details: JSONDict = {
             "accept": f"toolexec trust accept {tool.id}",
             "diff": f"toolexec trust diff {tool.id}",

@@ -73,8 +73,8 @@ def merged(pin: Pin | None, seen: Sighting) -> Pin:
 
 
 class PinsFile:
-    """Pins in the database *path*, or only in memory when that is None. Their digests are kept in memory, their texts
-    are read when they are asked for.
+    """Pins in the database *path*, or only in memory when that is None. Their digests are kept in memory, the
+    definitions are read when they are asked for.
 
     Processes that share the file see each other's changes: each row has the number of the change that it comes from.
     A file that is not there is made at the first change.
@@ -110,7 +110,7 @@ class PinsFile:
         self._data_version = version
         return found
 
-    def texts(self, key: PinKey) -> tuple[str, str]:
+    def definitions(self, key: PinKey) -> tuple[str, str]:
         """Return the accepted definition and the pending one; empty for none. Raises OSError."""
         if self._database is None:
             return "", ""
@@ -156,8 +156,8 @@ class PinsFile:
         for key, sighting in seen.items():
             before = self.pins.get(key)
             after = changed[key] = merged(before, sighting)
-            texts = self.texts(key) if before is not None else ("", "")
-            first = sighting.text if after.accepted == sighting.digest else texts[0]
+            written = self.definitions(key) if before is not None else ("", "")
+            first = sighting.text if after.accepted == sighting.digest else written[0]
             second = sighting.text if after.pending == sighting.digest else ""
             database.execute(_PUT, (*key, *after, self._read + 1, first, second))
         for key, digest in accepted.items():
