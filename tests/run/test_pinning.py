@@ -387,7 +387,7 @@ def test_a_tool_that_goes_elsewhere_is_in_quarantine(path: Path) -> None:
 
 
 def test_pins_say_which_tools_changed_their_state(path: Path) -> None:
-    """What is accepted here or elsewhere is a change of these tools only; a look at others is none."""
+    """A tool that is accepted here or elsewhere is a change, and one that is only looked at is none."""
     clock = Clock()
     pins = Pins(path, clock=clock)
     assert allowed(pins, entry("a"))

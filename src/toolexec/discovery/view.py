@@ -58,8 +58,8 @@ class IndexView:
 
     What it shows is computed when it is first asked for, and then only of the tools that have changed, so a view that
     is kept costs little. *states* are what *visible* goes by beside the tool: they say of which tools it may have
-    changed its mind. With *stable* false nothing is kept: for a *visible* that may change its mind without a state. *ranked*
-    says that a change of one tool may show or hide others.
+    changed its mind. With *stable* false nothing is kept: for a *visible* that may change its mind without a state.
+    *ranked* says that a change of one tool may show or hide others.
     """
 
     _seal = CursorSeal()

@@ -13,7 +13,7 @@ __all__ = ["CredentialOrigins", "read_origins"]
 class CredentialOrigins:
     """Decides whether credentials may go to a URL: only to the origins in *allowed*, such as `https://api.example.com`.
 
-    Whoever adds a credential to a request asks here first. *fix* is what the error tells the operator to set, in which
+    What adds a credential to a request asks here first. *fix* is what the error has the operator set, in which
     `{origin}` is the origin that was refused.
     """
 
