@@ -43,13 +43,13 @@ class Attempt(ToolCall):
         self.entry = entry
         self.number = number
 
-    @property  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property
     def waiting(self) -> str:
         """What the attempt waits for; a time limit around the call that it was made of reads it there."""
         return self._asked.waiting
 
     @waiting.setter
-    def waiting(self, what: str) -> None:
+    def waiting(self, what: str) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._asked.waiting = what
 
     def identify(self) -> str:
@@ -57,12 +57,6 @@ class Attempt(ToolCall):
         if not self.run_id:
             self.run_id = self._asked.identify()
         return self.run_id
-
-    @property
-    def destination(self) -> str:
-        """Where the call goes: the kind and the name of the backend."""
-        binding = self.entry.binding
-        return f"{binding.kind}:{binding.backend}"
 
 
 def attempt_at(call: ToolCall, entry: Registered, number: int = 1) -> Attempt:
