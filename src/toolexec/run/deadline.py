@@ -12,6 +12,8 @@ __all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
+_SCOPE: Final = "Cancelled via cancel scope "
+"""What the message of a cancellation by a scope of anyio begins with."""
 _GRACE: Final = 0.1
 """How many seconds work has after its cancellation to clean up while its caller waits."""
 
@@ -105,17 +107,14 @@ def _rest(
                 work.close()
                 raise
             except BaseException as error:
+                alarm.note(error)
                 if not _hands_on(waits_for, error, left):
                     waits_for = work.throw(error)
                 if alarm.rang and left is not None:
                     break
             else:
                 waits_for = work.send(sent)
-        ends = asyncio.get_running_loop().time() + _GRACE
-        # For a moment work that goes on is resumed in this very task, where its scopes belong and which counts as
-        # cancelled; then it is left behind.
-        while (yield from _goes_on(work, waits_for, ends, left, name)):
-            waits_for = work.send(None)
+        waits_for = yield from _grace(work, waits_for, alarm)
     except StopIteration as finished:
         alarm.off()
         return finished.value
@@ -132,25 +131,33 @@ def _rest(
     raise asyncio.CancelledError
 
 
-def _goes_on(
-    work: Coroutine[Any, Any, Any], waits_for: Any, ends: float, left: LeftBehind, name: str
-) -> Generator[Any, Any, bool]:
-    """Wait for what cancelled work waits for, but not longer than until *ends*; return whether to resume the work."""
-    if asyncio.get_running_loop().time() >= ends:
-        return False
-    try:
-        yield from _until_done(waits_for, ends)
-    except asyncio.CancelledError:  # the caller is cancelled, too
-        left.take(work, waits_for, name)
-        raise
-    return not _is_future(waits_for) or waits_for.done()
+def _grace(work: Coroutine[Any, Any, Any], waits_for: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
+    """Resume cancelled work for a moment in this very task, where its scopes belong and which counts as cancelled;
+    return what it waits for then. A further cancellation is handed on to the work.
+
+    Work in a cancelled scope of anyio is resumed until it has left the scope: elsewhere it could not leave it, and the
+    scope would go on to cancel this task.
+    """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + _GRACE
+    while loop.time() < ends or alarm.is_in_scope():
+        try:
+            yield from _until_done(waits_for, max(ends, loop.time() + _GRACE))
+        except asyncio.CancelledError as error:
+            alarm.note(error)
+            if not (_is_future(waits_for) and waits_for.cancel(*error.args)):
+                waits_for = work.throw(error)
+        else:
+            if not _is_future(waits_for) or waits_for.done():
+                waits_for = work.send(None)
+    return waits_for
 
 
 def _hands_on(waits_for: Any, error: BaseException, left: LeftBehind | None) -> bool:
     """Hand a cancellation on to the task that the work waits for, as asyncio does; return whether it took it."""
     if left is None or not isinstance(error, asyncio.CancelledError):
         return False
-    return waits_for is not None and type(waits_for) is not asyncio.Future and waits_for.cancel()
+    return waits_for is not None and type(waits_for) is not asyncio.Future and waits_for.cancel(*error.args)
 
 
 @types.coroutine
@@ -204,7 +211,7 @@ def _is_future(waits_for: Any) -> bool:
 class _Alarm:
     """Cancels the current task when the time is over."""
 
-    __slots__ = ("_cancelling", "_task", "_timer", "rang")
+    __slots__ = ("_cancelling", "_scoped", "_task", "_timer", "rang")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()
@@ -212,12 +219,22 @@ class _Alarm:
             raise RuntimeError("a time limit needs a task to cancel; run this in an asyncio task")
         self._task = task
         self._cancelling = task.cancelling()
+        self._scoped = False
         self.rang = False
         self._timer = task.get_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
         self.rang = True
         self._task.cancel()
+
+    def note(self, error: BaseException) -> None:
+        """Record whether a scope of anyio has cancelled the task; it takes that back when it is left."""
+        if isinstance(error, asyncio.CancelledError) and str(*error.args[:1]).startswith(_SCOPE):
+            self._scoped = True
+
+    def is_in_scope(self) -> bool:
+        """Return whether such a scope was not left yet."""
+        return self._scoped and self._task.cancelling() > self._cancelling + 1
 
     def off(self) -> bool:
         """Return whether the alarm rang and nothing else has cancelled the task; no more ringing after this."""
