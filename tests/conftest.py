@@ -186,7 +186,8 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as file:
+            # A thread that has ended in the meantime hides none of the others' children.
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += [int(child) for child in file.read().split()]
     for child in found.copy():
         found += _children(child)

@@ -39,6 +39,8 @@ print("done")
 return [parts, rest]
 """
 
+STOPS = 30
+
 
 class Counted:
     """Opens an Exec on one journal, whose tools count what they did; each stands for another process."""
@@ -46,6 +48,18 @@ class Counted:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "runs.db"
         self.done: Counter[int] = Counter()
+        self.moment = asyncio.Event()
+        self._left = 0
+
+    def stop_in(self, calls: int) -> None:
+        """Set `moment` when so many calls have begun from now on; 0 for never."""
+        self.moment.clear()
+        self._left = calls
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.moment.set()
 
     def open(self, **options: Any) -> Exec:
         ex = Exec(journal=self.path, linger=0.05, max_tool_calls=3000, default_timeout=60, **options)
@@ -59,6 +73,7 @@ class Counted:
     async def add(self, args: dict[str, Any]) -> int:
         """Do it."""
         self.done[args["n"]] += 1
+        self._count()
         await asyncio.sleep(0)
         return args["n"]
 
@@ -68,6 +83,7 @@ class Counted:
 
     def fail(self, args: dict[str, Any]) -> None:
         """Fail."""
+        self._count()
         raise ExecutionError(f"no {args['n']}", retryable=True)
 
     def snapshot(self, run_id: str) -> Snapshot | None:
@@ -106,9 +122,25 @@ async def test_a_long_workflow_does_not_begin_again(tmp_path: Path) -> None:
     assert report.calls == 1002
 
 
+async def stopped(counted: Counted, turns: int) -> RunResult | None:
+    """Go on with the run as another process does, until it ends or so many turns of the loop after its moment."""
+    async with counted.open() as ex:
+        task = asyncio.create_task(ex.run_workflow(MIXED, durable="mixed", max_tool_calls=500))
+        moment = asyncio.create_task(counted.moment.wait())
+        await asyncio.wait([task, moment], return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            moment.cancel()
+            return task.result()
+        task.cancel()
+        await asyncio.wait([task])
+        return None
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_workflow_that_is_stopped_anywhere(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped at random moments, with branches, pauses and failures that are caught, it comes to the same, and no call
+    """Stopped at random calls, with branches, pauses and failures that are caught, it comes to the same, and no call
     is doubled."""
     monkeypatch.setattr(replay, "_EACH", 7)
     plain, counted, chance = Counted(tmp_path / "plain"), Counted(tmp_path), random.Random(seed)
@@ -116,20 +148,18 @@ async def test_a_workflow_that_is_stopped_anywhere(seed: int, tmp_path: Path, mo
     async with plain.open() as ex:
         expected = facts(await ex.run_workflow(MIXED, max_tool_calls=500))
     result: RunResult | None = None
-    states: set[int] = set()
-    for _ in range(200):
-        async with counted.open() as ex:
-            task = asyncio.create_task(ex.run_workflow(MIXED, durable="mixed", max_tool_calls=500))
-            await asyncio.wait([task], timeout=chance.uniform(0.005, 0.05))
-            if task.done():
-                result = task.result()
-                break
-            task.cancel()
-            await asyncio.wait([task])
+    saved: set[int] = set()
+    stops = 0
+    for stops in range(STOPS + 1):
+        counted.stop_in(chance.randrange(1, 12) if stops < STOPS else 0)
+        result = await stopped(counted, turns=chance.randrange(5))
+        if result is not None:
+            break
         snapshot = counted.snapshot("mixed")
-        if snapshot is not None:
-            states.add(snapshot.calls)
+        saved |= set() if snapshot is None else {snapshot.calls}
     assert result is not None
+    assert stops > 5
+    assert len(saved) > 2
     value, stdout, calls = facts(result)
     assert value == expected[0]
     assert sorted(stdout.splitlines()) == sorted(expected[1].splitlines())

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -122,7 +123,11 @@ async def test_what_ended_in_time_is_not_late() -> None:
 
 
 def _children() -> set[int]:
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended in the meantime
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
 
 
 def _has_ended(pid: int) -> bool:

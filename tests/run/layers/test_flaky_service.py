@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.loop_clock import LoopClock, loop_clock
 
 from toolexec import Exec, tool
 from toolexec.errors import BackendUnavailableError, ConnectionLostError, ExecutionError, PolicyError
@@ -20,23 +21,30 @@ from toolexec.run.layers.breaker import Breaker
 from toolexec.run.layers.bulkhead import Bulkhead
 from toolexec.run.layers.ledger import Ledger
 from toolexec.run.layers.retry import Retry
+from toolexec.run.types import Result
 
 CALLS: Final = 100
 FAILURES: Final = ("500", "reset", "hang", "half")
 DEADLINE: Final = 30.0
+ATTEMPT: Final = 0.4
+AT_ONCE: Final = 20
 
 
 class FlakyService:
     """Answers requests on a loopback port, but for three in ten, which fail in one of four ways.
 
     Which ones is decided by the request and how often it came, so that each run of the tests is the same. A request
-    fails at most three times.
+    fails at most three times. Time passes only when nothing else can happen: when all calls that are under way hang.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: LoopClock, at_once: int) -> None:
         self.seen: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.port = 0
+        self._clock = clock
+        self._at_once = at_once
+        self._open = 0
+        self._hanging = 0
         self._stopped = asyncio.Event()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,6 +63,8 @@ class FlakyService:
                 case "half":
                     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
                 case _:
+                    self._hanging += 1
+                    self._let_time_pass()
                     await self._stopped.wait()
             await writer.drain()
         except ConnectionError:
@@ -77,6 +87,22 @@ class FlakyService:
         head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         writer.write(head.encode() + b"connection: close\r\n\r\n" + body)
 
+    @contextmanager
+    def called(self) -> Generator[None]:
+        """Count the block as a call that is under way."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._let_time_pass()
+
+    def _let_time_pass(self) -> None:
+        """End the attempts under way at their limit, when all of them hang."""
+        if self._hanging and self._hanging == min(self._open, self._at_once):
+            self._hanging = 0
+            self._clock.advance(ATTEMPT * 1.01)
+
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[FlakyService]:
         """Listen until the block ends."""
@@ -87,6 +113,21 @@ class FlakyService:
         finally:
             self._stopped.set()
             server.close()
+
+
+@asynccontextmanager
+async def flaky(at_once: int = CALLS, **parts: Any) -> AsyncGenerator[tuple[FlakyService, Exec]]:
+    """Run a flaky service, and an Exec that makes at most so many calls at once, and retries them."""
+    with loop_clock() as clock:
+        retry = Retry(attempts=20, attempt_timeout=ATTEMPT, pause=0, budget=1.0, clock=clock)
+        async with FlakyService(clock, at_once).running() as service, Exec(gate=Gate(retry=retry, **parts)) as ex:
+            yield service, ex
+
+
+async def run(ex: Exec, service: FlakyService, name: str, number: int) -> Result:
+    """Call one of the tools."""
+    with service.called():
+        return await ex.run_tool(f"flaky:{name}", {"number": number}, timeout=DEADLINE)
 
 
 async def send(service: FlakyService, method: str, path: str) -> Any:
@@ -130,16 +171,14 @@ def tools(service: FlakyService) -> list[Any]:
 @pytest.mark.parametrize("name", ["read", "put"])
 async def test_what_may_run_twice_succeeds(name: str) -> None:
     """With three requests in ten failing, every idempotent call succeeds within its deadline."""
-    gate = Gate(
-        retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0),
-        breaker=Breaker(failures=10),
-        bulkhead=Bulkhead(20, limits={"local": 20}, wait=DEADLINE, queue=CALLS),
-    )
-    async with FlakyService().running() as service, Exec(gate=gate) as ex:
+    parts = {
+        "breaker": Breaker(failures=10),
+        "bulkhead": Bulkhead(AT_ONCE, limits={"local": AT_ONCE}, wait=DEADLINE, queue=CALLS),
+    }
+    async with flaky(AT_ONCE, **parts) as (service, ex):
         for each in tools(service):
             ex.add(each)
-        calls = [ex.run_tool(f"flaky:{name}", {"number": n}, timeout=DEADLINE) for n in range(CALLS)]
-        results = await asyncio.gather(*calls)
+        results = await asyncio.gather(*[run(ex, service, name, number) for number in range(CALLS)])
     assert [result.raise_for_error().value for result in results] == [{"name": f"/{name}/{n}"} for n in range(CALLS)]
     assert sum(result.attempts for result in results) == sum(service.seen.values()) > CALLS
     assert {*service.failed} == {*FAILURES}
@@ -148,19 +187,18 @@ async def test_what_may_run_twice_succeeds(name: str) -> None:
 async def test_what_must_not_run_twice_reaches_the_service_once(tmp_path: Path) -> None:
     """A call that is not idempotent is sent once, also when its caller makes it again after a failure."""
     ledger = Ledger(tmp_path / "effects.db")
-    gate = Gate(retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0), ledger=ledger)
     refused = failed = 0
-    async with FlakyService().running() as service, Exec(gate=gate) as ex:
+    async with flaky(ledger=ledger) as (service, ex):
         for each in tools(service):
             ex.add(each)
 
         async def insist(number: int) -> None:
             nonlocal refused, failed
-            result = await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+            result = await run(ex, service, "post", number)
             if result.error is not None:
                 failed += 1
                 try:
-                    await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+                    await run(ex, service, "post", number)
                 except PolicyError:
                     refused += 1
 
@@ -203,15 +241,10 @@ class TestProviders:
     @pytest.mark.parametrize("name", ["read", "put"])
     async def test_what_may_run_twice_succeeds(self, kind: str, name: str) -> None:
         """Every idempotent call succeeds within its deadline."""
-        gate = Gate(
-            retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0),
-            breaker=Breaker(failures=10),
-            bulkhead=Bulkhead(20, wait=DEADLINE, queue=CALLS),
-        )
-        async with FlakyService().running() as service, Exec(gate=gate) as ex:
+        bulkhead = Bulkhead(AT_ONCE, wait=DEADLINE, queue=CALLS)
+        async with flaky(AT_ONCE, breaker=Breaker(failures=10), bulkhead=bulkhead) as (service, ex):
             await self.add(ex, kind, service)
-            calls = [ex.run_tool(f"flaky:{name}", {"number": n}, timeout=DEADLINE) for n in range(CALLS)]
-            results = await asyncio.gather(*calls)
+            results = await asyncio.gather(*[run(ex, service, name, number) for number in range(CALLS)])
         assert [result.raise_for_error().value for result in results] == [
             {"name": f"/{name}/{n}"} for n in range(CALLS)
         ]
@@ -221,15 +254,14 @@ class TestProviders:
     async def test_what_must_not_run_twice_reaches_the_service_once(self, kind: str, tmp_path: Path) -> None:
         """A call that is not idempotent is sent once, also when its caller makes it again after a failure."""
         ledger = Ledger(tmp_path / "effects.db")
-        gate = Gate(retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0), ledger=ledger)
         refused = failed = 0
-        async with FlakyService().running() as service, Exec(gate=gate) as ex:
+        async with flaky(ledger=ledger) as (service, ex):
             await self.add(ex, kind, service)
             for number in range(CALLS):
-                if (await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)).error is not None:
+                if (await run(ex, service, "post", number)).error is not None:
                     failed += 1
                     with pytest.raises(PolicyError):
-                        await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+                        await run(ex, service, "post", number)
                     refused += 1
         assert {*service.seen.values()} == {1}
         assert len(service.seen) == CALLS
