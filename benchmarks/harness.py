@@ -13,8 +13,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.peers import Peers
+from toolexec.errors.hints import did_you_mean
 
-__all__ = ["PROGRAMS", "Figure", "Outcome", "Program", "run_all"]
+__all__ = ["PROGRAMS", "Figure", "Outcome", "Program", "run_all", "run_program", "select"]
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 420
@@ -42,6 +43,7 @@ class Program:
 
 PROGRAMS = (
     Program(name="calls", module="calls"),
+    Program(name="default-gate", module="default_gate"),
     Program(name="floor", module="floor"),
     Program(name="fastmcp", module="peer_fastmcp", peer="fastmcp"),
     Program(name="pydantic-ai", module="peer_pydantic_ai", peer="pydantic-ai-slim"),
@@ -190,9 +192,9 @@ def select(names: Iterable[str]) -> list[Program]:
     """The programs with these names, where `_` is as good as `-`; raises ValueError for a name that none has."""
     known = {program.name: program for program in PROGRAMS}
     names = [name.replace("_", "-") for name in names]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"no program is called {', '.join(unknown)}; there are {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no program is called {name!r}; {did_you_mean(name, known)} (--list names them all)")
     return [known[name] for name in names]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-__all__ = ["core_dependencies", "describe_load", "describe_machine", "describe_versions"]
+__all__ = ["core_dependencies", "describe_commit", "describe_load", "describe_machine", "versions"]
+
+ROOT = Path(__file__).parent.parent
 
 
 def describe_machine() -> str:
@@ -26,7 +29,21 @@ def describe_load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
-def describe_versions(others: dict[str, str]) -> str:
+def describe_commit() -> str:
+    """The commit that is measured, and whether its sources were changed since. Raises ValueError outside of a clone."""
+    try:
+        commit = _git("rev-parse", "--short=7", "HEAD")
+        changed = _git("status", "--porcelain", "--", "src", "benchmarks")
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError("the page names the commit of its figures: measure in a clone, with git installed") from error
+    return f"{commit}{', with changes' if changed else ''}"
+
+
+def _git(*args: str) -> str:
+    return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def versions(others: dict[str, str]) -> dict[str, str]:
     """This package, what it stands on, and *others*."""
     found = dict(others)
     for name in ("toolexec", "jsonschema-rs", "pydantic", "mcp", "mcp-server-time"):
@@ -34,7 +51,7 @@ def describe_versions(others: dict[str, str]) -> str:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return ", ".join(f"{name} {found[name]}" for name in sorted(found))
+    return found
 
 
 def core_dependencies() -> list[str]:

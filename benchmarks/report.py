@@ -10,22 +10,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figure, Outcome
-from benchmarks.machine import describe_load, describe_machine, describe_versions
-from benchmarks.rows import GROUPS, NAMES, TIMES, Row, show
-from benchmarks.sandbox_rows import SANDBOX_GROUPS, SANDBOX_NAMES
-from benchmarks.search_rows import SEARCH_GROUPS, SEARCH_NAMES
+from benchmarks.harness import PROGRAMS, Figure, Outcome
+from benchmarks.machine import describe_load, describe_machine, versions
+from benchmarks.meaning import MEANINGS
+from benchmarks.page import Page, marked, read_page
+from benchmarks.rows import TIMES, Row, show
 from benchmarks.seen import seen
+from benchmarks.tables import ALL_GROUPS, ALL_NAMES, keys_of
 
-__all__ = ["print_table", "write_page"]
+__all__ = ["check_page", "print_table", "update", "write_page"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 HEADINGS = ("What", "Median", "Lowest", "Bar", "Verdict", "Beside it")
 WAYS = {"cpu": "CPU", "paused": "After a pause", "at_once": "At once"}
 """The columns that only those tables have that it was measured for: what is behind the `@` of a figure's key."""
-ALL_GROUPS = GROUPS | SEARCH_GROUPS | SANDBOX_GROUPS
-ALL_NAMES = NAMES | SEARCH_NAMES | SANDBOX_NAMES
 _SHORT = {"cpu": "CPU", "paused": "paused", "at_once": "at once"}
 _PEERS = ("fastmcp", "pydantic-ai-slim", "langchain-core", "bm25s", "tantivy")
 
@@ -50,23 +49,54 @@ def print_table(outcome: Outcome) -> None:
         console.print(f"[red]not measured: {name}: {problem}[/red]", highlight=False)
 
 
-def write_page(outcome: Outcome, *, rounds: int, load: str) -> Path:
-    """Write docs/benchmarks.md and return its path."""
+def check_page() -> None:
+    """Raise ValueError for a page in which no table could be replaced: before anything is measured."""
+    read_page(PAGE.read_text(encoding="utf-8"), ALL_GROUPS)
+
+
+def write_page(outcome: Outcome, *, commit: str, load: str) -> list[str]:
+    """Replace the measured tables of docs/benchmarks.md, and return their names. *commit* and *load* are those from
+    before the run."""
     peers = {name: outcome.facts[name] for name in _PEERS if name in outcome.facts}
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(
-        TEMPLATE.read_text(encoding="utf-8")
-        .replace("{{date}}", datetime.now(UTC).date().isoformat())
-        .replace("{{machine}}", describe_machine())
-        .replace("{{load}}", f"{load} before, {describe_load()} after")
-        .replace("{{versions}}", describe_versions(peers))
-        .replace("{{rounds}}", str(rounds))
-        .replace("{{meaning}}", "\n".join(_meaning(outcome)))
-        .replace("{{tables}}", "\n".join(_tables(outcome)))
-        .replace("{{shortfall}}", "\n".join(_shortfall(outcome, load))),
-        encoding="utf-8",
+    text = PAGE.read_text(encoding="utf-8")
+    written, new = update(text, outcome, stamp=_stamp(commit, load), versions=versions(peers))
+    PAGE.write_text(new, encoding="utf-8")
+    return written
+
+
+def _stamp(commit: str, load: str) -> str:
+    """When, at which commit and on what the figures were measured."""
+    busy = ""
+    if float(load) > (os.cpu_count() or 1) / 2:
+        busy = " The machine was busy with other work when the run began; *lowest* says more than *median*."
+    return (
+        f"Measured {datetime.now(UTC).date().isoformat()} at commit {commit}, on {describe_machine()}; "
+        f"load {load} before, {describe_load()} after.{busy}"
     )
-    return PAGE
+
+
+def update(text: str, outcome: Outcome, *, stamp: str, versions: dict[str, str]) -> tuple[list[str], str]:
+    """Return the tables that were measured completely, and the page with these in place of the older ones."""
+    page = read_page(text, ALL_GROUPS)
+    written = [group for group in ALL_GROUPS if _is_complete(group, page, outcome)]
+    for group in written:
+        page.tables[group] = marked(group, "\n".join(_table(group, outcome, stamp)))
+        page.missed[group] = list(_shortfall(group, outcome))
+    if written:
+        page.versions |= versions
+    for name, line in MEANINGS.items():
+        if said := line(outcome.figures):
+            page.meanings[name] = f"- {said} <!-- meaning: {name} -->"
+    rounds = str(max(program.rounds for program in PROGRAMS))
+    return written, page.render(TEMPLATE.read_text(encoding="utf-8"), ALL_GROUPS, MEANINGS, rounds=rounds)
+
+
+def _is_complete(group: str, page: Page, outcome: Outcome) -> bool:
+    """Return whether a table was measured with all that it shows on the page; a new one, with any row of its own."""
+    rows, known = ALL_GROUPS[group], page.tables.get(group, "")
+    whats = {row.key: row.what for row in rows}
+    shown = [key for key in keys_of(group) if whats.get(key, ALL_NAMES.get(key, key)) in known]
+    return any(row.key in outcome.figures for row in rows) and all(key in outcome.figures for key in shown)
 
 
 def _headings(ways: Iterable[str]) -> list[str]:
@@ -115,84 +145,28 @@ def _compared(row: Row, key: str, value: float, outcome: Outcome) -> str:
     return f"{ALL_NAMES[key]} {show(other, unit)} ({times:.{0 if times >= 10 else 2}f}{TIMES}{more})"
 
 
-def _tables(outcome: Outcome) -> Iterator[str]:
-    for group, rows in ALL_GROUPS.items():
-        measured = [row for row in rows if row.key in outcome.figures]
-        if measured:
-            ways = _ways(measured, outcome)
-            headings = _headings(ways)
-            yield f"### {group}\n"
-            if line := seen(group, outcome):
-                yield f"*{line}*\n"
-            yield f"| {' | '.join(headings)} |"
-            yield f"|{' --- |' * len(headings)}"
-            for row in measured:
-                yield f"| {' | '.join(_cells(row, outcome, ways))} |"
-            yield ""
+def _table(group: str, outcome: Outcome, stamp: str) -> Iterator[str]:
+    measured = [row for row in ALL_GROUPS[group] if row.key in outcome.figures]
+    ways = _ways(measured, outcome)
+    headings = _headings(ways)
+    yield f"### {group}\n"
+    yield f"{stamp}\n"
+    if line := seen(group, outcome):
+        yield f"*{line}*\n"
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{' --- |' * len(headings)}"
+    for row in measured:
+        yield f"| {' | '.join(_cells(row, outcome, ways))} |"
 
 
-def _meaning(outcome: Outcome) -> Iterator[str]:
-    """The page's first lines: the figures that answer what people ask."""
-    figures = outcome.figures
-
-    def took(key: str) -> str:
-        return show(figures[key].median, "time")
-
-    if "calls.facade_echo" in figures:
-        calls = round(1 / figures["calls.facade_echo"].median, -4)
-        yield (
-            f"- A call of an async function costs {took('calls.facade_echo')}, with arguments and result checked: "
-            f"some {calls:,.0f} calls a second on one core. A step of a chain costs {took('calls.chain_step')}. Next "
-            "to a model's answer, which takes a second, you will not find it."
-        )
-        yield (
-            f"- A sync function runs in a thread, so that it cannot block the others: {took('calls.facade_thread')}. "
-            f"If it never waits, declare it `inline`: {took('calls.facade_inline')}. A killable one, in a process, "
-            f"takes {took('worker.call')}."
-        )
-    if "mcp.time_ratio" in figures:
-        yield (
-            f"- A tool of an MCP server costs {show(figures['mcp.time_ratio'].median, 'ratio')} what it costs with the "
-            "bare SDK: the server and the pipe are what you wait for."
-        )
-    if "search.10000.index.mean" in figures and "ranking.toolexec.test.all.recall5" in figures:
-        right = figures["ranking.toolexec.test.all.recall5"].median
-        yield (
-            f"- A search among 10,000 tools takes {took('search.10000.index.mean')}, right after one was added "
-            f"{took('search.10000.add.median')}. For {right:.0%} of the queries that nobody tuned it for, a right tool "
-            "is among the first five of a thousand."
-        )
-    if "sandbox.bubblewrap.cold" in figures:
-        yield (
-            f"- Code with a tool call takes {took('sandbox.bubblewrap.cold')} in a new container of bubblewrap, and "
-            f"{took('sandbox.bubblewrap.warm')} in one that is kept ready; one more call of a tool adds "
-            f"{took('sandbox.bubblewrap.call')}. Docker, containerd and gVisor have tables below."
-        )
-    if "imports.toolexec:Exec" in figures:
-        yield (
-            f"- `from toolexec import Exec` takes {took('imports.toolexec:Exec')} and loads nothing for MCP or HTTP; "
-            "the `mcp` SDK is imported when the first server is added."
-        )
-
-
-def _shortfall(outcome: Outcome, load: str) -> Iterator[str]:
-    missed = [
-        (row, outcome.figures[row.key])
-        for rows in ALL_GROUPS.values()
-        for row in rows
-        if row.key in outcome.figures and row.met(outcome.figures[row.key]) is False
-    ]
-    if not missed:
-        yield "Every bar was met in this run."
-    for row, figure in missed:
+def _shortfall(group: str, outcome: Outcome) -> Iterator[str]:
+    for row in ALL_GROUPS[group]:
+        figure = outcome.figures.get(row.key)
+        if figure is None or row.met(figure) is not False:
+            continue
         mark = row.bar if row.limit is None else row.limit
         assert mark is not None
-        group = next(name for name, rows in ALL_GROUPS.items() if row in rows)
         yield (
             f"- {group}: **{row.what}** is at {show(row.value(figure), row.unit)}, "
             f"{'under' if row.unit == 'share' else 'over'} its bar of {show(mark, row.unit)}. {row.note}".rstrip()
         )
-    if float(load) > (os.cpu_count() or 1) / 2:
-        yield "- The machine was busy with other work when this run began; *lowest* says more than *median* then."
-    for name, problem in outcome.problems.items():
-        yield f"- Not measured: {name} ({problem})."

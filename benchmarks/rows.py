@@ -46,6 +46,7 @@ class Row:
 
 
 NAMES = {
+    "default_gate.floor": "the floor beside it",
     "floor.function": "awaiting the handler itself",
     "floor.unchecked": "floor without checks",
     "floor.checked": "floor with checks",
@@ -120,6 +121,21 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="calls.facade_thread", what="`Exec.run_tool` of a sync tool, in a thread"),
         Row(key="worker.call", what="`Exec.run_tool` of a killable tool, in a worker process"),
         Row(key="worker.first_call", what="its first call, which starts the process"),
+    ),
+    "The default gate beside none (the same tool, arguments and result checked, in turn in one process)": (
+        Row(
+            key="default_gate.none",
+            what="`Exec(gate=None).run_tool`",
+            bar=5.5 * _US,
+            beside=("default_gate.floor", "peers.pydantic_ai"),
+        ),
+        Row(
+            key="default_gate.default",
+            what="`Exec().run_tool`",
+            bar=5.8 * _US,
+            beside=("default_gate.floor", "peers.pydantic_ai"),
+        ),
+        Row(key="default_gate.added", what="what the default gate adds", bar=0.3 * _US),
     ),
     "The same without checks": (
         Row(
