@@ -24,7 +24,7 @@ class Group:
         self.free = asyncio.Event()
 
     async def run(self) -> None:
-        """Wait for ever, as the task of the group does."""
+        """Wait until cancelled, as the task of the group does."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._child)
             await anyio.sleep_forever()

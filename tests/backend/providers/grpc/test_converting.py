@@ -57,7 +57,7 @@ ODD = st.one_of(
 )  # fmt: skip
 RIGHT = {
     "A": st.integers(-(2**31), 2**31 - 1), "B": st.integers(-(2**63), 2**63 - 1).map(str), "C": st.integers(0, 2**64 - 1),
-    "D": st.floats(allow_nan=False), "E": st.booleans(), "F": st.text(max_size=5), "G": st.sampled_from(["NONE", "RED"]),
+    "D": st.floats(allow_nan=False, allow_infinity=False), "E": st.booleans(), "F": st.text(max_size=5), "G": st.sampled_from(["NONE", "RED"]),
     "H": st.integers(0, 2**32 - 1),
 }  # fmt: skip
 
