@@ -8,7 +8,14 @@ from typing import Any, TypeAlias
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
-from toolexec.errors import BackendBusyError, BackendDisabledError, BackendError, InputValidationError
+from toolexec.errors import (
+    BackendBusyError,
+    BackendDisabledError,
+    BackendError,
+    ExecutionError,
+    InputValidationError,
+    RateLimitedError,
+)
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.handler import kind_of
@@ -26,8 +33,8 @@ CallTool: TypeAlias = Callable[[str, JSONObject], Awaitable[Any] | Any]
 @checked("ProviderBackend")
 class ProviderBackend:
     """Hands each call to *call_tool*. An async function runs on the event loop, any other in a worker thread, for it
-    may block. What it raises is the call's failure; a BackendError or InputValidationError says that the call could not
-    be made, and is passed on.
+    may block. What it raises is the call's failure. A BackendError, InputValidationError or RateLimitedError says that
+    the call could not be made, and an ExecutionError with its `outcome` what became of it; these are passed on.
 
     *tools* are what `list_tools` shows. *kind* is `mcp` when the function stands in for an MCP server.
     """
@@ -89,7 +96,7 @@ class ProviderBackend:
                 backend=self.name,
                 details={"lost_threads": self._threads.lost},
             ) from None
-        except (BackendError, InputValidationError):
+        except (BackendError, InputValidationError, ExecutionError, RateLimitedError):
             raise
         except BaseException as error:
             raise handler_failure(f"{self.name}:{name}", error, generating=False)  # noqa: B904 - it has its cause

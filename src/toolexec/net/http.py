@@ -19,6 +19,7 @@ from toolexec.errors import (
     ConfigurationError,
     ConnectionLostError,
     InputValidationError,
+    Outcome,
     RemoteToolError,
     ToolExecError,
     ToolTimeoutError,
@@ -30,6 +31,7 @@ from toolexec.model.settings import checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
 from toolexec.net.decode import ENCODINGS, Body, BodyError
 from toolexec.net.hosts import DEFAULT_PORTS, is_address, is_local_name, read_authority, read_rule, written_authority
+from toolexec.net.outcomes import outcome_of_status
 from toolexec.version import __version__
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ class HTTPClient:
         example), BackendUnavailableError and BackendBusyError when nothing was sent (no such host, refused, not
         allowed, no connection in time), ConnectionLostError when the connection was lost after that, ToolTimeoutError,
         RemoteToolError for a response that is too large, that cannot be decoded, or that redirects to where it must
-        not.
+        not. Once the status line is there, the `outcome` of the last three is what that says (`outcome_of_status`).
         """
         target = _target_of(request.url)
         headers = _headers_of(request)
@@ -158,10 +160,10 @@ class HTTPClient:
         token = ATTEMPT.set(attempt)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._follow(request, target, headers)
+                return await self._follow(request, target, headers, attempt)
         except ToolExecError as error:
-            if attempt.sent and error.never_began:  # of a later hop: the first one has begun
-                raise _redirect_refused(error.message) from error
+            if attempt.sent and error.outcome is Outcome.NOT_SENT:  # of a later hop: the first one has begun
+                raise _redirect_refused(error.message, attempt) from error
             raise
         except TimeoutError as error:
             raise self._late(target, attempt) from error
@@ -177,25 +179,26 @@ class HTTPClient:
         if pool is not None:
             await pool.aclose()
 
-    async def _follow(self, request: HTTPRequest, target: _Target, headers: _Headers) -> HTTPResponse:
+    async def _follow(self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt) -> HTTPResponse:
         pool = self._connections()
         first = target
         for _ in range(self._max_redirects + 1):
             response = await pool.handle_async_request(_core_request(request, target, headers))
             try:
                 found = _readable_headers(response.headers)
+                attempt.outcome = outcome_of_status(response.status, found)
                 location = found.get("location", "") if response.status in _REDIRECTS else ""
                 if not location or request.method not in ("GET", "HEAD"):
-                    body = await self._body(request, response, found)
+                    body = await self._body(request, response, found, attempt)
                     return HTTPResponse(response.status, found, body, target.url)
             finally:
                 await response.aclose()
-            following = self._redirected(target, location)
+            following = self._redirected(target, location, attempt)
             self._admit(following, written=self._rules is None and following.origin == first.origin)
             if following.origin != target.origin:
                 headers = [each for each in headers if each[0].decode().lower() in _HARMLESS]
             target = following
-        raise RemoteToolError(f"{first.host} redirects more than {self._max_redirects} times")
+        raise RemoteToolError(f"{first.host} redirects more than {self._max_redirects} times", outcome=attempt.outcome)
 
     def _connections(self) -> httpcore2.AsyncConnectionPool:
         if self._closed:
@@ -231,16 +234,18 @@ class HTTPClient:
         if reason:
             raise _not_reached(host, reason)
 
-    def _redirected(self, target: _Target, location: str) -> _Target:
+    def _redirected(self, target: _Target, location: str, attempt: Attempt) -> _Target:
         try:
             following = _target_of(urljoin(target.url, quote(location, safe=_PRINTABLE)))
         except (InputValidationError, ValueError) as error:
-            raise _redirect_refused("its address is not a valid URL") from error
+            raise _redirect_refused("its address is not a valid URL", attempt) from error
         if target.scheme == "https" and following.scheme == "http":
-            raise _redirect_refused(f"it leads from https to http, at {following.host}")
+            raise _redirect_refused(f"it leads from https to http, at {following.host}", attempt)
         return following
 
-    async def _body(self, request: HTTPRequest, response: httpcore2.Response, headers: Mapping[str, str]) -> bytes:
+    async def _body(
+        self, request: HTTPRequest, response: httpcore2.Response, headers: Mapping[str, str], attempt: Attempt
+    ) -> bytes:
         details: JSONDict = {"status": response.status, "limit": self._limit}
         if request.method == "HEAD":
             return b""
@@ -255,7 +260,9 @@ class HTTPClient:
             return body.finish()
         except BodyError as error:
             raise RemoteToolError(
-                f"the response (status {response.status}) is refused: {error}", details=details
+                f"the response (status {response.status}) is refused: {error}",
+                details=details,
+                outcome=attempt.outcome,
             ) from error
 
     def _late(self, target: _Target, attempt: Attempt) -> ToolExecError:
@@ -263,7 +270,9 @@ class HTTPClient:
         seconds = f"within {self._timeout:g} s"
         if attempt.sent:
             return ToolTimeoutError(
-                f"{target.host} did not answer completely {seconds}", details={"timeout": self._timeout}
+                f"{target.host} did not answer completely {seconds}",
+                details={"timeout": self._timeout},
+                outcome=attempt.outcome,
             )
         if attempt.connecting:
             return BackendUnavailableError(f"{target.host} cannot be reached: no connection {seconds}")
@@ -276,17 +285,17 @@ def _not_reached(host: str, reason: str) -> BackendUnavailableError:
     )
 
 
-def _redirect_refused(reason: str) -> RemoteToolError:
-    return RemoteToolError(f"a redirect is not followed: {reason}")
+def _redirect_refused(reason: str, attempt: Attempt) -> RemoteToolError:
+    return RemoteToolError(f"a redirect is not followed: {reason}", outcome=attempt.outcome)
 
 
 def _lost(target: _Target, attempt: Attempt, error: Exception) -> ToolExecError:
     """Return the error for a request whose connection could not be made, or was lost."""
     if isinstance(error, NotAllowedAddressError):
-        return _redirect_refused(str(error)) if attempt.sent else _not_reached(target.host, str(error))
+        return _redirect_refused(str(error), attempt) if attempt.sent else _not_reached(target.host, str(error))
     text = _reason(error)
     if attempt.sent:
-        return ConnectionLostError(f"the connection to {target.host} was lost: {text}")
+        return ConnectionLostError(f"the connection to {target.host} was lost: {text}", outcome=attempt.outcome)
     verified = "CERTIFICATE_VERIFY_FAILED" not in text
     return BackendUnavailableError(f"{target.host} cannot be reached: {text}", retryable=verified)
 

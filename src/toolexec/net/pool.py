@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import httpcore2
 
 from toolexec.errors import BackendUnavailableError
+from toolexec.errors.outcome import Outcome
 from toolexec.net.address import MOST_ADDRESSES, LookUp, NotAllowedAddressError, refusal
 from toolexec.net.hosts import is_address, is_local_name
 
@@ -36,10 +37,19 @@ FAILURES: Final = (
 
 @dataclass(slots=True)
 class Attempt:
-    """How far a request has come: whether a connection is being made for it, and whether any of it was sent."""
+    """How far a request has come: whether a connection is being made for it, and what became of it until now.
+
+    It is not sent until the first byte is written, unknown from then on, and known again once the status line is there.
+    A redirect that is followed begins with what its own status line says.
+    """
 
     connecting: bool = False
-    sent: bool = False
+    outcome: Outcome = Outcome.NOT_SENT
+
+    @property
+    def sent(self) -> bool:
+        """Whether any of it was sent."""
+        return self.outcome is not Outcome.NOT_SENT
 
 
 ATTEMPT: Final[ContextVar[Attempt]] = ContextVar("toolexec_http_attempt")
@@ -120,7 +130,7 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """Notes when anything of a request is sent."""
+    """Notes when anything of a request is sent: from then on nobody knows what became of it."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
@@ -129,7 +139,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
         return await self._inner.read(max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        ATTEMPT.get().sent = True
+        ATTEMPT.get().outcome = Outcome.UNKNOWN
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:

@@ -18,7 +18,6 @@ from toolexec.errors import (
     RemoteToolError,
     ToolTimeoutError,
 )
-from toolexec.errors.outcome import Outcome
 from toolexec.model import MCPBinding
 from toolexec.model.call import ToolCall
 from toolexec.run import DefaultRunner, Timeout
@@ -273,11 +272,12 @@ async def test_a_call_that_waits_for_the_connection_never_began(connect, streame
     runner = Timeout(DefaultRunner(index, backends), seconds=0.05)
     if streamed:
         *_, last = [event async for event in runner.stream(ToolCall(tool.id))]
-        error = last.error
+        details = last.data["details"]
+        assert last.data["outcome"] == "not_sent"
     else:
         error = (await runner.run(ToolCall(tool.id))).error
-    details = error.details
-    assert error.outcome is Outcome.NOT_SENT
+        assert error.outcome == "not_sent"
+        details = error.details
     assert details["waited_for"] == f"a connection to the MCP server {backend.name}"
     await backend.aclose()
 

@@ -19,7 +19,7 @@ from toolexec.backend.figures import CallFigures
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
-from toolexec.backend.mcp.failures import connection_closed, describe_failure
+from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
 from toolexec.backend.mcp.listing import Listing, read_listing
 from toolexec.backend.mcp.tasks import call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
@@ -38,6 +38,7 @@ from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args
 from toolexec.model.tool import Tool
+from toolexec.net.outcomes import MAY_PASS
 
 __all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
 
@@ -213,15 +214,30 @@ class MCPBackend:
         if isinstance(error, MCPError):
             if error.code == REQUEST_TIMEOUT:
                 return ToolTimeoutError(f"{label} did not answer in time", backend=self.name)
-            details = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
-            return RemoteToolError(f"{label}: {error.message}", backend=self.name, details=details)
+            return self._refusal(label, error)
+        outcome = outcome_of_answer(error, delivery.get())
         if isinstance(error, pydantic.ValidationError):
             reason = describe_failure(self._connection.target, error)
-            return RemoteToolError(f"{label} sent a reply that does not follow MCP: {reason}", backend=self.name)
+            message = f"{label} sent a reply that does not follow MCP: {reason}"
+            return RemoteToolError(message, backend=self.name, outcome=outcome)
         reason = describe_failure(self._connection.target, error)
         for address in filter(None, (self.server.url, self.server.location)):  # which is not for callers to know
             reason = reason.replace(address, self.name)
-        return RemoteToolError(f"{label}: {reason}", backend=self.name)
+        return RemoteToolError(f"{label}: {reason}", backend=self.name, outcome=outcome)
+
+    def _refusal(self, label: str, error: MCPError) -> RemoteToolError:
+        """Return the error for one of JSON-RPC, or for an HTTP status in its place."""
+        sent = delivery.get()
+        details: JSONDict = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
+        if sent is not None and sent.status >= 300:
+            details |= {"status": sent.status, **({"retry_after": sent.wait} if sent.wait is not None else {})}
+        return RemoteToolError(
+            f"{label}: {error.message}",
+            backend=self.name,
+            retryable=details.get("status") in MAY_PASS,
+            details=details,
+            outcome=outcome_of_answer(error, sent),
+        )
 
     async def _read_tools(self, client: Client) -> None:
         listing = await self._list(client)

@@ -1,4 +1,4 @@
-"""Say in one line why a server could not be reached, without giving away its secrets."""
+"""Say in one line why a server could not be reached, without giving away its secrets, and what became of a call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,37 @@ from pathlib import Path
 import httpx2
 import pydantic
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.errors import ConfigurationError
+from toolexec.backend.mcp.tasks import LostTaskError
+from toolexec.backend.mcp.transport import Delivery
+from toolexec.errors import ConfigurationError, Outcome
 
-__all__ = ["connection_closed", "describe_failure", "is_lasting"]
+__all__ = ["connection_closed", "describe_failure", "is_lasting", "outcome_of_answer"]
 
 _MAX_TEXT = 500
+_REFUSED = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
+_AFTER_RESULT = ("Invalid structured content", "Invalid schema for tool ", "Tool ")
+"""How the SDK's words begin when a tool has answered, and the answer does not fit its output schema."""
+
+
+def outcome_of_answer(error: Exception, sent: Delivery | None) -> Outcome:
+    """Return what became of a call that ended with *error*, while the connection is well; *sent* is its HTTP request.
+
+    A result was sent where it only cannot be read: the tool did its work. The codes of JSON-RPC for requests that are
+    wrong refuse; a server uses all others also in mid-work. Of a response that is no JSON-RPC the status decides, but
+    one that reports success says only that the request has arrived.
+    """
+    if isinstance(error, pydantic.ValidationError):
+        return Outcome.DONE
+    if isinstance(error, RuntimeError) and str(error).startswith(_AFTER_RESULT):
+        return Outcome.DONE
+    if not isinstance(error, MCPError) or isinstance(error, LostTaskError):
+        return Outcome.UNKNOWN
+    if sent is not None and sent.outcome is not None and not sent.is_rpc:
+        return Outcome.UNKNOWN if sent.outcome is Outcome.DONE else sent.outcome
+    return Outcome.REFUSED if error.code in _REFUSED else Outcome.UNKNOWN
 
 
 def connection_closed(error: Exception) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import anyio
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CallToolRequest,
@@ -26,12 +26,16 @@ from mcp_types import (
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["call_as_task", "wrap_task"]
+__all__ = ["LostTaskError", "call_as_task", "wrap_task"]
 
 _TASK_KEY = "toolexec/task"
 _SHORTEST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _CANCEL_PATIENCE = 2.0
+
+
+class LostTaskError(MCPError):
+    """The server has begun a task, and then did not say what became of it."""
 
 
 def wrap_task(result: JSONDict) -> None:
@@ -58,6 +62,8 @@ async def call_as_task(
         await _watch(client, task, report)
         payload = GetTaskPayloadRequest(params=GetTaskPayloadRequestParams(task_id=task.task_id))
         return await client.session.send_request(payload, CallToolResult)
+    except MCPError as error:
+        raise LostTaskError(error.code, error.message, error.data) from error
     except asyncio.CancelledError:
         with anyio.move_on_after(_CANCEL_PATIENCE, shield=True):
             cancel = CancelTaskRequest(params=CancelTaskRequestParams(task_id=task.task_id))

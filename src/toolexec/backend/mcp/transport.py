@@ -28,11 +28,14 @@ from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.tasks import wrap_task
 from toolexec.backend.secrets import Scrubber
+from toolexec.errors.outcome import Outcome
+from toolexec.net.outcomes import outcome_of_status, retry_after
 
 __all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
 
 _MAX_EVENT = 64 << 20
 _CONNECT_SECONDS = 30.0
+_ACCEPTED = 202
 
 
 class Wire:
@@ -55,9 +58,32 @@ class Wire:
 
 
 class Delivery:
-    """What became of one call's HTTP request: `refused` when the server certainly did not act on it."""
+    """What became of one call's HTTP request.
 
-    refused = False
+    `refused` is set when the server certainly did not act on it, and it can be sent again. `outcome` is what the status
+    of the response says, None before there is one; that is final once it says that something may have been done, so
+    that no later request of the same call changes it. `status` and `wait` are of the same response: its status, and the
+    seconds that it asks to wait. `is_rpc` says that it is a success whose body is the answer, or that the answer comes
+    on another stream (*elsewhere*).
+    """
+
+    def __init__(self) -> None:
+        self.refused = False
+        self.outcome: Outcome | None = None
+        self.status = 0
+        self.wait: float | None = None
+        self.is_rpc = False
+
+    def note(self, response: httpx2.Response, *, elsewhere: bool) -> None:
+        """Note the response to a POST."""
+        if self.outcome is not None and not self.outcome.is_undone:
+            return
+        self.status = response.status_code
+        self.outcome = outcome_of_status(self.status, response.headers)
+        self.wait = retry_after(response.headers)
+        media = response.headers.get("content-type", "").lower()
+        answers = self.status != _ACCEPTED and media.startswith(("application/json", "text/event-stream"))
+        self.is_rpc = response.is_success and (answers or elsewhere)
 
 
 delivery: ContextVar[Delivery | None] = ContextVar("toolexec_mcp_delivery", default=None)
@@ -241,11 +267,14 @@ class _HttpClient(httpx2.AsyncClient):
                 if refused or (self._sse and request.method == "POST"):
                     self._lose(refused=refused)
                 raise
+        call = delivery.get()
+        if call is not None and request.method == "POST":
+            call.note(response, elsewhere=self._sse)
         if response.status_code >= 400:
             self._wire.status = response.status_code
             # After a failed POST the SDK's SSE client sends nothing more, and reports no error.
             if request.method == "POST" and (self._sse or await _session_is_gone(response)):
-                self._lose(refused=response.status_code < 500)
+                self._lose(refused=outcome_of_status(response.status_code, response.headers).is_undone)
         return response
 
     def _lose(self, *, refused: bool) -> None:

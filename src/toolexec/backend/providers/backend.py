@@ -20,7 +20,10 @@ from toolexec.errors import (
     BackendNotFoundError,
     BackendUnavailableError,
     ConfigurationError,
+    ExecutionError,
     InputValidationError,
+    Outcome,
+    RateLimitedError,
     StreamNotSupportedError,
     ToolExecError,
 )
@@ -207,10 +210,11 @@ class SourceBackend:
 
     def _failure(self, name: str, error: BaseException, *, generating: bool) -> ToolExecError:
         """Return what a call that ended with *error* reports; raises a cancellation that was asked for."""
-        if isinstance(error, BackendError | InputValidationError):
+        if isinstance(error, BackendError | InputValidationError | ExecutionError | RateLimitedError):
             failure: ToolExecError = error
-        else:
+        else:  # the source does not say what became of the call
             failure = handler_failure(f"{self.name}:{name}", error, generating=generating)
+            failure.outcome = error.outcome if isinstance(error, ToolExecError) else Outcome.UNKNOWN
         self._figures.failed(failure.message)
         return failure
 

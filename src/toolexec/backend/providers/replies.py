@@ -6,21 +6,19 @@ import base64
 import json
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http.client import responses
 from typing import Any, Final
 
 from toolexec.backend.secrets import Scrubber
-from toolexec.errors import RemoteToolError
+from toolexec.errors import Outcome, RemoteToolError
 from toolexec.model.content import ToolReply, audio, image
 from toolexec.model.json_value import JSONDict, to_json
 from toolexec.net.http import HTTPResponse
+from toolexec.net.outcomes import MAY_PASS, outcome_of_status, retry_after
 
 __all__ = ["failure_of", "is_json", "value_of"]
 
 _EXCERPT: Final = 2000
-_RETRYABLE: Final = frozenset([408, 425, 429, 500, 502, 503, 504])
 _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
 _HINTS: Final = {
     400: "the service refuses the arguments; what it answered says why",
@@ -39,7 +37,7 @@ _HINTS: Final = {
 def value_of(response: HTTPResponse) -> Any:
     """Return the value of a response: JSON, text, or a `ToolReply` with an image, audio or bytes; None without a body.
 
-    Raises RemoteToolError for JSON that is not valid.
+    Raises RemoteToolError for JSON that is not valid: the service did its work, but its answer cannot be read.
     """
     media = _media(response)
     if not response.body:
@@ -79,7 +77,7 @@ def failure_of(name: str, response: HTTPResponse, hide: Scrubber) -> RemoteToolE
     if is_json(response) and len(response.body) <= _EXCERPT:
         with suppress(RemoteToolError):
             details["body"] = hide.value(_json(response))
-    wait = _retry_after(response.headers.get("retry-after", ""))
+    wait = retry_after(response.headers)
     if wait is not None:
         details["retry_after"] = wait
         hint = f"{hint}; it asks to wait {wait:g} s" if hint else f"it asks to wait {wait:g} s"
@@ -89,8 +87,9 @@ def failure_of(name: str, response: HTTPResponse, hide: Scrubber) -> RemoteToolE
     return RemoteToolError(
         f"{name} failed with status {status}{f' {phrase}' if phrase else ''}{said}{f' ({hint})' if hint else ''}",
         op="execute",
-        retryable=status in _RETRYABLE,
+        retryable=status in MAY_PASS,
         details=details,
+        outcome=outcome_of_status(status, response.headers),
     )
 
 
@@ -105,6 +104,7 @@ def _json(response: HTTPResponse) -> Any:
         raise RemoteToolError(
             f"the response (status {response.status}) says that it is JSON, and it is not: {str(error)[:200]}",
             details={"status": response.status, "body": (_text(response) or "")[:200]},
+            outcome=Outcome.DONE,
         ) from error
 
 
@@ -123,14 +123,3 @@ def _text(response: HTTPResponse) -> str | None:
             return None
         text = response.body.decode("utf-8", errors="replace")
     return None if "\0" in text and not media.startswith("text/") else text
-
-
-def _retry_after(value: str) -> float | None:
-    """Return the seconds of a `Retry-After` header; None without a valid one."""
-    if value.isascii() and value.isdecimal() and len(value) < 10:
-        return float(value)
-    try:
-        at = parsedate_to_datetime(value)
-        return max((at - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return None

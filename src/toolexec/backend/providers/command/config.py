@@ -142,6 +142,10 @@ class CommandTool:
             return ("ok" if code == 0 else "error"), "", False
         return _outcome(self.where, code, found)
 
+    def explains(self, code: int) -> bool:
+        """Return whether the settings say what an exit code means."""
+        return code in self.exit_codes or str(code) in self.exit_codes
+
     def schema(self) -> JSONObject:
         """Return the input schema."""
         if self.input_schema is not None:

@@ -27,6 +27,7 @@ from toolexec.errors import (
     ConfigurationError,
     InputValidationError,
     InvalidResultError,
+    Outcome,
     RemoteToolError,
     SandboxUnavailableError,
     ToolExecError,
@@ -42,6 +43,9 @@ from toolexec.model.tool import DRY_RUN, Tool, ToolAnnotations
 
 __all__ = ["CommandSource", "command_source"]
 
+_SIGNALLED: Final = 128
+"""What a shell adds to the number of the signal that ended its program, to make an exit code of it."""
+_LAST_SIGNAL: Final = 64
 _EXCERPT: Final = 2000
 _EMPTY: Final[JSONObject] = {"text": "", "lines": [], "json": None}
 
@@ -284,9 +288,9 @@ class _Command:
 
     def _outcome(self, code: int, running: Running, data: bytearray) -> str:
         """Return `ok` or `empty`; raises RemoteToolError for an exit code that is an error."""
-        outcome, message, retryable = self.tool.outcome(code) if code >= 0 else ("error", "", False)
-        if outcome != "error":
-            return outcome
+        meaning, message, retryable = self.tool.outcome(code) if code >= 0 else ("error", "", False)
+        if meaning != "error":
+            return meaning
         stderr = self.scrubber.text(running.stderr()).strip()
         how = f"exit code {code}" if code >= 0 else f"killed by {_signal(-code)}"
         said = message or stderr[-_EXCERPT:] or "it wrote no reason to stderr"
@@ -299,7 +303,13 @@ class _Command:
             f"{self.tool.name} failed ({how}): {said}",
             retryable=retryable,
             details={name: value for name, value in details.items() if value != ""},
+            outcome=Outcome.REFUSED if code > 0 and not self._is_killed(code) else Outcome.UNKNOWN,
         )
+
+    def _is_killed(self, code: int) -> bool:
+        """Return whether a shell, or a sandbox, says with its exit code that a signal ended the program. A code that
+        the settings explain is the program's own."""
+        return _SIGNALLED < code <= _SIGNALLED + _LAST_SIGNAL and not self.tool.explains(code)
 
     def _check_size(self, size: int, data: bytearray) -> None:
         if size > self.tool.max_output:
@@ -307,6 +317,7 @@ class _Command:
                 f"{self.tool.name} wrote more than {self.tool.max_output} bytes and was stopped; ask for less, or raise"
                 " max_output",
                 details={"output": self.scrubber.text(data[:_EXCERPT].decode(errors="replace"))},
+                outcome=Outcome.UNKNOWN,
             )
 
     def _value(self, data: bytes) -> JSONValue:

@@ -1,7 +1,8 @@
-"""What a status of gRPC means for a call: whose failure it is, and whether to try again."""
+"""What a status of gRPC means for a call: whose failure it is, what became of the work, and whether to try again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,16 +13,33 @@ from toolexec.errors import (
     BackendUnavailableError,
     ConnectionLostError,
     ExecutionError,
+    InvalidResultError,
+    Outcome,
     RemoteToolError,
     ToolTimeoutError,
 )
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["call_failure"]
+__all__ = ["call_failure", "unreadable"]
 
 _MAY_PASS: Final = frozenset({"ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _MOST_TEXT: Final = 2000
-_TOO_LARGE: Final = "message larger than max"
+_REFUSED: Final = frozenset(
+    {
+        "ALREADY_EXISTS",
+        "FAILED_PRECONDITION",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "OUT_OF_RANGE",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "UNAUTHENTICATED",
+        "UNIMPLEMENTED",
+    }
+)
+"""The statuses with which a server refuses; after any other one the work may be done."""
+_TOO_LARGE: Final = re.compile(r"(Sent|Received) message larger than max(?: \((\d+) vs\. \d+\))?")
+"""What gRPC says, here or in the server, of a message above a limit, with its size."""
 _NEVER_SENT: Final = "failed to connect to all addresses"
 """What gRPC itself says when it had no connection to send a call over."""
 _LOST: Final = ("stream removed", "socket closed", "connection reset", "broken pipe")
@@ -31,12 +49,13 @@ _DETAILS: Final = "grpc-status-details-bin"
 
 
 def call_failure(
-    name: str, target: str, error: Any, *, lost: bool, timeout: float | None, clean: Callable[[str], str]
+    name: str, target: str, error: Any, *, lost: bool, timeout: float | None, limit: int, clean: Callable[[str], str]
 ) -> ExecutionError | BackendUnavailableError:
     """Return the error of a call that was given to a connection and ended with *error*, an AioRpcError.
 
-    *lost* says that there is no connection any more. `details` have `status`, such as "NOT_FOUND", and `retry_after` in
-    seconds where the server says so. *clean* takes secrets out of what the server says.
+    *lost* says that there is no connection any more, *limit* how large messages may be here. `details` have `status`,
+    such as "NOT_FOUND", and `retry_after` in seconds where the server says so. *clean* takes secrets out of what the
+    server says.
     """
     status = str(error.code().name)
     said = clean(" ".join(str(error.details() or "").split()))[:_MOST_TEXT]
@@ -54,10 +73,34 @@ def call_failure(
         return ConnectionLostError(
             f"the connection to {target} was lost during a call of {name}: {said}", details=details
         )
-    retryable = status in _MAY_PASS and _TOO_LARGE not in said
+    oversized = _outcome_of_oversized(said, limit) if status == "RESOURCE_EXHAUSTED" else None
     return RemoteToolError(
-        f"{name} failed with {status}: {said or 'no reason given'}", retryable=retryable, details=details
+        f"{name} failed with {status}: {said or 'no reason given'}",
+        retryable=status in _MAY_PASS and oversized is None,
+        details=details,
+        outcome=oversized or (Outcome.REFUSED if status in _REFUSED else Outcome.UNKNOWN),
     )
+
+
+def unreadable(name: str, reason: str) -> InvalidResultError:
+    """Return the error of a call that was answered with a message that cannot be read."""
+    return InvalidResultError(f"{name} answered, but its answer cannot be read: {reason[:500]}", op="normalize")
+
+
+def _outcome_of_oversized(said: str, limit: int) -> Outcome | None:
+    """Return what became of a call whose request or answer is too large; None where *said* is of something else.
+
+    A server that received too much refuses. One that could not send its answer has done its work, and so it has where
+    the answer was too large for this side: it is larger than a request can be.
+    """
+    found = _TOO_LARGE.search(said)
+    if found is None:
+        return None
+    if found[1] == "Sent":
+        return Outcome.DONE
+    if found[2] is None:
+        return Outcome.UNKNOWN
+    return Outcome.DONE if int(found[2]) > limit else Outcome.REFUSED
 
 
 def _retry_after(error: Any) -> float | None:

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import json_format, message_factory
-from google.protobuf.message import EncodeError
+from google.protobuf.message import DecodeError, EncodeError
 
 from toolexec.backend.failures import is_cancelled
 from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.backend.providers.grpc.connection import Connection, Connections
 from toolexec.backend.providers.grpc.converting import Converter
 from toolexec.backend.providers.grpc.descriptors import Services, build_services, read_descriptor_set
-from toolexec.backend.providers.grpc.failures import call_failure
+from toolexec.backend.providers.grpc.failures import call_failure, unreadable
 from toolexec.backend.providers.grpc.reflection import reflect
 from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
@@ -29,6 +29,7 @@ from toolexec.errors import (
     ConnectionLostError,
     InputValidationError,
     InvalidResultError,
+    Outcome,
     RemoteToolError,
     ToolExecError,
     Violation,
@@ -222,7 +223,10 @@ class _Method:
             while (reply := await self._next(pending, connection, timeout)) is not _EOF:
                 size += reply.ByteSize()
                 if size > _MOST_COLLECTED:
-                    raise RemoteToolError(f"{self.name} answered more than {_MOST_COLLECTED} bytes and was stopped")
+                    raise RemoteToolError(
+                        f"{self.name} answered more than {_MOST_COLLECTED} bytes and was stopped",
+                        outcome=Outcome.UNKNOWN,
+                    )
                 yield self._value(reply)
         finally:
             if pending is not None:
@@ -289,8 +293,11 @@ class _Method:
                 error,
                 lost=not connection.is_ready(),
                 timeout=timeout,
+                limit=self.provider.max_message_bytes,
                 clean=self.scrubber.text,
             )
+        elif isinstance(error, DecodeError):
+            failure = unreadable(self.name, str(error))
         elif isinstance(error, asyncio.CancelledError) and not is_cancelled():
             failure = ConnectionLostError(f"the connection to {self.provider.address} was closed during the call")
         elif isinstance(error, grpc.aio.UsageError):  # the connection was closed before the call

@@ -12,13 +12,14 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from jmespath import compile as compile_path
+from jmespath.exceptions import JMESPathError
 
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
-from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
+from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
@@ -149,8 +150,9 @@ class _Endpoint:
                 raise RemoteToolError(
                     f"{name} answered with {kind[:100]} where JSON was expected",
                     details={"status": response.status, "content_type": kind[:100]},
+                    outcome=Outcome.DONE,
                 )
-            value = self._pick.search(value)
+            value = _picked(name, self._pick, value)
         return self._hide.value(value) if self._hide and not hasattr(value, "content") else value
 
     def _request(self, args: JSONObject, key: str) -> HTTPRequest:
@@ -169,6 +171,15 @@ class _Endpoint:
         if media and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = media
         return HTTPRequest(spec.method, url, [*headers.items()], body)
+
+
+def _picked(name: str, pick: Any, value: JSONValue) -> JSONValue:
+    """Return the part of an answer that *pick* leads to. Raises InvalidResultError where that cannot be computed."""
+    try:
+        return pick.search(value)
+    except (JMESPathError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error)[:500]
+        raise InvalidResultError(f"{name} answered, but `response` cannot be applied to that: {reason}") from error
 
 
 def _pairs(query: JSONObject, args: JSONObject) -> list[tuple[str, str]]:

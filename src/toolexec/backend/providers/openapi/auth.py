@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus, urlencode
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes
 from toolexec.backend.secrets.origins import CredentialOrigins
-from toolexec.errors import BackendUnavailableError
+from toolexec.errors import BackendUnavailableError, ExecutionError, InputValidationError
 from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse
 
@@ -107,6 +107,13 @@ class Auth:
             return kept.value
 
     async def _ask(self, name: str, credential: Mapping[str, str]) -> _Token:
+        """Return a new token. Raises BackendUnavailableError: whatever becomes of the question, no call was sent."""
+        try:
+            return await self._request(name, credential)
+        except (ExecutionError, InputValidationError) as error:
+            raise _no_token(name, error.message, retryable=error.retryable) from error
+
+    async def _request(self, name: str, credential: Mapping[str, str]) -> _Token:
         """Ask for a token, with the client's secret in a header as the standard prefers, or else in the body."""
         url = self._schemes.token_url(name)
         if not self._schemes.given_token_url(name):
