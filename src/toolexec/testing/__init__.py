@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolexec.testing.journal_suite import check_journal
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
     from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
+    from toolexec.testing.outcome_suite import OutcomeTrial, check_outcomes
     from toolexec.testing.runner_suite import check_runner
     from toolexec.testing.runtime_suite import check_runtime
     from toolexec.testing.sandbox_suite import check_sandbox
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "After",
     "InMemoryBackend",
+    "OutcomeTrial",
     "RecordedCall",
     "ScriptedSandbox",
     "ScriptedServer",
@@ -34,6 +36,7 @@ __all__ = [
     "check_gateway",
     "check_index",
     "check_journal",
+    "check_outcomes",
     "check_runner",
     "check_runtime",
     "check_sandbox",
@@ -44,6 +47,7 @@ __all__ = [
 _HOME_OF = {
     "After": "memory",
     "InMemoryBackend": "memory",
+    "OutcomeTrial": "outcome_suite",
     "RecordedCall": "memory",
     "ScriptedSandbox": "scripted_sandbox",
     "ScriptedServer": "mcp_server",
@@ -53,6 +57,7 @@ _HOME_OF = {
     "check_gateway": "gateway_suite",
     "check_index": "index_suite",
     "check_journal": "journal_suite",
+    "check_outcomes": "outcome_suite",
     "check_runner": "runner_suite",
     "check_runtime": "runtime_suite",
     "check_sandbox": "sandbox_suite",

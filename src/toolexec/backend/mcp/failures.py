@@ -19,8 +19,6 @@ __all__ = ["connection_closed", "describe_failure", "is_lasting", "outcome_of_an
 
 _MAX_TEXT = 500
 _REFUSED = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
-_AFTER_RESULT = ("Invalid structured content", "Invalid schema for tool ", "Tool ")
-"""How the SDK's words begin when a tool has answered, and the answer does not fit its output schema."""
 
 
 def outcome_of_answer(error: Exception, sent: Delivery | None) -> Outcome:
@@ -31,8 +29,6 @@ def outcome_of_answer(error: Exception, sent: Delivery | None) -> Outcome:
     one that reports success says only that the request has arrived.
     """
     if isinstance(error, pydantic.ValidationError):
-        return Outcome.DONE
-    if isinstance(error, RuntimeError) and str(error).startswith(_AFTER_RESULT):
         return Outcome.DONE
     if not isinstance(error, MCPError) or isinstance(error, LostTaskError):
         return Outcome.UNKNOWN

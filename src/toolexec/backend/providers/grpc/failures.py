@@ -13,14 +13,13 @@ from toolexec.errors import (
     BackendUnavailableError,
     ConnectionLostError,
     ExecutionError,
-    InvalidResultError,
     Outcome,
     RemoteToolError,
     ToolTimeoutError,
 )
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["call_failure", "unreadable"]
+__all__ = ["call_failure"]
 
 _MAY_PASS: Final = frozenset({"ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _MOST_TEXT: Final = 2000
@@ -80,11 +79,6 @@ def call_failure(
         details=details,
         outcome=oversized or (Outcome.REFUSED if status in _REFUSED else Outcome.UNKNOWN),
     )
-
-
-def unreadable(name: str, reason: str) -> InvalidResultError:
-    """Return the error of a call that was answered with a message that cannot be read."""
-    return InvalidResultError(f"{name} answered, but its answer cannot be read: {reason[:500]}", op="normalize")
 
 
 def _outcome_of_oversized(said: str, limit: int) -> Outcome | None:

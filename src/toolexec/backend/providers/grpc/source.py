@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import json_format, message_factory
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import EncodeError
 
 from toolexec.backend.failures import is_cancelled
 from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.backend.providers.grpc.connection import Connection, Connections
 from toolexec.backend.providers.grpc.converting import Converter
 from toolexec.backend.providers.grpc.descriptors import Services, build_services, read_descriptor_set
-from toolexec.backend.providers.grpc.failures import call_failure, unreadable
+from toolexec.backend.providers.grpc.failures import call_failure
 from toolexec.backend.providers.grpc.reflection import reflect
 from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
@@ -221,6 +221,7 @@ class _Method:
             stub = self._stub(connection, lambda channel: channel.unary_stream)
             pending = stub(request, timeout=timeout, metadata=metadata)
             while (reply := await self._next(pending, connection, timeout)) is not _EOF:
+                self._check(reply)
                 size += reply.ByteSize()
                 if size > _MOST_COLLECTED:
                     raise RemoteToolError(
@@ -276,6 +277,7 @@ class _Method:
         return message
 
     def _value(self, reply: Any) -> Any:
+        self._check(reply)
         try:
             value = self.write(reply)
         except (json_format.Error, ValueError, TypeError, RecursionError) as error:
@@ -283,6 +285,13 @@ class _Method:
                 f"{self.name} answered, but its answer has no JSON form: {str(error)[:500]}", op="normalize"
             ) from error
         return self.scrubber.value(value) if self.scrubber else value
+
+    def _check(self, reply: Any) -> None:
+        """Raise InvalidResultError for an answer that is no message; gRPC gives None for one that it cannot read."""
+        if reply is None:
+            raise InvalidResultError(
+                f"{self.name} answered, but its answer is not a {self.reply.DESCRIPTOR.full_name}", op="normalize"
+            )
 
     def _failure(self, error: BaseException, connection: Connection, timeout: float | None) -> BaseException:
         """Return what to raise for a call that was sent and ended with *error*."""
@@ -296,8 +305,6 @@ class _Method:
                 limit=self.provider.max_message_bytes,
                 clean=self.scrubber.text,
             )
-        elif isinstance(error, DecodeError):
-            failure = unreadable(self.name, str(error))
         elif isinstance(error, asyncio.CancelledError) and not is_cancelled():
             failure = ConnectionLostError(f"the connection to {self.provider.address} was closed during the call")
         elif isinstance(error, grpc.aio.UsageError):  # the connection was closed before the call

@@ -1,0 +1,109 @@
+"""Trials of gRPC services: each status, and messages and connections that do not hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+from tests.backend.providers.grpc.service import Shop, descriptor_set, shop_file
+
+from toolexec.backend.providers.kinds import provider_backend
+from toolexec.errors import Outcome
+from toolexec.testing import OutcomeTrial
+
+__all__ = ["GRPC", "grpc_trial"]
+
+_LIMIT = 2000
+_REFUSED = (
+    "ALREADY_EXISTS",
+    "FAILED_PRECONDITION",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "OUT_OF_RANGE",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "UNAUTHENTICATED",
+    "UNIMPLEMENTED",
+)
+_OPEN = ("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN")
+GRPC = {
+    **{f"status {name}": Outcome.REFUSED for name in _REFUSED},
+    **{f"status {name}": Outcome.UNKNOWN for name in _OPEN},
+    "an answer that is no message": Outcome.DONE,
+    "an answer that is too large here": Outcome.DONE,
+    "an answer that is too large there": Outcome.DONE,
+    "a request that is too large there": Outcome.REFUSED,
+    "an exception": Outcome.UNKNOWN,
+    "silence": Outcome.UNKNOWN,
+    "a lost connection": Outcome.UNKNOWN,
+    "nothing listens": Outcome.NOT_SENT,
+}
+
+
+class _Service(grpc.GenericRpcHandler):
+    """Answers every method with the bytes of *reply*, and counts the calls that do their work."""
+
+    def __init__(self, reply: Callable[[grpc.aio.ServicerContext[Any, Any]], Any], *, works: bool) -> None:
+        self._reply = reply
+        self._works = works
+        self.effects = 0
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Give the handler of every method."""
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    async def _answer(self, _: bytes, context: Any) -> bytes:
+        self.effects += self._works
+        return await self._reply(context)
+
+
+@asynccontextmanager
+async def grpc_trial(name: str) -> AsyncIterator[OutcomeTrial]:
+    """Make a method of a server on this event loop."""
+    there = {"an answer that is too large there": "send", "a request that is too large there": "receive"}.get(name)
+    options = [(f"grpc.max_{there}_message_length", 50)] if there else []
+    server = grpc.aio.server(options=options)
+
+    async def reply(context: Any) -> bytes:
+        if name.startswith("status "):
+            await context.abort(grpc.StatusCode[name.removeprefix("status ")], "because of that")
+        if name == "an exception":
+            raise ValueError("odd")
+        if name == "silence":
+            await asyncio.sleep(60)
+        if name == "a lost connection":
+            ending.append(asyncio.create_task(server.stop(None)))
+            await asyncio.sleep(60)
+        return b"\xff\xff\xff" if "no message" in name else message(name="x" * size).SerializeToString()
+
+    ending: list[asyncio.Task[None]] = []
+    shop = Shop()
+    message: Any = shop.message["Everything"]
+    size = 2 * _LIMIT if name == "an answer that is too large here" else 500
+    service = _Service(reply, works=GRPC[name] in (Outcome.DONE, Outcome.UNKNOWN))
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    directory = TemporaryDirectory()
+    descriptors = Path(directory.name) / "shop.binpb"
+    descriptors.write_bytes(descriptor_set(shop_file()))
+    settings: dict[str, Any] = {"target": f"127.0.0.1:{port}", "descriptors": str(descriptors)}
+    settings |= {"max_message_bytes": _LIMIT} | ({"timeout": 0.3} if name == "silence" else {})
+    backend = provider_backend("grpc", "odd", settings)
+    await backend.start()
+    if name == "nothing listens":
+        await server.stop(None)
+    try:
+        yield OutcomeTrial(
+            backend=backend, tool_id="odd:Shop.Echo", args={"name": "x" * 300}, effects=lambda: service.effects
+        )
+    finally:
+        await backend.aclose()
+        await server.stop(None)
+        await asyncio.gather(*ending)
+        directory.cleanup()

@@ -1,0 +1,48 @@
+"""The contract suite for odd answers against every provider and transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from tests.contract.outcomes.command_trials import COMMAND, command_trial
+from tests.contract.outcomes.grpc_trials import GRPC, grpc_trial
+from tests.contract.outcomes.http_trials import HTTP, OPENAPI, http_trial, openapi_trial
+from tests.contract.outcomes.mcp_trials import MCP_HTTP, MCP_STDIO, mcp_http_trial, mcp_stdio_trial
+from tests.contract.outcomes.python_trials import PROVIDER, PYTHON, local_trial, module_trial, provider_trial
+
+from toolexec.errors import Outcome
+from toolexec.testing.outcome_suite import OUTCOME_CHECKS, MakeTrial, run_outcome_check
+
+TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
+    "http": (http_trial, HTTP),
+    "openapi": (openapi_trial, OPENAPI),
+    "grpc": (grpc_trial, GRPC),
+    "command": (command_trial, COMMAND),
+    "mcp over stdio": (mcp_stdio_trial, MCP_STDIO),
+    "mcp over http": (mcp_http_trial, MCP_HTTP),
+    "python module": (module_trial, PYTHON),
+    "function of a provider": (provider_trial, PROVIDER),
+    "local": (local_trial, PYTHON),
+}
+CASES = [(kind, answer) for kind, (_, answers) in TRANSPORTS.items() for answer in answers]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def grpc_machinery() -> None:
+    """Start the threads of gRPC before the first test: they keep their file descriptors."""
+
+    async def start() -> None:
+        async with grpc_trial("an exception"):
+            pass
+
+    asyncio.run(start())
+
+
+@pytest.mark.parametrize("check", OUTCOME_CHECKS)
+@pytest.mark.parametrize(("kind", "answer"), CASES)
+async def test_an_odd_answer(kind: str, answer: str, check: str) -> None:
+    """Every transport states the right outcome of an odd answer, and the work is never done twice."""
+    make, answers = TRANSPORTS[kind]
+    await run_outcome_check(make, answer, answers[answer], check)
