@@ -72,7 +72,7 @@ async def hang(ex: Exec, gate: Gate, calls: int) -> None:
         result = await ex.run_tool("t:hang", timeout=SHORT)
         assert isinstance(result.error, ToolTimeoutError)
         assert gate.entered.acquire(timeout=10)
-        assert not result.error.never_began
+        assert result.error.outcome != "not_sent"
 
 
 async def test_hung_handlers_do_not_stop_others(gate: Gate) -> None:
@@ -103,7 +103,7 @@ async def test_a_pool_without_spare_threads_refuses_at_once(gate: Gate) -> None:
         await hang(ex, gate, 2)
         with pytest.raises(BackendBusyError, match="was not called: all threads of backend local hang in 2") as caught:
             await ex.run_tool("t:quick")
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         assert caught.value.retryable
         assert caught.value.details["lost_threads"] == 2
         gate.opened.set()
@@ -128,7 +128,7 @@ async def test_a_call_that_waits_past_its_limit_never_began(gate: Gate) -> None:
         await until(lambda: gate.entered.acquire(blocking=False))
         error = (await ex.run_tool("t:hang", timeout=SHORT)).error
         assert isinstance(error, ToolTimeoutError)
-        assert error.never_began
+        assert error.outcome == "not_sent"
         assert error.to_dict()["outcome"] == "not_sent"
         assert error.to_dict()["details"] == {"timeout": SHORT, "waited_for": "a free worker thread"}
         assert "was not called" in error.message
@@ -164,14 +164,14 @@ async def test_a_nested_call_that_never_began_says_nothing_of_the_outer_one(gate
         await until(lambda: gate.entered.acquire(blocking=False))
         error = (await ex.run_tool("t:outer")).error
         assert isinstance(error, HandlerError)
-        assert not error.never_began
+        assert error.outcome != "not_sent"
         assert isinstance(error.__cause__, ToolTimeoutError)
-        assert error.__cause__.never_began
+        assert error.__cause__.outcome == "not_sent"
         hanging.cancel()
         await asyncio.wait([hanging])
         error = (await ex.run_tool("t:busy")).error
         assert isinstance(error, HandlerError)
-        assert not error.never_began
+        assert error.outcome != "not_sent"
         assert isinstance(error.__cause__, BackendBusyError)
 
 
@@ -235,5 +235,5 @@ class TestWorkerThreads:
             events = [event async for event in ex.stream_tool("t:numbers", timeout=SHORT * 4)]
             assert [event.kind for event in events] == ["chunk", "error"]
             assert isinstance(events[-1].error, ExecutionError)
-            assert not events[-1].error.never_began
+            assert events[-1].error.outcome != "not_sent"
             assert (await ex.run_tool("t:quick")).value == "quick"

@@ -14,6 +14,7 @@ from toolexec.errors import (
     ConnectionLostError,
     InputValidationError,
     InvalidResultError,
+    Outcome,
     OutputValidationError,
     PolicyError,
     ToolExecError,
@@ -33,7 +34,7 @@ ERRORS = [
     OutputValidationError(VIOLATIONS, tool_id="a:b", value={"n": "x"}),
     PolicyError("no", code="outcome_unknown", retryable=True),
     BackendUnavailableError("down", backend="http://10.0.0.1", code="circuit_open"),
-    ConnectionLostError("lost", details={"never_began": True}),
+    ConnectionLostError("lost", outcome=Outcome.NOT_SENT),
     ToolTimeoutError("late", tool_id="a:b"),
     CodeError("bad", line=3, column=4, source="1 / 0", kind="ZeroDivisionError", traceback="line 3"),
 ]
@@ -50,7 +51,7 @@ def test_an_error_comes_back_as_it_was(error: ToolExecError) -> None:
     again = error_from_json(through_json(error_to_json(error)))
     assert type(again) is type(error)
     assert again.to_dict() == through_json(error.to_dict())
-    assert (again.never_began, str(again)) == (error.never_began, str(error))
+    assert (again.outcome, str(again)) == (error.outcome, str(error))
     assert str(again.public()) == str(error.public())
     facts = {name: value for name, value in vars(error).items() if name != "details"}
     assert {name: vars(again)[name] for name in facts} == facts

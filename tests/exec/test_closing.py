@@ -205,7 +205,7 @@ class TestThreadsOfGuests:
                 result = await ex.execute_code("str(tools.t.hang())", timeout=0.3)
                 assert result.error is not None
                 assert result.error.code == "code_timeout"
-                assert not result.error.never_began
+                assert result.error.outcome != "not_sent"
             assert (await ex.execute_code("40 + 2")).value == 42
 
     async def test_a_run_that_found_no_guest_never_began(self, gate: threading.Event) -> None:
@@ -224,7 +224,7 @@ class TestThreadsOfGuests:
             await asyncio.to_thread(entered.wait, 30)
             result = await ex.execute_code("1", timeout=0.2)
             assert result.error is not None
-            assert result.error.never_began
+            assert result.error.outcome == "not_sent"
             assert isinstance(result.error, CodeTimeoutError)
             gate.set()
             assert (await first).ok

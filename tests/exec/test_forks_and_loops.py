@@ -95,7 +95,7 @@ class TestForks:
             error = in_child(lambda: ex.run_tool("t:sync"))
             assert isinstance(error, ConfigurationError)
             assert "forked" in error.message
-            assert error.never_began
+            assert error.outcome == "not_sent"
             assert in_child(ex.close) is None
             assert ex.run_tool("t:sync").value == os.getpid()
 
@@ -137,7 +137,7 @@ class TestForks:
                 in_child, lambda: asyncio.run(ex.run_tool("test:get_current_time", {"timezone": "UTC"}))
             )
             assert isinstance(error, BackendUnavailableError | ConfigurationError), error
-            assert error.never_began
+            assert error.outcome == "not_sent"
             assert await asyncio.to_thread(in_child, lambda: asyncio.run(ex.aclose())) is None
             assert await asyncio.to_thread(in_child, lambda: asyncio.run(ex.start())) is not None
             assert next(s for s in ex.backend_statuses() if s.name == "test").available

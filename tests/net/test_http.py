@@ -125,7 +125,7 @@ async def test_lost_connections(client: HTTPClient, service: Service, path: str,
     with pytest.raises(kind) as failure:
         await client.send(HTTPRequest("GET", service.raw + path))
     assert failure.value.retryable  # type: ignore[attr-defined]
-    assert not failure.value.never_began  # type: ignore[attr-defined]
+    assert failure.value.outcome != "not_sent"  # type: ignore[attr-defined]
     assert service.paths() == [path]
 
 
@@ -136,7 +136,7 @@ async def test_deadline(service: Service, path: str) -> None:
     try:
         with pytest.raises(ToolTimeoutError) as failure:
             await client.send(HTTPRequest("GET", service.raw + path))
-        assert not failure.value.never_began
+        assert failure.value.outcome != "not_sent"
         assert failure.value.timeout == 0.3
         assert (await client.send(HTTPRequest("GET", f"{service.url}/fine"))).status == 200
     finally:
@@ -153,7 +153,7 @@ async def test_no_free_connection(service: Service) -> None:
         client._timeout = 0.05
         with pytest.raises(BackendBusyError) as failure:
             await second
-        assert failure.value.never_began
+        assert failure.value.outcome == "not_sent"
         with pytest.raises(ToolTimeoutError):
             await first
     finally:
@@ -182,7 +182,7 @@ async def test_refused_connection(client: HTTPClient) -> None:
     for url in ("http://127.0.0.1:1/x", "http://no-such-host.invalid/"):
         with pytest.raises(BackendUnavailableError) as failure:
             await client.send(HTTPRequest("POST", url))
-        assert failure.value.never_began
+        assert failure.value.outcome == "not_sent"
         assert failure.value.retryable
 
 
@@ -196,7 +196,7 @@ async def test_header_injection(client: HTTPClient, service: Service, headers: l
     """Refuses headers that could add others or change the framing, before anything is sent."""
     with pytest.raises(InputValidationError) as failure:
         await client.send(HTTPRequest("GET", f"{service.url}/x", headers))
-    assert failure.value.never_began
+    assert failure.value.outcome == "not_sent"
     assert service.seen == []
 
 
@@ -255,7 +255,7 @@ async def test_names_of_private_addresses(address: str) -> None:
     client = HTTPClient(look_up=find)
     with pytest.raises(BackendUnavailableError, match=r"inside\.test is not reached") as failure:
         await client.send(HTTPRequest("GET", "http://inside.test/"))
-    assert failure.value.never_began
+    assert failure.value.outcome == "not_sent"
     assert not failure.value.retryable
     assert find.asked == ["inside.test"]
 
@@ -348,7 +348,7 @@ async def test_redirect_to_another_host(service: Service) -> None:
     try:
         with pytest.raises(RemoteToolError, match="is not one of the hosts") as failure:
             await client.send(HTTPRequest("GET", f"{service.url}/go?to={service.raw}/close"))
-        assert not failure.value.never_began
+        assert failure.value.outcome != "not_sent"
         response = await client.send(HTTPRequest("GET", f"{service.url}/go?to=http://localhost:{port}/there", headers))
     finally:
         await client.aclose()
@@ -372,7 +372,7 @@ async def test_redirects_that_are_refused(service: Service, to: str) -> None:
             await client.send(HTTPRequest("GET", f"{service.url}/go?to={to}"))
     finally:
         await client.aclose()
-    assert not failure.value.never_began
+    assert failure.value.outcome != "not_sent"
     assert service.paths() == ["/go"]
 
 

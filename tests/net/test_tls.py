@@ -70,7 +70,7 @@ async def test_unknown_authority(tmp_path: Path) -> None:
                 await client.send(HTTPRequest("POST", f"https://api.test:{port}/x", (), b"secret"))
         finally:
             await client.aclose()
-    assert failure.value.never_began
+    assert failure.value.outcome == "not_sent"
     assert not failure.value.retryable
     assert heads == []
 

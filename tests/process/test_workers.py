@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.waiting import until
 
-from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
+from toolexec.errors import ExecutionError, HandlerError, InvalidResultError, Outcome
 from toolexec.model.content import ToolReply
 from toolexec.model.handler import Source
 from toolexec.process import workers
@@ -135,6 +135,28 @@ async def test_a_handler_that_raises(pool: WorkerProcesses, how: str, message: s
     assert str(caught.value).startswith(message)
     assert "killable_handlers.py" in caught.value.details["traceback"]
     assert await run(pool, "add", a=1) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "retryable", "wait"),
+    [
+        ("raise", Outcome.REFUSED, False, None),
+        ("SystemExit", Outcome.UNKNOWN, False, None),
+        ("KeyboardInterrupt", Outcome.UNKNOWN, False, None),
+        ("reset", Outcome.UNKNOWN, True, None),
+        ("limited", Outcome.REFUSED, True, 3),
+        ("stated", Outcome.UNKNOWN, False, None),
+        ("_exit", Outcome.UNKNOWN, False, None),
+    ],
+)
+async def test_what_became_of_the_call(
+    pool: WorkerProcesses, how: str, outcome: Outcome, retryable: bool, wait: float | None
+) -> None:
+    """A failure in a worker process says the same of its call as one in this process."""
+    with pytest.raises(ExecutionError) as caught:
+        await run(pool, "fail", how=how)
+    error = caught.value
+    assert (error.outcome, error.retryable, error.details.get("retry_after")) == (outcome, retryable, wait)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from toolexec.backend.here import here
-from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
+from toolexec.errors import ExecutionError, HandlerError, InvalidResultError, Outcome
 from toolexec.model.json_value import NotJSONError
+from toolexec.process.fate import fate_of
 
-__all__ = ["cancel_begun", "contained", "handler_failure", "is_cancelled", "result_not_json"]
+__all__ = ["backend_failure", "cancel_begun", "contained", "handler_failure", "is_cancelled", "result_not_json"]
 
 _MOST_TEXT = 2000
 
@@ -22,8 +23,13 @@ def handler_failure(name: str, error: BaseException, *, generating: bool = True)
     closing of a generator (of a coroutine, when *generating* is false). All else is a failure of that call, whatever
     its class: `SystemExit`, `KeyboardInterrupt`, a cancellation that was not asked of this task. A call in a thread of
     its own cannot be cancelled or closed, so there every exception is the handler's.
+
+    What became of the call, and whether it may succeed later, is as `fate_of` says.
     """
-    if isinstance(error, ExecutionError) and not error.never_began:  # of the handler's own call it says nothing
+    fate = fate_of(error)
+    # A call of the handler's own that never began says nothing of the handler, which has.
+    if isinstance(error, ExecutionError) and error.outcome is not Outcome.NOT_SENT:
+        error.outcome = fate.outcome
         return error
     alone = here.wait is not None  # in a thread without an event loop
     if isinstance(error, GeneratorExit) and not alone and (generating or _task() is None):
@@ -41,7 +47,20 @@ def handler_failure(name: str, error: BaseException, *, generating: bool = True)
         wrapped = HandlerError(f"{name} raised {type(error).__name__}{f': {text}' if text else ''}")
     wrapped.details["type"] = type(error).__name__
     wrapped.__cause__ = error
+    wrapped.outcome, wrapped.retryable = fate.outcome, fate.retryable
+    if fate.retry_after is not None:
+        wrapped.details["retry_after"] = fate.retry_after
     return wrapped
+
+
+def backend_failure(name: str, error: BaseException, *, generating: bool = True) -> ExecutionError:
+    """Return the error to report when the backend of the tool *name* ended with *error*, which should be an
+    ExecutionError: what became of the call is as that says, and else unknown."""
+    if isinstance(error, ExecutionError):
+        return error
+    failure = handler_failure(name, error, generating=generating)
+    failure.outcome = Outcome.UNKNOWN
+    return failure
 
 
 def contained(error: BaseException) -> Exception:

@@ -23,6 +23,7 @@ from toolexec.errors import (
     ExecutionError,
     HandlerError,
     InputValidationError,
+    Outcome,
     StreamNotSupportedError,
 )
 from toolexec.model.binding import BindingKind, LocalBinding
@@ -171,7 +172,7 @@ class LocalBackend:
                 value = await (handler.call(args) if handler.direct is None else handler.direct(dict(args)))
             else:
                 value = await self._run(name, handler, args, call)
-            return value if handler.finish is None or handler.mode == "process" else handler.finish(value)
+            return value if handler.finish is None or handler.mode == "process" else _finished(name, handler, value)
         except NoThreadError:
             raise self._busy(name) from None
         except BaseException as error:
@@ -424,7 +425,9 @@ def _finished(name: str, handler: Handler, value: Any) -> Any:
     try:
         return value if handler.finish is None else handler.finish(value)
     except BaseException as error:
-        raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+        failure = handler_failure(name, error, generating=False)
+        failure.outcome, failure.retryable = Outcome.DONE, False  # only its value cannot be written
+        raise failure  # noqa: B904 - it has its cause
 
 
 def _chunk(name: str, handler: Handler, value: Any) -> Any:

@@ -22,6 +22,7 @@ from toolexec.errors import (
     ClosedError,
     ConfigurationError,
     InvalidResultError,
+    Outcome,
     RunError,
     ToolExecError,
 )
@@ -330,7 +331,7 @@ def _ended(result: Result) -> tuple[CallState, JSONDict]:
 
 
 def _ended_by(error: ToolExecError) -> tuple[CallState, JSONDict]:
-    return ("not_done" if error.never_began else "failed"), outcome_of_error(error)
+    return ("not_done" if error.outcome is Outcome.NOT_SENT else "failed"), outcome_of_error(error)
 
 
 _ADVICE: Final = "find out whether it did its work, and say so: toolexec runs signal"

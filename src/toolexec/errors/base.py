@@ -36,6 +36,8 @@ class ToolExecError(Exception):
     further_codes: ClassVar[tuple[str, ...]] = ()
     default_retryable: ClassVar[bool] = False
     default_outcome: ClassVar[Outcome] = Outcome.UNKNOWN
+    states_outcome: bool = False
+    """Whether the outcome was stated, and is not only that of the class."""
 
     def __init__(
         self,
@@ -58,6 +60,8 @@ class ToolExecError(Exception):
         self.backend = backend
         self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.outcome: Outcome = self.default_outcome if outcome is None else outcome
+        if outcome is not None:
+            self.states_outcome = True
         self.details: dict[str, Any] = dict(details or {})
 
     def __str__(self) -> str:
@@ -65,11 +69,6 @@ class ToolExecError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)  # whatever the arguments of the class itself are
-
-    @property
-    def never_began(self) -> bool:
-        """Return whether the call certainly never began: making it again cannot do its work twice."""
-        return self.outcome is Outcome.NOT_SENT
 
     def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
         """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""

@@ -406,7 +406,7 @@ class ConnectionLostError(ExecutionError):
 
 
 class ToolTimeoutError(ExecutionError, TimeoutError):
-    """The call took longer than its time limit and was stopped, or had not begun by then (`never_began`).
+    """The call took longer than its time limit and was stopped, or had not begun by then (`Outcome.NOT_SENT`).
 
     >>> import asyncio
     >>> from toolexec import Exec

@@ -21,6 +21,7 @@ from toolexec.model.tool import DRY_RUN
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
 from toolexec.run.references import check_references, resolve_references
+from toolexec.run.repeating import is_repeatable, retry_after
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError, StepResult, UndoneStep
 from toolexec.run.undo import DryRun, tried_by, undo
@@ -282,8 +283,7 @@ def _check_retries(index: Index, step: Step, number: int) -> None:
 def _repeatable(index: Index, tool_id: str) -> bool:
     """Return whether repeating a call certainly does no harm; False for a tool that is not in the index."""
     found = index.find(tool_id)
-    hints = found.tool.annotations if found is not None else None
-    return hints is not None and (hints.read_only or hints.idempotent) and not hints.destructive
+    return found is not None and is_repeatable(found.tool)
 
 
 def _arguments(step: Step, previous: JSONValue) -> JSONDict:
@@ -301,7 +301,7 @@ async def _try_again(runner: Runner, index: Index, step: Step, call: ToolCall, d
     for attempt in range(1, step.retries + 1):
         if done.error is None or not done.error.retryable or not _repeatable(index, step.tool_id):
             break
-        await asyncio.sleep(min(pause, _MAX_PAUSE))
+        await asyncio.sleep(min(max(pause, retry_after(done.error)), _MAX_PAUSE))
         pause *= 2
         attempts = done.attempts
         call.step = f"{done.index}.{attempt}"

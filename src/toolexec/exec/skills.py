@@ -15,12 +15,13 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import ACTIVE
 from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.index import bulk
-from toolexec.errors import ConfigurationError, ExecutionError
+from toolexec.errors import ConfigurationError, ExecutionError, Outcome
 from toolexec.model.binding import LocalBinding
 from toolexec.model.handler import Handler, ToolContext
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import CURRENT
 from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.run.repeating import outcome_of
 from toolexec.workflow.checker import check
 from toolexec.workflow.findings import check_error
 from toolexec.workflow.skill import Skill
@@ -186,9 +187,18 @@ def skill_failure(skill_id: str, result: CodeResult) -> ExecutionError | None:
     details = {**result.error.details, "code": result.error.code}
     if result.undone:
         details["undone"] = [each.to_dict() for each in result.undone]
-    failure = ExecutionError(f"{skill_id} failed: {result.error}", tool_id=skill_id, details=details)
+    outcome = _outcome_of(result)
+    failure = ExecutionError(f"{skill_id} failed: {result.error}", tool_id=skill_id, details=details, outcome=outcome)
     failure.__cause__ = result.error
     return failure
+
+
+def _outcome_of(result: CodeResult) -> Outcome:
+    """Return what became of a skill that failed: whether certainly none of its calls has done anything that lasts."""
+    is_undone = bool(result.undone) and all(each.ok for each in result.undone)
+    if is_undone or all(outcome_of(call.error).is_undone for call in result.tool_calls):
+        return Outcome.REFUSED
+    return Outcome.UNKNOWN
 
 
 def _without_version(tool_id: str) -> str:

@@ -15,7 +15,7 @@ from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.engine import TemporalEngine
 from toolexec.durable.temporal.messages import CallSpec, RunSpec
-from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, ToolExecError
+from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
 from toolexec.model.call import ToolCall
@@ -108,7 +108,7 @@ class ExecHost:
             result = await self._parts.calls.make(call)
             return {"state": "done", "outcome": _outcome(result)}
         except ToolExecError as error:
-            if asked and error.never_began:
+            if asked and error.outcome is Outcome.NOT_SENT:
                 return {"state": "waits", "details": _details(asked[-1])}
             return {"state": "done", "outcome": outcome_of_error(error)}
 

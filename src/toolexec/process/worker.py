@@ -27,6 +27,7 @@ from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.json_value import JSONDict, NotJSONError, to_json
 from toolexec.process import workers
 from toolexec.process.child import die_with_us
+from toolexec.process.fate import fate_of
 from toolexec.process.tree import signal_group
 from toolexec.process.workers import MAX_FRAME
 
@@ -111,7 +112,7 @@ def _answer(request: JSONDict) -> JSONDict:
     except InvalidResultError as error:
         return {"kind": "invalid", "value": str(error)}
     except BaseException as error:
-        return {"kind": "raised", "value": _description(error)}
+        return {"kind": "raised", "value": _description(error), "fate": fate_of(error).to_dict()}
     kind = "value"
     if isinstance(value, ToolReply):
         kind, value = "reply", value.to_mcp()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from toolexec.model.content import ToolReply
 from toolexec.model.forks import forks
 from toolexec.model.handler import Source
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.fate import Fate
 from toolexec.process.tree import signal_group
 
 __all__ = ["MAX_FRAME", "ReplyTooLargeError", "WorkerProcess", "WorkerProcesses"]
@@ -286,8 +288,18 @@ def _value(name: str, reply: JSONObject) -> Any:
             return ToolReply.from_mcp(reply["value"])
         case "invalid":
             raise InvalidResultError(f"{name}: {reply['value']}")
-        case kind:
-            name_of_type, message, trace = reply["value"]
-            said = f"{name_of_type}{f': {message}' if message else ''}"
-            what = f"{name} raised {said}" if kind == "raised" else f"a worker process cannot load {name}: {said}"
-            raise HandlerError(what, details={"type": name_of_type, "traceback": trace})
+        case "raised":
+            raise _raised(f"{name} raised", reply["value"], Fate.from_dict(reply["fate"]))
+        case _:
+            raise _raised(
+                f"a worker process cannot load {name}:", reply["value"], Fate(Outcome.NOT_SENT, retryable=False)
+            )
+
+
+def _raised(what: str, description: Sequence[str], fate: Fate) -> HandlerError:
+    kind, message, trace = description
+    details: JSONDict = {"type": kind, "traceback": trace}
+    if fate.retry_after is not None:
+        details["retry_after"] = fate.retry_after
+    text = f"{what} {kind}{f': {message}' if message else ''}"
+    return HandlerError(text, details=details, outcome=fate.outcome, retryable=fate.retryable)

@@ -18,12 +18,18 @@ from toolexec.model.origin import new_run_id
 from toolexec.process.database import open_database, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 
-__all__ = ["Effect", "EffectLedger", "EffectState", "new_effect"]
+__all__ = ["Effect", "EffectLedger", "EffectState", "new_effect", "state_of"]
 
 EffectState: TypeAlias = Literal["begun", "done", "failed", "not_done", "unknown", "repeated"]
 """`done`, or `failed` where the tool said so; `not_done` never began. An `unknown` one may have done its work; it is
 `repeated` once it was made again knowingly. A `begun` one is under way, or its process died."""
 
+_STATES: Final[dict[Outcome, EffectState]] = {
+    Outcome.NOT_SENT: "not_done",
+    Outcome.REFUSED: "failed",
+    Outcome.DONE: "done",
+    Outcome.UNKNOWN: "unknown",
+}
 _DAY: Final = 86_400.0
 _BETWEEN_PRUNINGS: Final = 1000
 _SCHEMA: Final = """
@@ -212,6 +218,11 @@ def new_effect(ledger: EffectLedger, *, sent: str = "", **facts: Any) -> Effect:
     """Return an effect of this process that begins now; its backend gets the key *sent*, or the effect's own ID."""
     effect_id = f"e-{new_run_id()}"
     return Effect(id=effect_id, sent=sent or effect_id, owner=_owner(os.getpid()), began=ledger.clock(), **facts)
+
+
+def state_of(outcome: Outcome) -> EffectState:
+    """Return the state of an effect whose call had this outcome."""
+    return _STATES[outcome]
 
 
 @cache

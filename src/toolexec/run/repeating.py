@@ -1,22 +1,13 @@
-"""Which calls may be made again, and what a failure says about the tool's backend."""
+"""Which calls may be made again after a failure."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Literal
+import math
 
-from toolexec.discovery.index import Registered
-from toolexec.errors import (
-    BackendError,
-    ConfigurationError,
-    Outcome,
-    OutputValidationError,
-    RateLimitedError,
-    ToolExecError,
-)
+from toolexec.errors import ConfigurationError, Outcome, ToolExecError
 from toolexec.model.tool import Tool
 
-__all__ = ["above_zero", "backend_failed", "circuit_key", "is_repeatable", "may_repeat", "outcome_of"]
+__all__ = ["above_zero", "is_repeatable", "may_repeat", "outcome_of", "retry_after"]
 
 
 def is_repeatable(tool: Tool) -> bool:
@@ -29,39 +20,28 @@ def may_repeat(tool: Tool, failure: ToolExecError) -> bool:
     """Return whether a call of the tool that failed may be made again.
 
     The failure must be one that another attempt may not meet, and either the tool is repeatable, or the call certainly
-    never began. A call of a destructive tool is never repeated.
+    never began. A refusal is not enough: it is the tool's own word, which may have done other things before. A call of
+    a destructive tool is never repeated.
     """
     if not failure.retryable or tool.annotations.destructive:
         return False
     return is_repeatable(tool) or failure.outcome is Outcome.NOT_SENT
 
 
-def backend_failed(failure: ToolExecError) -> bool | None:
-    """Return whether the failure is the backend's: True for one that is down, overloaded or late, False for an answer
-    that says no, None where the backend was not asked."""
-    if failure.retryable:
-        return None if isinstance(failure, RateLimitedError) else True
-    if isinstance(failure, BackendError):
-        return None
-    return None if failure.never_began else False
+def outcome_of(failure: BaseException | None) -> Outcome:
+    """Return what became of a call that ended with *failure*: of one that was stopped, such as by a cancellation,
+    nothing is known."""
+    if failure is None:
+        return Outcome.DONE
+    return failure.outcome if isinstance(failure, ToolExecError) else Outcome.UNKNOWN
 
 
-def outcome_of(failure: BaseException) -> Literal["done", "failed", "not_done", "unknown"]:
-    """Return what a failure says about the work of the call: whether that was done."""
-    if type(failure) is ToolExecError or not isinstance(failure, ToolExecError):  # such as of a call that was stopped
-        return "unknown"
-    if failure.never_began:
-        return "not_done"
-    if isinstance(failure, OutputValidationError):
-        return "done"
-    lost = isinstance(failure.__cause__, ConnectionError | TimeoutError)
-    return "unknown" if failure.retryable or lost else "failed"
-
-
-def circuit_key(entry: Registered) -> Hashable:
-    """Return what shares a fate with the tool: its backend. Each local tool stands for itself."""
-    binding = entry.binding
-    return ("local", entry.tool.id) if binding.kind == "local" else (binding.kind, binding.backend)
+def retry_after(failure: ToolExecError) -> float:
+    """Return the seconds that a failure says to wait; 0 where it says nothing that can be read."""
+    seconds = failure.details.get("retry_after")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        return 0.0
+    return max(float(seconds), 0.0)
 
 
 def above_zero(what: str, value: float, least: float = 0) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.base import Backend, StreamingBackend
-from toolexec.backend.failures import handler_failure, result_not_json
+from toolexec.backend.failures import backend_failure, result_not_json
 from toolexec.backend.here import Wait, step_here
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
@@ -150,7 +150,7 @@ class DefaultRunner:
             error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             raise
         except BaseException as error:
-            failure = handler_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
+            failure = backend_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
         if self._takes_anything and type(raw) in _SCALARS:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
@@ -214,7 +214,7 @@ class DefaultRunner:
             error.locate(tool_id=tool_id, op="stream", backend=backend.name)
             raise
         except BaseException as error:
-            yield _error_event(handler_failure(tool_id, error).locate(tool_id=tool_id, op="stream"))
+            yield _error_event(backend_failure(tool_id, error).locate(tool_id=tool_id, op="stream"))
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from toolexec.discovery.index import Index, Registered
-from toolexec.errors import InvalidChainError
+from toolexec.errors import InvalidChainError, Outcome
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
@@ -43,12 +43,12 @@ async def undo(
         entry = index.find(step.tool_id)
         if step.skipped or (entry is not None and entry.tool.annotations.read_only):
             continue
-        outcome = "done" if step.error is None else outcome_of(step.error)
-        if outcome == "unknown":
+        outcome = outcome_of(step.error)
+        if outcome is Outcome.UNKNOWN:
             undone.append(_left(step, f"step {step.index} failed, and whether {step.tool_id} did its work is unknown"))
-        elif outcome == "done" and step.index in cut:
+        elif outcome is Outcome.DONE and step.index in cut:
             undone.append(_left(step, "its arguments or its value were too large to be kept"))
-        elif outcome == "done":
+        elif outcome is Outcome.DONE:
             undone.append(await _undo(runner, index, step, entry, origin))
     return undone
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeResult, Readiness
-from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, ToolExecError
+from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, Outcome, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 
@@ -112,7 +112,7 @@ async def measure_limits(backend: SandboxBackend, probe: Probe) -> tuple[dict[st
 def _was_stopped(name: str, result: CodeResult) -> bool:
     error = result.error
     if name == "timeout":
-        return isinstance(error, CodeTimeoutError) and not error.never_began
+        return isinstance(error, CodeTimeoutError) and error.outcome is not Outcome.NOT_SENT
     if name == "pids":  # where no process can be started, the program fails in a way of its own
         return error is not None and not isinstance(error, CodeTimeoutError)
     if name == "disk" and isinstance(error, CodeError) and error.kind == "OSError":

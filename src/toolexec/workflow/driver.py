@@ -15,6 +15,7 @@ from toolexec.errors import JournalError, RunError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.run.large import ON_LOOP, off_loop
 from toolexec.run.large import Budget as WorkBudget
+from toolexec.run.repeating import is_repeatable
 from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep, restore
 from toolexec.workflow.program import Program
 from toolexec.workflow.values import Value
@@ -74,9 +75,9 @@ async def run_workflow(
 
 
 def may_repeat(index: Index, tool_id: str) -> bool:
-    """Return whether a tool says that it can be called again without harm: it is read-only or idempotent."""
+    """Return whether a tool is known, and can be called again without harm; see `is_repeatable`."""
     found = index.find(tool_id)
-    return found is not None and (found.tool.annotations.read_only or found.tool.annotations.idempotent)
+    return found is not None and is_repeatable(found.tool)
 
 
 def _raise(error: Exception) -> None:

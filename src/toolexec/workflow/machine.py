@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError
+from toolexec.errors.outcome import Outcome as CallOutcome
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, is_too_large, to_json
 from toolexec.model.schema import Schema
 from toolexec.run.large import Budget as WorkBudget
@@ -164,7 +165,7 @@ class Machine:
         if thread is None or thread.wait is None:
             return
         request, thread.wait = thread.wait, None
-        if not may_repeat and not error.never_began:
+        if not may_repeat and error.outcome is not CallOutcome.NOT_SENT:
             _mark_unsafe(thread)
         self._unwind(thread, Fault.of_tool(error, request["tool"], request["line"], request["column"]))
 

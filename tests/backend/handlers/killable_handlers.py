@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolexec import ToolReply, tool
+from toolexec.errors import ExecutionError, Outcome, RateLimitedError
 from toolexec.model.content import text
 
 
@@ -107,6 +108,12 @@ def fail(how: str) -> None:
         raise StopIteration
     if how == "unreadable":
         raise _UnreadableError
+    if how == "reset":
+        raise ConnectionResetError("gone")
+    if how == "limited":
+        raise RateLimitedError("slower", details={"retry_after": 3})
+    if how == "stated":
+        raise ExecutionError("perhaps", outcome=Outcome.UNKNOWN)
     if how == "close":
         os.closerange(3, 64)
 

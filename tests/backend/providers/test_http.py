@@ -123,7 +123,7 @@ async def test_header_injection(service: Service, value: str) -> None:
     async with calling(one(service, path="/x", headers={"X-A": "{{v}}"})) as call:
         with pytest.raises(InputValidationError, match="line break") as failure:
             (await call("it", v=value)).raise_for_error()
-    assert failure.value.never_began
+    assert failure.value.outcome == "not_sent"
     assert service.seen == []
 
 
@@ -190,7 +190,7 @@ async def test_statuses(service: Service, status: int, retryable: bool) -> None:
     async with calling(one(service, path=f"/status/{status}")) as call:
         error = (await call("it")).error
     assert isinstance(error, RemoteToolError)
-    assert (error.details["status"], error.retryable, error.never_began) == (status, retryable, False)
+    assert (error.details["status"], error.retryable, error.outcome == "not_sent") == (status, retryable, False)
     assert error.details["body"]["error"] == "no such luck"
     assert error.details.get("hint")
     assert error.details.get("retry_after") == (7.0 if status in (429, 503) else None)
@@ -221,7 +221,7 @@ async def test_lost_answers(service: Service, path: str, kind: type[Exception]) 
     async with calling(settings) as call:
         error = (await call("it")).error
     assert isinstance(error, kind)
-    assert not error.never_began
+    assert error.outcome != "not_sent"
     assert service.paths() == [path]
 
 
@@ -230,7 +230,7 @@ async def test_refused_connection() -> None:
     async with calling({"base_url": "http://127.0.0.1:1", "tools": {"it": {"path": "/x", "method": "POST"}}}) as call:
         with pytest.raises(BackendUnavailableError) as failure:
             (await call("it")).raise_for_error()
-    assert failure.value.never_began
+    assert failure.value.outcome == "not_sent"
 
 
 async def test_too_much(service: Service) -> None:

@@ -69,7 +69,7 @@ async def test_a_circuit_opens_after_failures_in_a_row(workshop: Workshop) -> No
     circuit.clock.now += 12.5
     error = await raised(circuit.runner, ToolCall("hub:post"))
     assert isinstance(error, BackendUnavailableError)
-    assert (error.code, error.retryable, error.never_began) == ("circuit_open", True, True)
+    assert (error.code, error.retryable, error.outcome == "not_sent") == ("circuit_open", True, True)
     assert error.details == {"retry_after": 18, "failures": 3}
     assert (error.tool_id, error.backend, error.op) == ("hub:post", "hub", "breaker")
     assert error.public() is error

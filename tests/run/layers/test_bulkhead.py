@@ -70,7 +70,7 @@ async def test_the_queue_has_an_end(workshop: Workshop) -> None:
     await counter.reached(2)
     error = await raised(counter.runner, ToolCall("hub:read"))
     assert isinstance(error, BackendBusyError)
-    assert (error.retryable, error.never_began, error.backend, error.op) == (True, True, "hub", "bulkhead")
+    assert (error.retryable, error.outcome == "not_sent", error.backend, error.op) == (True, True, "hub", "bulkhead")
     for number in range(3):
         await counter.reached(min(number + 2, 3))
         counter.doors[number].set()

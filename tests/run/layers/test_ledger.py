@@ -117,7 +117,7 @@ async def test_an_unknown_outcome_is_not_repeated(book: Book) -> None:
     effect = await book.lose(args={"a": 1})
     error = await raised(book.runner, ToolCall("hub:post", {"a": 1}))
     assert isinstance(error, PolicyError)
-    assert (error.code, error.retryable, error.never_began) == ("outcome_unknown", False, True)
+    assert (error.code, error.retryable, error.outcome == "not_sent") == ("outcome_unknown", False, True)
     assert (error.details["effect"], error.details["since"]) == (effect.id, "1970-01-01T00:16:40+00:00")
     assert effect.id in error.message
     assert book.service.count == 1
@@ -376,7 +376,7 @@ async def test_a_ledger_that_cannot_be_written_makes_no_call(book: Book) -> None
     assert (await book.runner.run(ToolCall("hub:post"))).value == 1
     error = await raised(book.runner, ToolCall("hub:post"))
     assert isinstance(error, AuditError)
-    assert (error.code, error.never_began) == ("ledger", True)
+    assert (error.code, error.outcome == "not_sent") == ("ledger", True)
     assert book.service.count == 1
     with pytest.raises(AuditError):
         EffectLedger(book.path.parent)

@@ -100,7 +100,7 @@ async def test_one_that_is_stopped_when_code_is_to_begin(stand: Stand) -> None:
                 result = await ex.execute_code("tools.test.wait()", timeout=LIMIT)
         assert result.error is not None
         assert result.error.code == "code_timeout"
-        assert result.error.never_began
+        assert result.error.outcome == "not_sent"
         assert "had not begun" in str(result.error)
         assert not result.tool_calls
         await nothing_is_left(stand, backend)

@@ -45,7 +45,7 @@ async def test_a_full_queue_says_when_to_come_again() -> None:
     with pytest.raises(SandboxUnavailableError) as caught:
         queue.enter("b")
     error = caught.value
-    assert (error.code, error.retryable, error.never_began) == ("queue_full", True, True)
+    assert (error.code, error.retryable, error.outcome == "not_sent") == ("queue_full", True, True)
     assert error.details["retry_after"] > 0
 
 

@@ -112,7 +112,7 @@ async def test_the_server_refuses_what_its_sandbox_cannot_hold(tmp_path: Path) -
 
         with pytest.raises(LimitNotEnforceableError) as caught:
             await backend.execute(shop.request(ONE, limits=Limits(cpus=1.0)))
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         with pytest.raises(InvalidRequestError, match="cobol"):
             await backend.execute(shop.request(ONE, language="cobol"))
     assert not shop.calls

@@ -134,7 +134,7 @@ async def test_a_program_starts_only_when_its_caller_says_go(endpoint: str, gate
         await client.execute("r2", "b", go=False)
         with pytest.raises(SandboxUnavailableError, match="did not confirm") as caught:
             await client.result("r2")
-        assert (caught.value.never_began, caught.value.retryable) == (True, True)
+        assert (caught.value.outcome == "not_sent", caught.value.retryable) == (True, True)
         gate.open.set()
         assert (await client.result("r1")).value == "done a"
     assert gate.begun == ["a"]
@@ -284,11 +284,11 @@ async def test_a_cancelled_run_is_stopped(endpoint: str, gate: Gate) -> None:
         await client.send("r2", "cancel")
         with pytest.raises(SandboxFailedError) as caught:
             await client.result("r2")
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         await client.send("r0", "cancel")
         result = await client.result("r0")
         assert isinstance(result.error, SandboxFailedError)
-        assert not result.error.never_began
+        assert result.error.outcome != "not_sent"
     assert gate.stopped == ["0"]
 
 
@@ -307,7 +307,7 @@ async def test_a_request_that_is_wrong_is_refused_by_itself(endpoint: str, chang
         await client.execute("r1", "a", **change)
         with pytest.raises((SandboxDeniedError, InvalidRequestError)) as caught:
             await client.result("r1")
-        assert (caught.value.code, caught.value.never_began) == (code, True)
+        assert (caught.value.code, caught.value.outcome == "not_sent") == (code, True)
         await client.execute("r2", "print")
         assert (await client.result("r2")).value == "printed"
 
@@ -338,7 +338,7 @@ async def test_a_sandbox_that_is_not_there_is_never_replaced(endpoint: str) -> N
             await client.begin("execute", run, encode_request(ExecuteRequest(code="print"), run=run, sandbox=kind))
         with pytest.raises(SandboxUnavailableError, match="no sandbox bubblewrap") as caught:
             await client.result("r1")
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         assert (await client.result("r2")).value == "printed"
 
 
@@ -434,7 +434,11 @@ async def test_a_server_that_ends_gives_back_what_has_not_started(tmp_path: Path
         stop.set()
         with pytest.raises(SandboxUnavailableError) as caught:
             await client.result("r2")
-        assert (caught.value.code, caught.value.never_began, caught.value.retryable) == ("runtime_draining", True, True)
+        assert (caught.value.code, caught.value.outcome == "not_sent", caught.value.retryable) == (
+            "runtime_draining",
+            True,
+            True,
+        )
         await client.execute("r3", "c")
         with pytest.raises(SandboxUnavailableError, match="takes no more runs"):
             await client.result("r3")

@@ -47,7 +47,7 @@ def refusal(result: CodeResult) -> SandboxFailedError:
     error = result.error
     assert isinstance(error, SandboxFailedError), error
     assert error.details["began"] is True
-    assert not error.never_began
+    assert error.outcome != "not_sent"
     assert not error.retryable
     assert error.backend == "remote"
     return error
@@ -101,7 +101,7 @@ async def test_a_server_that_never_comes_back_fails_the_run_in_time(tmp_path: Pa
             with pytest.raises(SandboxUnavailableError) as caught:
                 await backend.execute(shop.request(ONE, timeout=0.5))
             assert caught.value.retryable
-            assert caught.value.never_began
+            assert caught.value.outcome == "not_sent"
             assert not (await backend.check()).ok
 
 
@@ -188,7 +188,7 @@ async def test_a_run_without_room_in_time_has_never_begun(tmp_path: Path) -> Non
             await begun(shop, running)
             with pytest.raises(SandboxUnavailableError) as caught:
                 await backend.execute(shop.request(ONE, timeout=0.5))
-            assert caught.value.never_began
+            assert caught.value.outcome == "not_sent"
             assert caught.value.retryable
             shop.gate.set()
             await running

@@ -113,7 +113,7 @@ async def test_a_post_is_known_after_a_restart(tmp_path: Path) -> None:
         _, _, answer = await signed_post(server.endpoint, running, headers={"Idempotency-Key": "running"})
     error = read_response(answer).error
     assert error is not None
-    assert (error.code, error.retryable, error.never_began) == ("remote_run_lost", False, False)
+    assert (error.code, error.retryable, error.outcome == "not_sent") == ("remote_run_lost", False, False)
 
 
 async def test_a_captured_request_is_refused_after_a_restart(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_server_that_is_asked_to_end_loses_no_run(tmp_path: Path) -> Non
             server.terminate()
             with pytest.raises(SandboxUnavailableError) as caught:
                 await client.result("r2")
-            assert (caught.value.code, caught.value.never_began) == ("runtime_draining", True)
+            assert (caught.value.code, caught.value.outcome == "not_sent") == ("runtime_draining", True)
             [asked] = (
                 [message for message in json.loads(frame.body) if message["type"] == "run_tool"]
                 if (frame.body.startswith(b"["))

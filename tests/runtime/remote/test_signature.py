@@ -117,7 +117,7 @@ def test_everything_else_is_refused(credentials: Credentials, body: bytes, code:
     """The error says which part was wrong, and that nothing was run."""
     with pytest.raises(SandboxDeniedError) as caught:
         ring().verify(credentials, body, NOW, ReplayCache())
-    assert (caught.value.code, caught.value.never_began) == (code, True)
+    assert (caught.value.code, caught.value.outcome == "not_sent") == (code, True)
 
 
 def test_a_stale_signature_says_by_how_much() -> None:

@@ -130,7 +130,7 @@ def test_wrong_requests_are_refused_by_name(body: bytes, names: str) -> None:
     """The error names the field, and nothing was run."""
     with pytest.raises(ToolExecError, match=names) as caught:
         read_request(body)
-    assert caught.value.never_began
+    assert caught.value.outcome == "not_sent"
 
 
 def test_a_result_has_the_names_of_go() -> None:
@@ -212,7 +212,7 @@ def test_an_error_alone_is_raised() -> None:
     with pytest.raises(SandboxUnavailableError) as caught:
         read_response(encode_error(error))
     found = caught.value
-    assert (found.code, found.retryable, found.never_began, found.details["retry_after"]) == (
+    assert (found.code, found.retryable, found.outcome == "not_sent", found.details["retry_after"]) == (
         "queue_full",
         True,
         True,

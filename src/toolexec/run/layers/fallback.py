@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
-from toolexec.errors import BackendError, ConfigurationError, ExecutionError, ToolExecError
+from toolexec.errors import BackendError, ConfigurationError, ExecutionError, Outcome, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.settings import checked
@@ -182,7 +182,9 @@ def _is_unavailable(entry: Registered, failure: ToolExecError) -> bool:
     """Return whether the call may be made elsewhere after this failure."""
     if entry.tool.annotations.destructive:
         return False
-    return may_repeat(entry.tool, failure) or (isinstance(failure, BackendError) and failure.never_began)
+    return may_repeat(entry.tool, failure) or (
+        isinstance(failure, BackendError) and failure.outcome is Outcome.NOT_SENT
+    )
 
 
 def _error_of(event: StreamEvent) -> ToolExecError:

@@ -22,7 +22,7 @@ from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.run.audit.record import canonical
-from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect
+from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect, state_of
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.reconcile import CHECK, check_outcome
@@ -35,25 +35,28 @@ __all__ = ["CHECK", "Ledger"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_VALUE: Final = 1 << 20
+_READ_IT: Final = "read what it did with another tool, or take another idempotency key to do it again"
 _YES: Final = ("once", "session", "always")
 
 
 @checked("Ledger")
 class Ledger:
     """A part of a `Gate`: writes calls of tools that must not run twice to *ledger* (or the file of one) before they
-    are made, and their outcome after that.
+    are made, and what became of them after that: the `outcome` of their errors.
 
     These are all tools but those that are marked read-only or idempotent and are not destructive; *tools* are patterns
     of the IDs that it is for. When a call ends without an answer (a lost connection, a time limit, a cancellation,
-    a process that died), its outcome is unknown. The next equal call, of the same tool with the same arguments by the
-    same caller, is then not simply made:
+    a process that died), its outcome is unknown; one that was refused, or never sent, may be made again. After
+    an unknown outcome the next equal call, of the same tool with the same arguments by the same caller, is not simply
+    made:
 
     - A tool may name another one in its `meta`, as `toolexec/check`. That must be read-only; it gets those of the
       arguments that its schema has, and `idempotency_key`, and answers true, false, or `{"done": ..., "value": ...}`.
     - Without an answer from that, the caller is asked, where it can be, for *ask_timeout* seconds.
     - Else the call raises PolicyError with the code `outcome_unknown`. `EffectLedger.settle` records how it was.
 
-    A call with an `idempotency_key` is done once: an equal one gets the same answer again, with `Result.cached`. The
+    A call with an `idempotency_key` is done once: an equal one gets the same answer again, with `Result.cached`, and is
+    refused where that could not be read, or is too large to be kept. The
     backend gets the key with each attempt (`ToolCall.idempotency_key`); without one the ledger makes one for each
     effect. Raises AuditError when the file cannot be used; a call that cannot be recorded is not made.
     """
@@ -112,10 +115,10 @@ class _Recorded(Layer):
         try:
             result = await self.inner.run(copied(call, self._find, entry, idempotency_key=effect.sent))
         except BaseException as error:
-            self._end(effect, outcome_of(error))
+            self._end(effect, state_of(outcome_of(error)))
             raise
         value = _value_of(result) if call.idempotency_key else None
-        self._end(effect, "done" if result.error is None else outcome_of(result.error), value)
+        self._end(effect, state_of(result.outcome), value)
         return result
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -133,11 +136,11 @@ class _Recorded(Layer):
             async for event in events:
                 if event.kind in ("done", "error"):
                     result = last_result(event, call)
-                    state = "done" if result.error is None else outcome_of(result.error)
+                    state = state_of(result.outcome)
                     value = _value_of(result)
                 yield event
         except ToolExecError as error:
-            state = outcome_of(error)
+            state = state_of(outcome_of(error))
             raise
         finally:
             try:
@@ -170,7 +173,7 @@ class _Recorded(Layer):
         if earlier.state == "done":
             return _repeated(entry, earlier)
         if earlier.is_live:
-            raise _unknown(entry, earlier, "is under way", code="effect_in_progress")
+            raise _unknown(entry, earlier, "is under way", "wait for its answer", code="effect_in_progress")
         answer = await self._found_out(entry, call, earlier)
         if answer is not None:
             return answer
@@ -248,6 +251,9 @@ class _Recorded(Layer):
 
 
 def _value_of(result: Result) -> str | None:
+    """Return the answer of a call as JSON; None where there is none that can be read, or that can be kept."""
+    if result.error is not None and result.value is None:
+        return None
     try:
         text = json.dumps(result.value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -258,15 +264,14 @@ def _value_of(result: Result) -> str | None:
 def _repeated(entry: Registered, earlier: Effect) -> Result:
     """Return the answer of an effect that was done. Raises PolicyError where that is not kept."""
     if earlier.value is None:
-        raise _unknown(entry, earlier, "was done, but its answer is not kept")
+        raise _unknown(entry, earlier, "was done, but its answer is not kept", _READ_IT)
     return Result(entry.tool.id, json.loads(earlier.value), None, 0.0, entry.binding, cached=True)
 
 
-def _unknown(entry: Registered, earlier: Effect, how: str, *, code: str = "outcome_unknown") -> PolicyError:
-    if code == "outcome_unknown":
-        advice = f"it may have done its work: find out, then settle {earlier.id} in the ledger of effects"
-    else:
-        advice = "wait for its answer"
+def _unknown(
+    entry: Registered, earlier: Effect, how: str, advice: str = "", *, code: str = "outcome_unknown"
+) -> PolicyError:
+    advice = advice or f"it may have done its work: find out, then settle {earlier.id} in the ledger of effects"
     return PolicyError(
         f"{entry.tool.id} was not called: the same call began at {_moment(earlier)} and {how}; {advice}",
         tool_id=entry.tool.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import threading
 import time
@@ -16,8 +15,9 @@ from toolexec.errors import ConfigurationError, ExecutionError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.settings import checked
+from toolexec.run.circuits import circuit_key
 from toolexec.run.layer import Layer
-from toolexec.run.repeating import above_zero, circuit_key, may_repeat
+from toolexec.run.repeating import above_zero, may_repeat, retry_after
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
@@ -34,9 +34,9 @@ class Retry:
     """A part of a `Gate`: makes calls again whose failure says that it is `retryable`, at most *attempts* times in all.
 
     Only tools that are marked read-only or idempotent are called again, and others when the call certainly never began
-    (`never_began`); a destructive tool never is. A stream is begun again until its first chunk was given. Before each
-    further attempt there is a random pause between 0 and *pause* seconds, which doubles each time up to *max_pause*;
-    `details["retry_after"]` of the failure, where it is there, is waited for in any case.
+    (its `outcome` is `not_sent`); a destructive tool never is. A stream is begun again until its first chunk was given.
+    Before each further attempt there is a random pause between 0 and *pause* seconds, which doubles each time up to
+    *max_pause*; `details["retry_after"]` of the failure, where it is there, is waited for in any case.
 
     All attempts together have the call's own `timeout`, or *within* seconds; no pause goes beyond that. Each of
     them has *attempt_timeout* seconds (None: what is left for all), so that one that hangs leaves time for another.
@@ -144,7 +144,7 @@ class _Attempts:
             return None
         # In floats 2**1100 overflows; no call waits through so many doublings.
         pause = rules.draw() * min(rules.pause * 2 ** min(self.made - 1, 60), rules.max_pause)
-        pause += _retry_after(failure)
+        pause += retry_after(failure)
         if rules.clock() - self._started + pause >= self._total or not rules.spend(self._key):
             return None
         return pause
@@ -221,11 +221,3 @@ class Retried(Layer):
                     result.attempts = attempts.made
                     return result
             wait(self._rules.sleep(pause))
-
-
-def _retry_after(failure: ToolExecError) -> float:
-    """Return the seconds that a failure says to wait; 0 where it says nothing that can be read."""
-    seconds = failure.details.get("retry_after")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        return 0.0
-    return max(float(seconds), 0.0)

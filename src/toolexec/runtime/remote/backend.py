@@ -314,7 +314,7 @@ class RemoteBackend:
         except SandboxFailedError:
             raise
         except ToolExecError as error:
-            if error.never_began:
+            if error.outcome is Outcome.NOT_SENT:
                 raise NeverStartedError(error, final=not error.retryable) from None
             raise SandboxFailedError(f"the remote runtime failed: {error.message}") from error
 

@@ -252,7 +252,7 @@ def _error_data(error: BaseException, depth: int = 0) -> JSONDict:
     if not isinstance(error, ToolExecError):
         return {"code": ToolExecError.code, "message": f"the server failed: {type(error).__name__}"}
     data = cast("JSONDict", to_json_lossy(error.public().to_dict()))
-    if error.never_began:
+    if error.outcome is Outcome.NOT_SENT:
         data["never_began"] = True
     if isinstance(error.__cause__, ToolExecError) and depth < _MAX_CAUSES:
         data["cause"] = _error_data(error.__cause__, depth + 1)

@@ -210,7 +210,7 @@ async def test_exit_codes() -> None:
         with pytest.raises(RemoteToolError, match=message) as caught:
             await run(tool, {"code": code})
         assert caught.value.retryable is retryable
-        assert not caught.value.never_began
+        assert caught.value.outcome != "not_sent"
         assert caught.value.details == {"exit_code": int(code), "stderr": "no no no"}
     with pytest.raises(RemoteToolError, match="killed by SIGTERM"):
         await run(python("import os; os.kill(os.getpid(), 15)"))
@@ -281,7 +281,7 @@ async def test_a_timeout_kills_the_whole_tree(tmp_path: Path) -> None:
     with pytest.raises(ToolTimeoutError, match="within 2 s") as caught:
         await run(python(code, str(pids), timeout=2))
     assert caught.value.details == {"timeout": 2}
-    assert not caught.value.never_began
+    assert caught.value.outcome != "not_sent"
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
 
 
@@ -342,7 +342,7 @@ async def test_what_cannot_run_is_skipped_or_refused(tmp_path: Path) -> None:
         program.unlink()
         with pytest.raises(BackendUnavailableError, match="cannot start") as caught:
             await made.call("here", ToolCall("cmd:here"))
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
 
 
 @pytest.mark.parametrize(

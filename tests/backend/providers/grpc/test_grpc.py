@@ -226,7 +226,7 @@ async def test_a_call_has_a_deadline(target: str, shop: Shop) -> None:
         with pytest.raises(ToolTimeoutError, match=r"within 0\.2 s") as caught:
             await call(made, "Shop.Echo", timeout=0.2)
         assert caught.value.details == {"status": "DEADLINE_EXCEEDED", "said": "Deadline Exceeded", "timeout": 0.2}
-        assert not caught.value.never_began
+        assert caught.value.outcome != "not_sent"
 
 
 def _until_over(context: Any) -> None:
@@ -276,7 +276,7 @@ async def test_every_status_of_the_server_is_an_error(target: str, shop: Shop, c
         with pytest.raises(RemoteToolError, match=f"{code}: because of that") as caught:
             await call(made, "Shop.Echo")
     assert caught.value.retryable is retryable
-    assert not caught.value.never_began
+    assert caught.value.outcome != "not_sent"
     assert caught.value.details == {"status": code, "said": "because of that"}
 
 
@@ -321,7 +321,7 @@ async def test_what_was_never_sent_says_so(shop: Shop, tmp_path: Path) -> None:
                 assert (await call(made, "Shop.Echo", {"count": 1}))["count"] == 1
             failure = await until(lambda: _unavailable(made))
             assert "cannot connect" in failure.message
-            assert failure.never_began
+            assert failure.outcome == "not_sent"
             assert failure.retryable
     assert len(shop.calls) == 2
 
@@ -333,7 +333,7 @@ async def test_a_server_that_has_lost_another_one_has_got_the_call(target: str, 
     async with backend(target) as made:
         with pytest.raises(ConnectionLostError) as caught:
             await call(made, "Shop.Echo")
-    assert not caught.value.never_began
+    assert caught.value.outcome != "not_sent"
     assert len(shop.calls) == 1
 
 
@@ -359,7 +359,7 @@ async def test_a_connection_that_is_lost_during_a_call(tmp_path: Path) -> None:
                 with pytest.raises(ConnectionLostError, match="was lost") as caught:
                     await task
     assert caught.value.retryable
-    assert not caught.value.never_began
+    assert caught.value.outcome != "not_sent"
 
 
 async def test_a_call_that_waits_for_a_connection_never_began() -> None:
@@ -485,7 +485,7 @@ async def test_calls_after_the_end_are_refused(target: str) -> None:
         await call(made, "Shop.Grow")
     with pytest.raises(ToolExecError, match="closed") as caught:
         await call(made, "Shop.Grow")
-    assert caught.value.never_began
+    assert caught.value.outcome == "not_sent"
 
 
 class Relay:

@@ -53,7 +53,7 @@ def test_a_status_that_is_not_a_success_is_an_error(status: int, retryable: bool
     assert caught.value.retryable is retryable
     assert caught.value.details["status"] == status
     assert caught.value.details["body"] == {"message": "no such pet"}
-    assert not caught.value.never_began
+    assert caught.value.outcome != "not_sent"
 
 
 @pytest.mark.parametrize(

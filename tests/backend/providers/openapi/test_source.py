@@ -274,7 +274,7 @@ async def test_a_token_that_cannot_be_had_makes_no_call() -> None:
     found = API(secured("o", o=OAUTH), refuse, auth=auth)
     with pytest.raises(BackendUnavailableError, match=r"no token for auth\.o: its server answered 401") as caught:
         await found.call("get_x")
-    assert caught.value.never_began
+    assert caught.value.outcome == "not_sent"
     assert not caught.value.retryable
     assert found.requests[1].body == b"grant_type=client_credentials&client_id=id&client_secret=very-secret"
 

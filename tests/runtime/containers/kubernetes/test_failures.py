@@ -41,7 +41,7 @@ def test_a_refusal_says_why_and_whether_to_try_again(status: int, message: str, 
     error = refusal(KubeError(status, message), "no pod can be made")
     assert error.details["reason"] == reason
     assert error.retryable is retryable
-    assert error.never_began
+    assert error.outcome == "not_sent"
     assert message in error.message
     denied = reason in ("admission", "pod_security")
     assert isinstance(error, SandboxDeniedError if denied else SandboxUnavailableError)

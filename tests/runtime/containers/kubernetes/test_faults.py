@@ -51,7 +51,7 @@ class Stand:
         assert isinstance(result.error, SandboxFailedError), result.error
         assert result.stdout == "begun\n"
         assert [call.tool_id for call in result.tool_calls] == ["test:wait"]
-        assert not result.error.never_began
+        assert result.error.outcome != "not_sent"
         return result.error
 
     async def works(self) -> None:
@@ -159,7 +159,7 @@ async def refused(stand: Stand, **settings: Any) -> SandboxUnavailableError:
     """Return the error of a run that never began; it is raised."""
     with pytest.raises(SandboxUnavailableError) as caught:
         await stand.ex.execute_code("return 1", **settings)
-    assert caught.value.never_began
+    assert caught.value.outcome == "not_sent"
     assert caught.value.backend == "kubernetes"
     return caught.value
 
@@ -188,7 +188,7 @@ async def test_an_admission_webhook_that_denies(place: Callable[..., Any]) -> No
             with pytest.raises(SandboxDeniedError, match="no pods on Mondays") as caught:
                 await stand.ex.execute_code("return 1")
             assert caught.value.details["reason"] == "admission"
-            assert caught.value.never_began
+            assert caught.value.outcome == "not_sent"
             assert not caught.value.retryable
             assert caught.value.backend == "kubernetes"
         await stand.works()
@@ -230,7 +230,7 @@ async def test_a_time_limit_that_ends_before_the_pod_runs(place: Callable[..., A
             result = await stand.ex.execute_code("return 1", timeout=1)
             assert result.error is not None
             assert result.error.code == "code_timeout"
-            assert result.error.never_began
+            assert result.error.outcome == "not_sent"
         await until(lambda: stand.backend.running == 0)
 
 

@@ -248,7 +248,7 @@ class TestFaults:
         with pytest.raises(SandboxUnavailableError, match=r"(?i)elf|kernel") as caught:
             await firecracker.boot(files, SMALL)
         assert not caught.value.retryable
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         assert caught.value.details["status"] == 400
         assert what_is_left(jails) == set()
 

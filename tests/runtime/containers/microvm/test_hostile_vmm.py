@@ -58,7 +58,7 @@ async def test_api(tmp_path: Path, answer: bytes, forever: bool, why: str) -> No
         with pytest.raises(SandboxUnavailableError, match=why) as caught:
             await api.version()
         assert caught.value.retryable
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         api.close()
 
 

@@ -55,7 +55,7 @@ class Stand:
         assert result.stdout == "begun\n"
         assert [call.tool_id for call in result.tool_calls] == ["shop:wait"]
         assert result.error.details["began"] is True
-        assert not result.error.never_began
+        assert result.error.outcome != "not_sent"
         assert result.error.backend == "proxmox_lxc"
         return result.error
 

@@ -118,7 +118,7 @@ async def test_what_keeps_a_clone_from_starting_leaves_nothing(
         with pytest.raises(SandboxUnavailableError) as caught:
             await there.run(ONE)
         assert (caught.value.details["reason"], caught.value.retryable) == (reason, retryable)
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         assert not there.shop.calls
     assert proxmox_node.clones() == []
 

@@ -117,7 +117,7 @@ async def test_it_is_not_started_where_that_is_off(proxmox_node: ProxmoxCluster)
         with pytest.raises(SandboxUnavailableError) as caught:
             await there.run()
         assert caught.value.details == {"reason": "not_running", "status": 0, "node": "pve", "vmid": 100}
-        assert (caught.value.never_began, caught.value.retryable) == (True, False)
+        assert (caught.value.outcome == "not_sent", caught.value.retryable) == (True, False)
         assert there.starts() == 0
         await there.api("POST", f"{LXC}/status/start")
         await there.works()
@@ -232,7 +232,7 @@ async def test_what_keeps_it_from_starting_has_a_word(
         with pytest.raises(SandboxUnavailableError) as caught:
             await there.run(ONE)
         assert (caught.value.details["reason"], caught.value.retryable) == (reason, retryable)
-        assert caught.value.never_began
+        assert caught.value.outcome == "not_sent"
         assert caught.value.backend == "proxmox_lxc"
         assert not there.shop.calls
     proxmox_node.control("reset")

@@ -139,7 +139,7 @@ def test_a_refusal_has_a_word_and_says_whether_to_try_again(
     assert (error.reason, error.retryable, error.status) == (reason, retryable, status)
     assert message in error.message
     caught = unavailable(error, "pve", 100)
-    assert caught.never_began
+    assert caught.outcome == "not_sent"
     assert caught.details == {"reason": reason, "status": status, "node": "pve", "vmid": 100}
 
 

@@ -1,6 +1,6 @@
 """What the API server and the state of a pod say when something goes wrong, and what it means. Pure: no I/O, no clock.
 
-Each error says by `retryable` whether the same run may succeed later, by `never_began` whether it is safe to make it
+Each error says by `retryable` whether the same run may succeed later, by `outcome` whether it is safe to make it
 again, and by `details["reason"]` in one word what happened.
 """
 

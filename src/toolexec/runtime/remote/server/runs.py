@@ -299,7 +299,7 @@ class RunService:
             try:
                 result = await self._place(run, request, session).execute(request)
             except ToolExecError as error:
-                if error.never_began:
+                if error.outcome is CallOutcome.NOT_SENT:
                     return Outcome.refused(error)
                 result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=error)
             span.finish(result)
