@@ -192,6 +192,11 @@ class Executor:
             )
             late.__cause__ = error
             result = CodeResult(error=late)
+        except asyncio.CancelledError as cancelled:
+            tools.close()
+            if tools.undoes and not tools.is_dry and self.config.deliveries is None:  # else it goes on elsewhere
+                await self._undone(tools.tool_calls(), tools, cancelled)
+            raise
         finally:
             tools.close()
         result.tool_calls = tools.tool_calls()
@@ -204,8 +209,10 @@ class Executor:
         logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))
         return result
 
-    async def _undone(self, calls: Sequence[ToolCallRecord], tools: Tools) -> list[UndoneStep]:
-        """Undo what the calls of a run have done, the one that ended last first."""
+    async def _undone(
+        self, calls: Sequence[ToolCallRecord], tools: Tools, cancelled: asyncio.CancelledError | None = None
+    ) -> list[UndoneStep]:
+        """Undo what the calls of a run have done, the one that ended last first; see `undo`."""
         ended = sorted(enumerate(calls), key=lambda each: each[1].started + each[1].duration)
         steps = [
             StepResult(number, call.tool_id, args=call.args or {}, value=call.value, error=call.error)
@@ -213,7 +220,7 @@ class Executor:
         ]
         cut = {number for number, call in ended if call.cut}
         assert self.config.run is not None
-        undone = await undo(self.config.run, tools.index, steps, tools.origin, cut)
+        undone = await undo(self.config.run, tools.index, steps, tools.origin, cut, cancelled=cancelled)
         if tools.unrecorded:
             why = f"{tools.unrecorded} calls after it were not recorded"
             undone.insert(0, UndoneStep(len(calls) - 1, calls[-1].tool_id, reason=why))

@@ -132,9 +132,15 @@ class ChainResult:
 
 
 class Chains:
-    """Runs chains by one runner, each as a whole that the gate knows of; starts the backends first."""
+    """Runs chains by one runner, each as a whole that the gate knows of; starts the backends first.
 
-    def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner) -> None:
+    A chain that *goes_on* elsewhere when it is cancelled here is not undone then.
+    """
+
+    def __init__(
+        self, options: Options, scope: Scope, sources: Sources, runner: Runner, *, goes_on: bool = False
+    ) -> None:
+        self._goes_on = goes_on
         self._gate = options.own_gate
         self._scope = scope
         self._index = scope.index
@@ -182,7 +188,13 @@ class Chains:
         origin: Origin,
         on_error: OnError,
     ) -> ChainResult:
-        result = await execute_chain(runner, self._index, chain, on_progress=on_progress, origin=origin)
+        result = ChainResult()
+        try:
+            await execute_chain(runner, self._index, chain, result, on_progress=on_progress, origin=origin)
+        except asyncio.CancelledError as cancelled:
+            if on_error == "undo" and not self._goes_on:
+                await undo(self._runner, self._index, result.steps, origin, cancelled=cancelled)
+            raise
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result
@@ -192,17 +204,18 @@ async def execute_chain(
     runner: Runner,
     index: Index,
     steps: Sequence[Step],
+    outcome: ChainResult,
     *,
     on_progress: ProgressCallback | None = None,
     origin: Origin = HERE,
-) -> ChainResult:
-    """Run *steps*, each as a call from *origin*.
+) -> None:
+    """Run *steps*, each as a call from *origin*; what came of them is written down in *outcome*, also when the chain is
+    cancelled: the last step is then the one that was stopped.
 
     Raises InvalidChainError, before anything runs, for a chain that cannot work.
     """
     names, referring = _check(index, steps)
     started = perf_counter()
-    outcome = ChainResult()
     values: list[JSONValue] = []
     previous: JSONValue = None
     task = asyncio.current_task()
@@ -225,9 +238,13 @@ async def execute_chain(
             if step.use_previous and step.args is not None and isinstance(args, dict):
                 args = {"previous": previous, **args}
             call = ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number))
-            done, _ = await run_step(runner, call, number, step.name)
-            if step.retries and done.error is not None:
-                done = await _try_again(runner, index, step, call, done)
+            try:
+                done, _ = await run_step(runner, call, number, step.name)
+                if step.retries and done.error is not None:
+                    done = await _try_again(runner, index, step, call, done)
+            except asyncio.CancelledError:
+                outcome.steps.append(_stopped(number, step, call))
+                raise
         outcome.steps.append(done)
         outcome.tool_id = done.tool_id
         outcome.value = done.value
@@ -238,7 +255,12 @@ async def execute_chain(
             outcome.error = done.error
         notify(on_progress, number + 1, len(steps), "step_completed" if done.ok else "step_error")
     outcome.duration = perf_counter() - started
-    return outcome
+
+
+def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:
+    """Return the step that was under way when the chain was cancelled."""
+    error = ToolExecError(f"{step.tool_id} was stopped: the chain was cancelled", tool_id=step.tool_id)
+    return StepResult(number, step.tool_id, step.name, call.args or {}, error=error, attempts=1)
 
 
 def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int]]:

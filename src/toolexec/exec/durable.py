@@ -392,7 +392,7 @@ class DurableRuns:
         """Return what makes the calls of the run by *runner*."""
         settings: JSONDict = dict(run.settings.get("given") or {})
         if run.kind == "chain":
-            chains = Chains(self._options, self._scope, self._sources, runner)
+            chains = Chains(self._options, self._scope, self._sources, runner, goes_on=True)
             return chains.run(
                 steps_from_text(run.source),
                 on_progress=hooks.on_progress,

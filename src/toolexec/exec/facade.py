@@ -478,9 +478,10 @@ class Exec:
 
         Failures of steps are in the result, together with what was done before. With *on_error* `undo`, a failure that
         stops the chain has the finished steps undone, the last one first, each by the tool that its own names as
-        `toolexec/undo` in its `meta`; `ChainResult.undone` says what could not be. With *dry_run*, tools that are not
-        read-only are not called, but those that they name as `toolexec/dry_run`, with the same arguments. Raises
-        InvalidChainError, before anything runs, for a chain that cannot work, or cannot be tried.
+        `toolexec/undo` in its `meta`; `ChainResult.undone` says what could not be. A chain that is cancelled is undone,
+        too, in at most 30 seconds; the CancelledError then has a note of what became of the steps. With *dry_run*,
+        tools that are not read-only are not called, but those that they name as `toolexec/dry_run`, with the same
+        arguments. Raises InvalidChainError, before anything runs, for a chain that cannot work, or cannot be tried.
 
         With *durable* it is the run of that ID in the `journal`: started again with the same steps it goes on where it
         stopped, or gives the result that it has. See `runs`.

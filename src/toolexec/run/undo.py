@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -20,6 +21,7 @@ from toolexec.run.references import check_references, resolve_references
 from toolexec.run.repeating import outcome_of
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
+from toolexec.run.undoing import to_the_end
 
 __all__ = ["UNDO", "DryRun", "tried_by", "undo"]
 
@@ -30,27 +32,46 @@ _NAMES: Final = {"args": 0, "value": 1}
 
 
 async def undo(
-    runner: Runner, index: Index, steps: Sequence[StepResult], origin: Origin, cut: Collection[int] = ()
+    runner: Runner,
+    index: Index,
+    steps: Sequence[StepResult],
+    origin: Origin,
+    cut: Collection[int] = (),
+    *,
+    cancelled: asyncio.CancelledError | None = None,
 ) -> list[UndoneStep]:
     """Undo the *steps* that have done something, the last one first, each by a call from *origin*; return what became
     of each. Arguments or values of the steps in *cut* were not kept.
 
     Steps of read-only tools, and those that were not run or did nothing, need no undoing and are left out. A failure
-    does not keep the steps before it from being undone.
+    does not keep the steps before it from being undone, and a cancellation only after `UNDO_SECONDS`: that, or the one
+    that the run was *cancelled* by, is then raised with a note of what became of the steps.
     """
-    undone: list[UndoneStep] = []
+    plan = list(_plan(index, steps, cut))
+    undone = [each if isinstance(each, UndoneStep) else _left(each, "there was no time left for it") for each in plan]
+
+    async def work() -> None:
+        for place, each in enumerate(plan):
+            if isinstance(each, StepResult):
+                undone[place] = await _undo(runner, index, each, index.find(each.tool_id), origin)
+
+    await to_the_end(work(), undone, cancelled)
+    return undone
+
+
+def _plan(index: Index, steps: Sequence[StepResult], cut: Collection[int]) -> Iterator[StepResult | UndoneStep]:
+    """Yield each step that is to be undone, or the reason why it cannot be; the last one first."""
     for step in reversed(steps):
         entry = index.find(step.tool_id)
         if step.skipped or (entry is not None and entry.tool.annotations.read_only):
             continue
         outcome = outcome_of(step.error)
         if outcome is Outcome.UNKNOWN:
-            undone.append(_left(step, f"step {step.index} failed, and whether {step.tool_id} did its work is unknown"))
+            yield _left(step, f"step {step.index} failed, and whether {step.tool_id} did its work is unknown")
         elif outcome is Outcome.DONE and step.index in cut:
-            undone.append(_left(step, "its arguments or its value were too large to be kept"))
+            yield _left(step, "its arguments or its value were too large to be kept")
         elif outcome is Outcome.DONE:
-            undone.append(await _undo(runner, index, step, entry, origin))
-    return undone
+            yield step
 
 
 async def _undo(runner: Runner, index: Index, step: StepResult, entry: Registered | None, origin: Origin) -> UndoneStep:
