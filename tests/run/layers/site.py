@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 __all__ = ["Reply", "Site"]
 
 Reply: TypeAlias = tuple[int, dict[str, str], Any]
-"""A status, headers, and a value that is sent as JSON; None for no body."""
+"""A status (0: the connection is closed without an answer), headers, and a value as JSON; None for no body."""
 
 
 class Site:
@@ -57,6 +57,8 @@ class Site:
             method, path, _ = head.split(" ", 2)
             self.seen.append((method, path))
             status, headers, value = self.answer(method, path)
+            if not status:
+                return
             body = b"" if value is None else json.dumps(value).encode()
             lines = [f"HTTP/1.1 {status} so", f"content-length: {len(body)}", "connection: close"]
             lines += [f"{name}: {text}" for name, text in {"content-type": "application/json", **headers}.items()]

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, ToolExecError, Violation
+from toolexec.model.cache_hint import CacheHint, read_hint
 from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import NotJSONError, to_json
@@ -25,6 +26,7 @@ from toolexec.model.origin import ANYONE, Caller
 from toolexec.model.settings import checked
 from toolexec.run.approvals import approved
 from toolexec.run.cache_stores import CacheStore, MemoryCache, SQLiteCache
+from toolexec.run.cache_writes import Place, Writes, WriteWatch, place_of
 from toolexec.run.large import json_pieces
 from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import plain_id
@@ -40,6 +42,7 @@ CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_TOOLS: Final = 10_000
+_ANY: Final = CacheHint()
 _encode_args = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -52,9 +55,15 @@ class Cache:
     the tool. What comes from the cache has `Result.cached`. Failures are never kept; streams pass by. A call that is
     `fresh` has the tool called in any case, and its answer kept.
 
+    A call of a tool that is not read-only ends what was read from the same backend before, by any caller, unless it
+    certainly did nothing.
+
     Only tools that are marked read-only have their answers kept. *rules* maps patterns of tool IDs to seconds, the
     first that fits counts, and 0 means never; a rule may also name tools that are only marked idempotent. A destructive
     tool is never answered for.
+
+    A service may say that an answer must not be kept, only for so long, or only for its caller: the headers
+    `Cache-Control`, `Age` and `Vary: *` of HTTP services count, and `toolexec/cache` in the `meta` of a reply.
 
     Answers are kept in memory, at most *max_bytes*, those not used for the longest time going first, and none that is
     larger than *max_entry_bytes*. With *path* they are in an SQLite database, too, and outlive the process. *clock*
@@ -83,11 +92,12 @@ class Cache:
         self.memory: MemoryCache = MemoryCache(max_bytes)
         self.store: CacheStore | None = SQLiteCache(path, max_bytes) if path is not None else None
         self.clock = clock
+        self.writes: Writes = Writes(self.store, max([ttl, *self.rules.values()]), clock)
         self._plans: dict[str, _Plan] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that answers calls of *inner* from the cache."""
-        return _Cached(self, inner, find)
+        return _Cached(self, WriteWatch(self.writes, self._is_read, inner, find), find)
 
     def clear(self) -> None:
         """Forget all answers."""
@@ -109,8 +119,12 @@ class Cache:
         digest = bytes.fromhex(approved(entry, ANYONE).digest) if ttl else b""
         if len(self._plans) >= _MAX_TOOLS:
             self._plans.clear()
-        plan = self._plans[entry.tool.id] = _Plan(entry, ttl, digest)
+        plan = self._plans[entry.tool.id] = _Plan(entry, ttl, digest, place_of(entry.binding))
         return plan
+
+    def _is_read(self, entry: Registered) -> bool:
+        """Return whether calls of the tool leave what others read as it is; so do those whose answers may be kept."""
+        return entry.tool.annotations.read_only or self._ttl(entry) > 0
 
     def _ttl(self, entry: Registered) -> float:
         tool = entry.tool
@@ -130,8 +144,14 @@ class Cache:
                 args = _encode_args(to_json(dict(call.args or {})))
             except (NotJSONError, TypeError, ValueError, RecursionError):
                 return None
-        text = f"{self._who(call.origin.caller)}\0{args}"
-        return blake2b(text.encode("utf-8", "surrogatepass"), key=plan.digest, digest_size=24).digest()
+        text = f"{self._who(call.origin.caller)}\0{args}\0"
+        state = self.writes.token(plan.place)
+        return blake2b(text.encode("utf-8", "surrogatepass") + state, key=plan.digest, digest_size=24).digest()
+
+    def allowed(self, result: Result) -> float:
+        """Return for how many seconds an answer may be kept by what comes with it; 0 for not at all."""
+        hint = read_hint(result.reply.meta) if result.reply is not None else _ANY
+        return 0.0 if hint.private and self.identity != "caller" else hint.max_age
 
     def _who(self, caller: Caller) -> str:
         if self.identity == "none":
@@ -157,11 +177,12 @@ class Cache:
 
 
 class _Plan(NamedTuple):
-    """How answers of one tool are kept: for how long (0: not at all), and the digest of its definition."""
+    """How answers of one tool are kept: for how long (0: not at all), the digest of its definition, and its backend."""
 
     entry: Registered
     ttl: float
     digest: bytes
+    place: Place
 
 
 _Place: TypeAlias = tuple[asyncio.AbstractEventLoop, bytes, float | None]
@@ -247,6 +268,8 @@ class _Cached(Layer):
             raise copy.copy(error) from error.__cause__
         if is_first:
             return result
+        if result.error is None and not self._cache.allowed(result):
+            return (await self._make(call, plan, key))[0]  # that answer is for the one who asked first
         return _decoded(answer, plan, started) if answer is not None else _shared(result)
 
     def _begin(self, place: _Place, call: ToolCall, plan: _Plan) -> _Flight:
@@ -275,9 +298,12 @@ class _Cached(Layer):
     async def _make(self, call: ToolCall, plan: _Plan, key: bytes) -> tuple[Result, bytes | None]:
         """Make the call and keep its answer, if it can be kept; return both."""
         result = await self.inner.run(call)
-        answer = _encoded(result, self._cache.max_entry_bytes) if result.error is None else None
+        seconds = min(plan.ttl, self._cache.allowed(result))
+        if result.error is not None or not seconds:
+            return result, None
+        answer = _encoded(result, self._cache.max_entry_bytes)
         if answer is not None:
-            self._cache.put(key, answer, plan.ttl)
+            self._cache.put(key, answer, seconds)
         return result, answer
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
+from toolexec.backend.providers.caching import with_cache_hint
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
@@ -138,7 +139,7 @@ class _Endpoint:
                 error.args = (error.message, *error.args[1:])
             raise
 
-    def _answer(self, response: HTTPResponse) -> JSONValue:
+    def _answer(self, response: HTTPResponse) -> Any:
         name = f"{self._provider.name}:{self._spec.name}"
         success = self._spec.success or range(200, 300)
         if response.status not in success:
@@ -153,7 +154,8 @@ class _Endpoint:
                     outcome=Outcome.DONE,
                 )
             value = _picked(name, self._pick, value)
-        return self._hide.value(value) if self._hide and not hasattr(value, "content") else value
+        value = self._hide.value(value) if self._hide and not hasattr(value, "content") else value
+        return with_cache_hint(value, response)
 
     def _request(self, args: JSONObject, key: str) -> HTTPRequest:
         """Return the request for *args*. Raises InputValidationError for values that cannot be sent."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from toolexec.backend.providers.caching import with_cache_hint
 from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.replies import failure_of, value_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
-from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.model.json_value import JSONObject
 from toolexec.net.http import HTTPResponse
 
 __all__ = ["next_page", "reply_of", "reset_after"]
 
 
-def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> JSONValue:
+def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> Any:
     """Return what a response means: the value or parts of its body, None for no content. Where its `Link` header names
-    the next page, the arguments that turn to it are in the reply's metadata, under `next_page`.
+    the next page, the arguments that turn to it are in the reply's metadata, under `next_page`; and where its headers
+    say for how long it may be kept, that is there as `CACHE_HINT`.
 
     Raises RemoteToolError for a status that is not a success, and for a body that is not what it says to be.
     """
@@ -27,6 +30,10 @@ def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> JS
         return None
     if not 200 <= response.status < 300:
         raise _failure(operation, response, hide)
+    return with_cache_hint(_value(operation, response), response)
+
+
+def _value(operation: Operation, response: HTTPResponse) -> Any:
     value = value_of(response)
     following = next_page(operation, response.headers.get("link", ""))
     if not following or isinstance(value, ToolReply):
