@@ -37,7 +37,7 @@ class ToolExecError(Exception):
     default_retryable: ClassVar[bool] = False
     default_outcome: ClassVar[Outcome] = Outcome.UNKNOWN
     states_outcome: bool = False
-    """Whether the outcome was stated, and is not only that of the class."""
+    """Is true where the outcome was stated, and is not only that of the class."""
 
     def __init__(
         self,

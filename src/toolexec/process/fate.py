@@ -58,7 +58,7 @@ class Fate(NamedTuple):
 def fate_of(error: BaseException) -> Fate:
     """Return what an exception out of a handler means.
 
-    It is the handler's no, with nothing done, but for these: whoever is stopped, or loses the connection to what it
+    It is the handler's no, with nothing done, but for these: one that is stopped, or loses the connection to what it
     uses, may have done its work, also when that connection was never made; and what a call of its own has ended with
     says what it says.
     """

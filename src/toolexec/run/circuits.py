@@ -48,7 +48,7 @@ def circuit_keys(entry: Registered) -> tuple[Hashable, ...]:
 
 
 def blame(failure: BaseException) -> Blame:
-    """Return whom a failure blames. Too many calls are nobody's failure: they only make callers wait."""
+    """Return whom a failure blames. Too many calls blame neither: they only make callers wait."""
     if not isinstance(failure, ToolExecError) or _is_rate_limited(failure):
         return "unknown"
     if failure.retryable:
