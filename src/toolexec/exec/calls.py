@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from toolexec.model.arguments import own_parts
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONObject, own_parts
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import current_origin
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.layers.timeout import Timeout
@@ -81,7 +82,7 @@ class Calls:
         if self.sources.pending and self.sources.is_needed(call.tool_id):
             await self.sources.start()
         if self.is_watched and call.args:
-            call.args = own_parts(call.args)
+            call.args = own_parts(call.args, call.tool_id)
         return await self.runner.run(call)
 
     async def stream(
@@ -96,7 +97,7 @@ class Calls:
         if self.sources.pending and self.sources.is_needed(tool_id):
             await self.sources.start()
         if self.is_watched and args:
-            args = own_parts(args)
+            args = own_parts(args, tool_id)
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:
             async for event in events:

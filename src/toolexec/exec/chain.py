@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.errors.base import reworded
+from toolexec.model.arguments import bounded_args
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin, current_origin
@@ -277,6 +278,8 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
             if not isinstance(args, Mapping):
                 raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
             args = dict(args)
+        if args:
+            bounded_args(args, step.tool_id)
         if args and check_references(args, number, names):
             referring.add(number)
         if step.name:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
+from toolexec.model.arguments import own_parts
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject, own_parts
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
@@ -462,7 +463,7 @@ class Exec:
             call.idempotency_key, call.fresh = idempotency_key, fresh
             return await calls.make(call)
         if calls.is_watched and args:  # most calls come this way, which is the shortest there is
-            args = own_parts(args)
+            args = own_parts(args, tool_id)
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
 
     async def run_chain(

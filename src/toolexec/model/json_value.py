@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -38,6 +38,8 @@ from typing import Any, Final, TypeAlias
 import jsonschema_rs
 
 from toolexec.errors import Violation
+from toolexec.model.tree_size import FLAT as _FLAT
+from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of
 
 __all__ = [
     "MAX_DEPTH",
@@ -47,9 +49,8 @@ __all__ = [
     "JSONObject",
     "JSONValue",
     "NotJSONError",
-    "is_too_large",
+    "excess_violation",
     "own_args",
-    "own_parts",
     "pointer",
     "shorten",
     "to_json",
@@ -65,14 +66,8 @@ JSONDict: TypeAlias = dict[str, Any]
 JSONObject: TypeAlias = Mapping[str, Any]
 """A JSON object that is only read."""
 
-MAX_DEPTH: Final = 120
-"""The most levels of dicts and lists that a value may have."""
-
 MAX_DIGITS: Final = 4300
 """The most digits of an integer: Python neither writes nor reads longer ones."""
-
-MAX_NODES: Final = 10_000_000
-"""The most values that one may have in it, itself included; what is in several places counts in each of them."""
 
 _MAX_REPORTED: Final = 20
 _MAX_LOSSY_DEPTH: Final = 100  # a record puts it inside of something else
@@ -85,10 +80,8 @@ _SCALARS: Final[list[JSONDict]] = [
     {"type": "string", "not": {"const": "a", "enum": ["b"]}},
     {"type": ["boolean", "null"]},
 ]
-_FLAT: Final = frozenset({str, int, float, bool, type(None)})
-_TOO_LARGE: Final = (
-    f"has more than {MAX_NODES:,} values in it, where what is in several places counts in each, or contains itself"
-)
+_QUICK_NODES: Final = 200_000
+"""How many values one may have at most to be copied without being counted first."""
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 """The way to a value, from its last step to its first; it becomes text only where there is something to report."""
 
@@ -142,11 +135,11 @@ def to_json(value: JSONValue) -> JSONValue:
             own = value.copy()
             for name, item in own.items():
                 if type(item) not in _FLAT:
-                    own[name] = _own(item, MAX_NODES // (len(own) + 1))
+                    own[name] = _own(item, _QUICK_NODES // (len(own) + 1))
                 if type(name) is not str:
                     return _unusual(value)
         elif kind is list:
-            own = _own(value, MAX_NODES)
+            own = _own(value, _QUICK_NODES)
         elif kind in _FLAT:
             own = value
         else:
@@ -188,8 +181,9 @@ def _own(value: JSONValue, room: int) -> JSONValue:
 
 def _unusual(value: object) -> JSONValue:
     """What `to_json` gives for a value that is large, of other types, or not JSON."""
-    if is_too_large(value):
-        raise NotJSONError([_too_large(value)])
+    excess = excess_of(value)
+    if excess not in (None, Excess.DEEP):  # of what is too deep a walk finds the places
+        raise NotJSONError([excess_violation(value, excess)])
     try:
         if _is_valid(value):
             return value if type(value) in _FLAT else _copied(value)
@@ -213,8 +207,9 @@ def _converted(value: object) -> JSONValue:
 def to_json_lossy(value: object) -> JSONValue:
     """Give *value* as plain JSON as `to_json` does, with text in place of what has no JSON form (`NaN`, the `str` of an
     object), for logs and records. Never raises."""
-    if is_too_large(value):
-        return f"<{type(value).__name__}, which {_TOO_LARGE}>"
+    excess = excess_of(value)
+    if excess not in (None, Excess.DEEP):
+        return f"<{type(value).__name__}, which has {excess.value}>"
     return _copied(value) if _is_nearly_json(value) else _Conversion(None, _MAX_LOSSY_DEPTH).plain(value, None, 0)
 
 
@@ -237,77 +232,10 @@ def own_args(args: Mapping[str, object]) -> JSONObject:
     return to_json(args)
 
 
-def own_parts(args: Mapping[str, object]) -> JSONObject:
-    """Give arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
-
-    What is flat, and what is not JSON, is given as it is: the runner looks at it again, and refuses it.
-    """
-    if type(args) is dict:
-        for value in args.values():
-            if type(value) not in _FLAT:
-                break
-        else:
-            return args
-    try:
-        return to_json(args)
-    except NotJSONError:
-        return args
-
-
-def is_too_large(value: object) -> bool:
-    """Return whether *value* has more than `MAX_NODES` values in it. Takes no longer for what is shared, however
-    often.
-    """
-    if type(value) is list and _FLAT.issuperset(map(type, value)):  # pyright: ignore[reportUnknownArgumentType]
-        return len(value) >= MAX_NODES  # pyright: ignore[reportUnknownArgumentType]
-    level: dict[int, Any] = {id(value): value}
-    times = {id(value): 1}  # in how many places it is
-    total = 1
-    for _ in range(MAX_DEPTH + 1):
-        deeper: dict[int, Any] = {}
-        deeper_times: dict[int, int] = {}
-        for key, part in level.items():
-            items = _items_of(part)
-            count = times[key]
-            total += count * len(items)
-            if not _FLAT.issuperset(map(type, items)):
-                for item in items:
-                    if type(item) not in _FLAT:
-                        number = id(item)
-                        deeper[number] = item
-                        deeper_times[number] = deeper_times.get(number, 0) + count
-        if total > MAX_NODES:
-            return True
-        if not deeper:
-            return False
-        level, times = deeper, deeper_times
-    return False
-
-
-def _items_of(value: JSONValue) -> Collection[Any]:
-    """What is in a value that JSON is made of without a look at each item; nothing for all others."""
-    kind: type[Any] = type(value)
-    if kind is dict:
-        return value.values()
-    if kind is list or kind is tuple:
-        return value
-    if isinstance(value, dict):
-        return dict.values(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(value, list):
-        return list.copy(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(value, tuple):
-        return tuple.__getitem__(value, slice(None))  # pyright: ignore[reportUnknownVariableType]
-    if issubclass(kind, Enum):
-        return (value._value_,)
-    if isinstance(value, deque):
-        return deque.copy(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    has_fields = hasattr(kind, "__pydantic_serializer__") or hasattr(kind, "__dataclass_fields__")
-    return vars(value).values() if has_fields and hasattr(value, "__dict__") else ()
-
-
-def _too_large(value: object) -> Violation:
-    message = f"{type(value).__name__} {_TOO_LARGE}; make it smaller, or text"
-    return Violation(path="", keyword="json", message=message, expected=f"at most {MAX_NODES:,} values", got=None)
+def excess_violation(value: object, excess: Excess) -> Violation:
+    """Return what an error says of a value that is too much to be walked."""
+    message = f"{type(value).__name__} has {excess.value}; make it smaller, or text"
+    return Violation(path="", keyword="json", message=message, expected=excess.limit, got=None)
 
 
 def _is_nearly_json(value: object) -> bool:
@@ -477,7 +405,7 @@ class _Conversion:
         return self._problem("...", trail, text, got=None)
 
     def _too_many(self, trail: _Trail) -> JSONValue:
-        text = f"the value {_TOO_LARGE}; make it smaller, or text"
+        text = f"the value has {Excess.MANY.value}; make it smaller, or text"
         stand_in = self._problem("...", trail, text, got=None)
         if self._report is not None:
             raise _EnoughError

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from toolexec.errors import InputValidationError, InvalidToolError, Violation
 from toolexec.model.handler import HandlerKind, ToolContext
-from toolexec.model.json_value import JSONDict, JSONObject, is_too_large, pointer, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, pointer, to_json
+from toolexec.model.tree_size import excess_of
 
 if typing.TYPE_CHECKING:
     import pydantic
@@ -227,7 +228,7 @@ def _output(annotation: object, kind: HandlerKind, name: str) -> tuple[JSONDict 
         return schema, None
 
     def finish(value: object) -> Any:
-        if is_too_large(value):  # the runner says so
+        if excess_of(value) is not None:  # the runner says so
             return value
         try:
             # `adapter.dump_python` does the same, in twice the time.

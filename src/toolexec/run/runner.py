@@ -23,6 +23,7 @@ from toolexec.errors import (
     ToolExecError,
     Violation,
 )
+from toolexec.model.arguments import bounded_args
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
@@ -233,6 +234,7 @@ class DefaultRunner:
                 args = own_args(given)
             except NotJSONError as error:
                 violations = error.violations
+                bounded_args(given, tool.id)  # whether arguments are validated or not
             else:
                 if args is not given:
                     attempt.args = args

@@ -14,8 +14,9 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError
 from toolexec.errors.outcome import Outcome as CallOutcome
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, is_too_large, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, to_json
 from toolexec.model.schema import Schema
+from toolexec.model.tree_size import is_too_large
 from toolexec.run.large import Budget as WorkBudget
 from toolexec.run.large import BudgetExceededError
 from toolexec.workflow.functions import Context

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import is_too_large, shorten
+from toolexec.model.json_value import shorten
+from toolexec.model.tree_size import is_too_large
 from toolexec.run.large import Budget, is_small, json_pieces
 
 __all__ = [
