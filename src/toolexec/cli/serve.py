@@ -8,12 +8,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Generator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 import typer
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from toolexec.config.build import Built
     from toolexec.config.loaded import LoadedConfig
     from toolexec.model.json_value import JSONDict
+    from toolexec.server.auth import ApiKey, LiveKeys
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve"]
 
@@ -46,6 +48,7 @@ FLAGS: Final[Mapping[str, str]] = {
 
 _CLOSED: Final = "closed"  # what the status of a backend says once the server has ended
 _PATIENCE: Final = 1.0
+ReadKeys: TypeAlias = "Callable[[], tuple[ApiKey, ...]]"
 _LOGGERS: Final = ("toolexec", "mcp", "uvicorn")
 
 Transport = Annotated[
@@ -146,7 +149,7 @@ def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[st
         loaded = load_for_serving(files, given, settings, screen)
         with ExitStack() as stack:
             stack.enter_context(logged(loaded.settings.server.log_level))
-            return _serve(loaded, screen, stack)
+            return _serve(loaded, screen, stack, partial(_read_keys, loaded.files, given, settings))
     except ToolExecError as error:
         screen.error(error)
         return exit_code(error)
@@ -171,14 +174,9 @@ def load_for_serving(
     Raises as `load_settings` does, and ConfigurationError when there are no tools anywhere, but are needed.
     """
     from toolexec.cli.sources import Sources, find_sources
-    from toolexec.config.load import load_settings, parse_set
+    from toolexec.config.load import load_settings
 
-    flags: JSONDict = {each.path: each.text for each in parse_set(settings)}
-    names = {path: f"--set {path}" for path in flags}
-    for option, value in given.items():
-        if value is not None:
-            flags[FLAGS[option]] = value
-            names[FLAGS[option]] = f"--{option.replace('_', '-')}"
+    flags, names = _flags(given, settings)
     missing: ConfigurationError | None = None
     try:
         sources = find_sources(files)
@@ -192,7 +190,27 @@ def load_for_serving(
     return loaded
 
 
-def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack) -> int:
+def _flags(given: Mapping[str, object], settings: list[str]) -> tuple[JSONDict, dict[str, str]]:
+    """Return what options and `--set` words set, and what was typed for each."""
+    from toolexec.config.load import parse_set
+
+    flags: JSONDict = {each.path: each.text for each in parse_set(settings)}
+    names = {path: f"--set {path}" for path in flags}
+    for option, value in given.items():
+        if value is not None:
+            flags[FLAGS[option]] = value
+            names[FLAGS[option]] = f"--{option.replace('_', '-')}"
+    return flags, names
+
+
+def _read_keys(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str]) -> tuple[ApiKey, ...]:
+    from toolexec.config.load import load_api_keys
+
+    flags, names = _flags(given, settings)
+    return load_api_keys(files, environment=os.environ, flags=flags, flag_names=names)
+
+
+def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: ReadKeys) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
     if loaded.settings.server.transport == "stdio":
@@ -207,7 +225,7 @@ def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack) -> int:
     stack.enter_context(only_results_on_stdout())
     metrics = Metrics()
     built = _build(loaded, stack, metrics)
-    return asyncio.run(_until_signal(_over_http(built, metrics, screen)))
+    return asyncio.run(_until_signal(_over_http(built, metrics, screen, read_keys)))
 
 
 def _build(loaded: LoadedConfig, stack: ExitStack, metrics: Any = None) -> Built:
@@ -234,16 +252,38 @@ async def _over_stdio(built: Built, wire: Any, screen: Screen) -> None:
         await serve_stdio(server, wire)
 
 
-async def _over_http(built: Built, metrics: Any, screen: Screen) -> None:
+async def _over_http(built: Built, metrics: Any, screen: Screen, read_keys: ReadKeys) -> None:
     from toolexec.server.app import ToolServer
+    from toolexec.server.auth import LiveKeys
     from toolexec.server.http import Health, serve_http
 
     settings = built.serve
     server = ToolServer(built.ex, settings, results=built.results)
     metrics.watch_backends(built.ex.backend_statuses)
     health = Health.of(built.ex, required=built.loaded.settings.http.required_backends)
-    async with server, _Report(built, screen, "") as report:
-        await serve_http(server, settings.http, settings.auth, health=health, metrics=metrics, ready=report.say_at)
+    keys = LiveKeys(settings.auth)
+    async with server, _Report(built, screen, "") as report, _reloading(built.loaded.files, read_keys, keys):
+        await serve_http(
+            server, settings.http, settings.auth, health=health, metrics=metrics, keys=keys, ready=report.say_at
+        )
+
+
+@asynccontextmanager
+async def _reloading(files: tuple[Path, ...], read: ReadKeys, keys: LiveKeys) -> AsyncGenerator[None, None]:
+    """Have the keys read again when a file changes, and at SIGHUP."""
+    from toolexec.config.key_reload import KeyReload
+
+    reload, loop = KeyReload(files, read, keys), asyncio.get_running_loop()
+    hangup: Any = getattr(signal, "SIGHUP", None)
+    with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):  # as in `_until_signal`
+        loop.add_signal_handler(hangup, reload.request)
+    task = asyncio.create_task(reload.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):
+            loop.remove_signal_handler(hangup)
 
 
 @dataclass(slots=True)

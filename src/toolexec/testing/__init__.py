@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolexec.testing.gateway_suite import check_gateway
     from toolexec.testing.index_suite import check_index
     from toolexec.testing.journal_suite import check_journal
+    from toolexec.testing.loop_pauses import loop_not_held
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
     from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
     from toolexec.testing.outcome_suite import OutcomeTrial, check_outcomes
@@ -41,6 +42,7 @@ __all__ = [
     "check_runtime",
     "check_sandbox",
     "check_searcher",
+    "loop_not_held",
     "run_battery",
 ]
 
@@ -62,6 +64,7 @@ _HOME_OF = {
     "check_runtime": "runtime_suite",
     "check_sandbox": "sandbox_suite",
     "check_searcher": "searcher_suite",
+    "loop_not_held": "loop_pauses",
     "run_battery": "escape_battery",
 }
 

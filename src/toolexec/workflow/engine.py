@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
@@ -22,6 +22,8 @@ from toolexec.errors import (
     WorkflowSyntaxError,
 )
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.threads import WorkerThreads
+from toolexec.run.large import ON_LOOP
 from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
@@ -39,6 +41,10 @@ CHECKS: ContextVar[Callable[[Callable[[], None]], None] | None] = ContextVar("to
 """Decides whether the check of a workflow is made, which is given: a run that is repeated was checked when it began,
 and by the tools of then. None: always."""
 _KEPT: Final = 64
+_SHORT: Final = 4000
+"""How many characters are parsed, checked and compiled on the event loop: in some 20 ms."""
+_threads: Final = WorkerThreads(2, spare=2)
+_Known: TypeAlias = tuple[Workflow, Program]
 _BACKEND: Final = BackendInfo(kind="workflow", isolation="interpreter")
 _ENFORCED: Final = LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
 
@@ -54,7 +60,7 @@ class WorkflowEngine:
     keeps_deadline = True
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[Workflow, Program]] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
         """Run a workflow. It is checked first, against the tools that it may call: one with mistakes is not begun.
@@ -66,9 +72,9 @@ class WorkflowEngine:
         deadline: asyncio.Timeout | None = None
         result = CodeResult(language="workflow", backend=_BACKEND, limits_enforced=_ENFORCED)
         try:
-            program = self._compiled(request.code, tools)
             deadline = asyncio.timeout(request.seconds)
             async with deadline:
+                program = await self._compiled(request.code, tools)
                 result.value = await run_workflow(program, inputs, tools, now=request.now, budget=budget)
         except ToolExecError as error:
             result.error = _with_source(error, request.code)
@@ -79,25 +85,34 @@ class WorkflowEngine:
             result.error = CodeTimeoutError(message, op="execute", details={"timeout": request.seconds})
         return result
 
-    def _compiled(self, source: str, tools: Tools) -> Program:
-        """Return the program; the check comes first, as it knows of more mistakes than the compiler."""
-        workflow, program = self._known.pop(source, (None, None))
-        if workflow is None:
-            try:
-                workflow = parse(source)
-            except WorkflowSyntaxError as error:
-                raise with_tool(error, tools.index, tools.allows) from None
-        checks = CHECKS.get()
-        if checks is None:
-            _check(workflow, tools)
+    async def _compiled(self, source: str, tools: Tools) -> Program:
+        """Return the program; that of a long source is made in a thread, as each step of it takes seconds."""
+        known = self._known.pop(source, None)
+        if len(source) <= _SHORT or ON_LOOP.get():
+            workflow, program = _prepared(source, tools, known)
         else:
-            checks(partial(_check, workflow, tools))
-        if program is None:
-            program = compile_workflow(workflow)
+            workflow, program = await _threads.run(_prepared, source, tools, known)
         self._known[source] = workflow, program
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return program
+
+
+def _prepared(source: str, tools: Tools, known: _Known | None) -> _Known:
+    """Return a workflow and its program; the check comes first, as it knows of more mistakes than the compiler."""
+    if known is not None:
+        workflow = known[0]
+    else:
+        try:
+            workflow = parse(source)
+        except WorkflowSyntaxError as error:
+            raise with_tool(error, tools.index, tools.allows) from None
+    checks = CHECKS.get()
+    if checks is None:
+        _check(workflow, tools)
+    else:
+        checks(partial(_check, workflow, tools))
+    return known or (workflow, compile_workflow(workflow))
 
 
 def _asked(metadata: JSONObject) -> tuple[Mapping[str, object], Budget]:

@@ -49,6 +49,8 @@ __all__ = ["MAX_BLOCKS", "OUT", "Binding", "Names", "Scopes", "resolve_names"]
 MAX_BLOCKS: Final = 100
 """How deep blocks may be inside of each other."""
 
+_MAX_HINTS: Final = 20  # each looks through all names, and who has that many mistakes begins with the first
+
 OUT: Final = "__out"
 """The name whose value is that of a workflow that does not return one."""
 
@@ -133,6 +135,7 @@ class _Resolver:
         self._scopes = Scopes()
         self._loop: _Loop = ""
         self._depth = 0
+        self._hints = 0
 
     def resolve(self, workflow: Workflow) -> Names:
         for given in workflow.inputs:
@@ -318,6 +321,9 @@ class _Resolver:
             binding.used += 1
 
     def _instead(self, name: str) -> str:
+        self._hints += 1
+        if self._hints > _MAX_HINTS:
+            return f"write {name} := ... to bind it before"
         ended = next((known for known in reversed(self._names.bindings) if known.name == name), None)
         if ended is not None:
             return f"it is bound in line {ended.at.line}, for its block only: bind it before that block"

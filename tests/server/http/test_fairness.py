@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx2
 import pytest
 from mcp_types import CallToolResult, ElicitResult
 
@@ -41,10 +44,10 @@ class TestSessions:
     """Sessions of the handshake era."""
 
     async def test_another_caller_gets_one(self, serve: Serve) -> None:
-        """A caller with all sessions gets no more, and loses its least used one to a caller who has fewer."""
+        """A caller with all sessions loses its least used one, to itself and to a caller who has fewer."""
         server = await serve(HttpSettings(port=0, max_sessions=4), AUTH)
-        eves = [await server.post(INITIALIZE, bearer("eve")) for _ in range(5)]
-        assert [answer.status_code for answer in eves] == [200, 200, 200, 200, 503]
+        eves = [await server.post(INITIALIZE, bearer("eve")) for _ in range(4)]
+        assert [answer.status_code for answer in eves] == [200, 200, 200, 200]
         sessions = [
             {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"} | bearer("eve")
             for answer in eves[:4]
@@ -53,7 +56,37 @@ class TestSessions:
         for name in ("ann", "bob"):
             assert (await server.post(INITIALIZE, bearer(name))).status_code == 200
         assert [(await server.post(LIST, session)).status_code for session in sessions] == [200, 404, 404, 200]
-        assert (await server.post(INITIALIZE, bearer("eve"))).status_code == 503
+        assert (await server.post(INITIALIZE, bearer("eve"))).status_code == 200
+        assert [(await server.post(LIST, session)).status_code for session in sessions] == [404, 404, 404, 200]
+
+    async def test_many_at_the_same_time_take_none_from_others(self, serve: Serve) -> None:
+        """Sessions that are being opened count for the caller who opens them, and for nobody else."""
+        server = await serve(HttpSettings(port=0, max_sessions=6), AUTH)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(40):
+                group.create_task(server.post(INITIALIZE, bearer("eve")))
+            others = [
+                group.create_task(server.post(INITIALIZE, bearer(name))) for _ in range(2) for name in ("ann", "bob")
+            ]
+        assert [each.result().status_code for each in others] == [200] * 4
+
+    async def test_sessions_in_use_stay_with_their_caller(self, serve: Serve) -> None:
+        """A caller whose sessions all have a stream is refused one more; another caller is not."""
+        server = await serve(HttpSettings(port=0, max_sessions=2), AUTH)
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(httpx2.AsyncClient(timeout=20))
+            for _ in range(2):
+                opened = await server.post(INITIALIZE, bearer("eve"))
+                headers = {
+                    "mcp-session-id": opened.headers["mcp-session-id"],
+                    "mcp-protocol-version": "2025-11-25",
+                    "accept": "text/event-stream",
+                }
+                await stack.enter_async_context(client.stream("GET", server.url, headers=headers | bearer("eve")))
+            refused = await server.post(INITIALIZE, bearer("eve"))
+            assert refused.status_code == 503
+            assert "all of yours are in use" in refused.text
+            assert (await server.post(INITIALIZE, bearer("ann"))).status_code == 200
 
     async def test_nobody_with_few_loses_any(self, serve: Serve) -> None:
         """Where all have one session each, one more caller is refused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import ApiKey, AuthSettings, JwtSettings
 
-__all__ = ["ApiKey", "AuthSettings", "JwtSettings"]
+__all__ = ["ApiKey", "AuthSettings", "JwtSettings", "LiveKeys"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from toolexec.errors import MissingExtraError
@@ -29,7 +30,7 @@ class Tokens:
         settings: JwtSettings,
         audience: str,
         *,
-        reserved: frozenset[str] = frozenset(),
+        reserved: Container[str] = frozenset(),
         keys: IssuerKeys | None = None,
     ) -> None:
         try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolexec.model.origin import ANYONE
-from toolexec.server.auth.credentials import CALLER, ApiKeys, BadCredentialError, Identity, UncheckableError
+from toolexec.server.auth.credentials import CALLER, BadCredentialError, Identity, UncheckableError
 from toolexec.server.auth.failures import Failures
 from toolexec.server.auth.jwt import Tokens
+from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import metadata_address
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.replies import is_stream, peer_of, refuse
@@ -43,15 +45,16 @@ class Authentication:
         on_refusal: Callable[[str], None],
         failures: Failures | None = None,
         tokens: Tokens | None = None,
+        keys: LiveKeys | None = None,
     ) -> None:
         self._app = app
         self._auth = auth
-        self._on = auth.on
-        self._keys = ApiKeys(auth.api_keys)
+        self._keys = keys if keys is not None else LiveKeys(auth)
+        self._keys.on_removed(self._end_streams)
+        self._streams: dict[str, set[anyio.CancelScope]] = {}  # by the ID of the API key
         self._failures = failures if failures is not None else Failures(auth.max_failures)
         if tokens is None and auth.jwt is not None:
-            reserved = frozenset(key.id for key in auth.api_keys)
-            tokens = Tokens(auth.jwt, auth.audience, reserved=reserved)
+            tokens = Tokens(auth.jwt, auth.audience, reserved=self._keys)
         self._tokens = tokens
         self._tell = on_refusal
         address = metadata_address(auth)
@@ -68,12 +71,32 @@ class Authentication:
         if identity is not _NOBODY:
             scope["user"] = identity.user()  # the SDK ties sessions to it
         seconds = max(identity.expires - time.time(), 0) if is_stream(scope) else math.inf
-        with anyio.move_on_after(seconds):  # no stream outlives the proof of its caller
-            await self._app(scope, receive, send)
+        with anyio.move_on_after(seconds) as limit, self._known_stream(scope, identity, limit):
+            await self._app(scope, receive, send)  # no stream outlives the proof of its caller
+
+    @contextmanager
+    def _known_stream(self, scope: Scope, identity: Identity, limit: anyio.CancelScope) -> Generator[None, None, None]:
+        """Let a stream be ended when the key of its caller is taken out."""
+        if not is_stream(scope) or identity.caller.method != "api_key":
+            yield
+            return
+        streams = self._streams.setdefault(identity.caller.id, set())
+        streams.add(limit)
+        try:
+            yield
+        finally:
+            streams.discard(limit)
+            if not streams and self._streams.get(identity.caller.id) is streams:
+                del self._streams[identity.caller.id]
+
+    def _end_streams(self, gone: frozenset[str]) -> None:
+        for caller_id in gone:
+            for limit in [*self._streams.get(caller_id, ())]:
+                limit.cancel()
 
     async def _admit(self, scope: Scope, send: Send) -> Identity | None:
         """Who sent the request; None when it was answered already."""
-        if not self._on:
+        if not self._auth.on and not len(self._keys):  # with keys once, never without
             return _NOBODY
         peer = peer_of(scope)
         try:
@@ -108,7 +131,7 @@ class Authentication:
     async def _identify(self, scheme: str, credential: str) -> Identity:
         if self._tokens is not None and scheme == "bearer" and credential.count(".") == 2:
             return await self._tokens.identify(credential)
-        if not self._auth.api_keys:
+        if self._tokens is not None and not len(self._keys):
             raise BadCredentialError("this is no token")
         return self._keys.identify(credential)
 

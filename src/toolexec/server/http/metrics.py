@@ -73,6 +73,17 @@ class Metrics:
         self._rejected = Counter(
             "toolexec_http_rejected", "Requests that were refused, by reason.", ["reason"], registry=self.registry
         )
+        self._pauses = Histogram(
+            "toolexec_loop_pause_seconds",
+            "How late the event loop was, measured 50 times a second.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._longest_pause = 0.0
+        longest = Gauge(
+            "toolexec_loop_pause_max_seconds", "The longest pause of the event loop.", registry=self.registry
+        )
+        longest.set_function(lambda: self._longest_pause)
         self._sessions = Gauge("toolexec_sessions", "Sessions that are open.", registry=self.registry)
         if backends is not None:
             self.watch_backends(backends)
@@ -114,6 +125,11 @@ class Metrics:
     def rejected(self, reason: str) -> None:
         """Count a refused request; *reason* is one word out of few."""
         self._rejected.labels(reason).inc()
+
+    def paused(self, seconds: float) -> None:
+        """Count how late the event loop was."""
+        self._pauses.observe(seconds)
+        self._longest_pause = max(self._longest_pause, seconds)
 
     def watch_sessions(self, count: Callable[[], int]) -> None:
         """Have *count* say how many sessions are open."""

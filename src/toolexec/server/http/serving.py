@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -15,12 +15,14 @@ import uvicorn
 from mcp.server.lowlevel import Server
 
 from toolexec.errors import ConfigurationError
+from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.app import HttpApp, build_app
 from toolexec.server.http.connections import connections
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.pauses import watch_loop
 
 __all__ = ["HasLowlevel", "serve_http"]
 
@@ -83,10 +85,13 @@ async def serve_http(
     *,
     health: Health | None = None,
     metrics: Metrics | None = None,
+    keys: LiveKeys | None = None,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve MCP over HTTP until *stop* is set, or this is cancelled; signals are the caller's business.
+
+    *keys* are the API keys of *auth*, for one who may replace them meanwhile.
 
     *ready* gets the address once clients can connect (with the real port, where `port` is 0). At the end, streams are
     closed and calls may take `http.shutdown_grace` seconds more.
@@ -95,11 +100,11 @@ async def serve_http(
     certificates that cannot be used.
     """
     lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
-    app = build_app(lowlevel, http, auth, health=health, metrics=metrics)
+    app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys)
     listener = _Listener(_config(app, http, metrics), http)
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()
-    async with app.running():  # what is raised in it would come out as a group
+    async with _watched(metrics), app.running():  # what is raised in it would come out as a group
         serving = asyncio.create_task(listener.serve())
         try:
             await _first(serving, listener.listening)
@@ -115,6 +120,14 @@ async def serve_http(
         failure = failure or next((end for end in ends if isinstance(end, Exception)), None)
     if failure is not None:
         raise failure
+
+
+def _watched(metrics: Metrics | None) -> AbstractAsyncContextManager[None]:
+    return watch_loop(metrics.paused if metrics is not None else _unobserved)
+
+
+def _unobserved(_: float) -> None:
+    """Do not count a pause: it is still logged."""
 
 
 async def _first(serving: asyncio.Task[None], event: asyncio.Event | None) -> None:

@@ -1,0 +1,48 @@
+"""The API keys that are accepted now, which may be others a moment later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from toolexec.server.auth.credentials import ApiKeys, Identity
+from toolexec.server.auth.settings import ApiKey, AuthSettings
+
+__all__ = ["LiveKeys"]
+
+
+class LiveKeys:
+    """The keys of *auth*, which `replace` exchanges while the server runs; `in` says whether an ID is one of theirs."""
+
+    def __init__(self, auth: AuthSettings) -> None:
+        self._auth = auth
+        self._keys = ApiKeys(auth.api_keys)
+        self._listeners: list[Callable[[frozenset[str]], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._auth.api_keys)
+
+    def __contains__(self, caller_id: object) -> bool:
+        return any(key.id == caller_id for key in self._auth.api_keys)
+
+    def identify(self, key: str) -> Identity:
+        """Return who has the key; raises BadCredentialError."""
+        return self._keys.identify(key)
+
+    def on_removed(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """Have *listener* receive the IDs of the keys that were taken out or changed."""
+        self._listeners.append(listener)
+
+    def replace(self, keys: Sequence[ApiKey]) -> frozenset[str]:
+        """Accept these keys, and no others, from the next request on; return the IDs of those that are out or changed.
+
+        Raises ConfigurationError for two with one ID or one hash, and then nothing has changed.
+        """
+        auth = replace(self._auth, api_keys=tuple(keys))
+        accepted = ApiKeys(auth.api_keys)
+        gone = frozenset(key.id for key in self._auth.api_keys if key not in auth.api_keys)
+        self._auth, self._keys = auth, accepted
+        if gone:
+            for listener in self._listeners:
+                listener(gone)
+        return gone

@@ -1,0 +1,202 @@
+"""The sessions of the handshake era, of which each caller has a share."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.types import Message, Receive, Scope, Send
+
+from toolexec.model.origin import Caller
+from toolexec.server.auth.credentials import CALLER
+from toolexec.server.http.replies import header, peer_of, reply_json
+from toolexec.server.http.settings import HttpSettings
+
+__all__ = ["Sessions"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_HANDSHAKE: Final = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no version belongs to
+_INTERNAL_ERROR: Final = -32603
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session: whose it is, the request that opened it, when it was last used, and how many requests it has now."""
+
+    owner: str
+    scope: Scope
+    used: float
+    requests: int = 0
+
+
+class Sessions:
+    """The SDK's sessions, which can be counted, and of which no caller can take all.
+
+    Once there are as many as there may be, a caller with as many as any other gives up the oldest idle one of its own
+    for the next, and is refused where all are in use; a caller with fewer gets one of those of the caller with most.
+
+    The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
+    a session is ended by the request that its own client would end it with. It has no limit of its own: it would count
+    the sessions that are being opened, too, and refuse whoever comes next.
+    """
+
+    def __init__(self, lowlevel: Server[Any], http: HttpSettings) -> None:
+        self._manager = StreamableHTTPSessionManager(
+            lowlevel,
+            json_response=http.json_response,
+            session_idle_timeout=http.session_idle,
+            max_request_body_size=http.max_body_bytes,
+            max_sessions=None,
+        )
+        self._most = http.max_sessions
+        self._idle = http.session_idle
+        self._open: OrderedDict[str, _Session] = OrderedDict()  # the least recently used one first
+        self._opening: Counter[str] = Counter()  # by owner
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Sessions can be opened in the block; at its end all are closed."""
+        return self._manager.run()
+
+    def count(self) -> int:
+        """Return how many sessions there are."""
+        self._forget_idle()
+        return len(self._open)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of either era; only those of the handshake era have sessions."""
+        if (header(scope, b"mcp-protocol-version") or _HANDSHAKE) not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._manager.asgi_app(scope, receive, send)
+            return
+        owner, session_id = _owner_of(scope), header(scope, b"mcp-session-id")
+        if session_id is not None:
+            await self._continue(session_id, owner, scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._begin(owner, scope, receive, send)
+        else:
+            await self._manager.asgi_app(scope, receive, send)
+
+    async def end_of(self, method: str, ids: frozenset[str]) -> None:
+        """End all sessions of the callers with these IDs, who proved them by *method*."""
+        gone = [key for key, session in self._open.items() if _is_of(session.scope.get(CALLER), method, ids)]
+        for session_id, session in [(key, self._open.pop(key)) for key in gone]:
+            await self._end(session_id, session)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    async def _begin(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request open a session, where its owner may have one."""
+        ended: list[tuple[str, _Session]] = []
+        if self.count() + self._opening.total() >= self._most and self._is_full_for(owner, ended):
+            await _refuse(send, self._most)
+            return
+        self._opening[owner] += 1  # with no other request in between
+        try:
+            for session_id, session in ended:
+                await self._end(session_id, session)
+            await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None))
+        finally:
+            self._opening[owner] -= 1
+            self._opening += Counter()  # without those that are 0
+
+    async def _continue(self, session_id: str, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
+        watched = self._watched(send, scope, owner, session_id)
+        session = self._open.get(session_id)
+        if session is None or session.owner != owner:
+            await self._manager.asgi_app(scope, receive, watched)
+            return
+        self._open.move_to_end(session_id)
+        session.requests += 1
+        try:
+            await self._manager.asgi_app(scope, receive, watched)
+        finally:
+            session.requests -= 1
+            session.used = monotonic()
+
+    def _watched(self, send: Send, scope: Scope, owner: str, session_id: str | None) -> Send:
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(scope, owner, session_id, message)
+            await send(message)
+
+        return watch
+
+    def _note(self, scope: Scope, owner: str, session_id: str | None, start: Message) -> None:
+        """Keep a session that an answer opens, and forget one that it says is over."""
+        status: int = start["status"]
+        if session_id is None:
+            opened = next((value for key, value in start.get("headers", ()) if key.lower() == b"mcp-session-id"), b"")
+            if opened and status < 400:
+                self._open[opened.decode("latin-1")] = _Session(owner, scope, monotonic())
+        elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
+            session = self._open.get(session_id)
+            if session is not None and session.owner == owner:  # another caller gets the same for one that goes on
+                del self._open[session_id]
+
+    # -- the shares ---------------------------------------------------------------------------------------------
+
+    def _forget_idle(self) -> None:
+        """Forget sessions that were idle for so long that the SDK has closed them."""
+        oldest = monotonic() - self._idle
+        for session_id, session in [*self._open.items()]:
+            if session.requests == 0 and session.used <= oldest:
+                del self._open[session_id]
+
+    def _is_full_for(self, owner: str, ended: list[tuple[str, _Session]]) -> bool:
+        """Take a session out for a new one of *owner*, and put it into *ended*; return whether none may be taken."""
+        counts = Counter(session.owner for session in self._open.values()) + self._opening
+        most, number = counts.most_common(1)[0]
+        has_share = counts[owner] + 1 >= number
+        session_id = self._oldest(owner if has_share else most, idle=True)
+        if session_id is None and not has_share:
+            session_id = self._oldest(most, idle=False)
+        if session_id is None:
+            return has_share  # else all of the other's are being opened: there may be one more for a moment
+        logger.warning("there are %d sessions; the oldest of %s gives way", self._most, self._open[session_id].owner)
+        ended.append((session_id, self._open.pop(session_id)))
+        return False
+
+    def _oldest(self, owner: str, *, idle: bool) -> str | None:
+        """Return the least recently used session of *owner*; with *idle* only of those without a request."""
+        return next(
+            (
+                session_id
+                for session_id, session in self._open.items()
+                if session.owner == owner and not (idle and session.requests)
+            ),
+            None,
+        )
+
+    async def _end(self, session_id: str, session: _Session) -> None:
+        """End a session as its own client would."""
+        headers = [(b"mcp-session-id", session_id.encode("latin-1")), (b"accept", b"application/json")]
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            """Drop the answer."""
+
+        await self._manager.asgi_app({**session.scope, "method": "DELETE", "headers": headers}, receive, send)
+
+
+def _owner_of(scope: Scope) -> str:
+    caller = scope.get(CALLER)
+    owner = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
+    return owner or peer_of(scope)
+
+
+def _is_of(caller: object, method: str, ids: frozenset[str]) -> bool:
+    return isinstance(caller, Caller) and caller.method == method and caller.id in ids
+
+
+async def _refuse(send: Send, most: int) -> None:
+    message = f"Too many open sessions ({most}), and all of yours are in use; end one, or try again later"
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": _INTERNAL_ERROR, "message": message}}
+    await reply_json(send, 503, error, [("retry-after", "5")])

@@ -1,0 +1,34 @@
+"""Keys that are replaced while a server runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolexec.errors import ConfigurationError
+from toolexec.server.auth import ApiKey, AuthSettings, LiveKeys
+from toolexec.server.auth.credentials import BadCredentialError, hash_key
+
+ANN, BOB = (ApiKey(id=name, sha256=hash_key(name)) for name in ("ann", "bob"))
+
+
+def test_only_the_new_keys_are_accepted() -> None:
+    """Who is out or changed is told."""
+    keys, heard = LiveKeys(AuthSettings(api_keys=(ANN, BOB))), []
+    keys.on_removed(heard.append)
+    changed = ApiKey(id="bob", sha256=BOB.sha256, roles=("admin",))
+    assert keys.replace([changed]) == {"ann", "bob"}
+    assert heard == [{"ann", "bob"}]
+    assert keys.identify("bob").caller.roles == ("admin",)
+    assert "bob" in keys
+    assert "ann" not in keys
+    with pytest.raises(BadCredentialError):
+        keys.identify("ann")
+
+
+def test_keys_that_contradict_each_other_change_nothing() -> None:
+    """All or nothing."""
+    keys = LiveKeys(AuthSettings(api_keys=(ANN,)))
+    with pytest.raises(ConfigurationError, match="same id"):
+        keys.replace([BOB, BOB])
+    assert keys.identify("ann").caller.id == "ann"
+    assert len(keys) == 1
