@@ -1,6 +1,6 @@
 """How many values a value has in it as a tree: what is in several places counts in each of them.
 
-A few lists of Python, each twice in the next one, are soon more than anybody can write down, and everything that walks
+A few lists of Python, each twice in the next one, are soon more than can be written down, and everything that walks
 a value walks the tree. So its size is computed first, in the time that its distinct parts take.
 """
 

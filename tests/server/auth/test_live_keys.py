@@ -13,11 +13,11 @@ ANN, BOB = (ApiKey(id=name, sha256=hash_key(name)) for name in ("ann", "bob"))
 
 def test_only_the_new_keys_are_accepted() -> None:
     """Who is out or changed is told."""
-    keys, heard = LiveKeys(AuthSettings(api_keys=(ANN, BOB))), []
-    keys.on_removed(heard.append)
+    keys, received = LiveKeys(AuthSettings(api_keys=(ANN, BOB))), []
+    keys.on_removed(received.append)
     changed = ApiKey(id="bob", sha256=BOB.sha256, roles=("admin",))
     assert keys.replace([changed]) == {"ann", "bob"}
-    assert heard == [{"ann", "bob"}]
+    assert received == [{"ann", "bob"}]
     assert keys.identify("bob").caller.roles == ("admin",)
     assert "bob" in keys
     assert "ann" not in keys
