@@ -12,9 +12,7 @@ from toolexec.errors import (
     BackendBusyError,
     BackendDisabledError,
     BackendError,
-    ExecutionError,
     InputValidationError,
-    RateLimitedError,
 )
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
@@ -96,7 +94,7 @@ class ProviderBackend:
                 backend=self.name,
                 details={"lost_threads": self._threads.lost},
             ) from None
-        except (BackendError, InputValidationError, ExecutionError, RateLimitedError):
+        except (BackendError, InputValidationError):
             raise
         except BaseException as error:
             raise handler_failure(f"{self.name}:{name}", error, generating=False)  # noqa: B904 - it has its cause

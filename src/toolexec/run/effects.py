@@ -20,14 +20,15 @@ from toolexec.process.owner import is_orphan, this_owner
 
 __all__ = ["Effect", "EffectLedger", "EffectState", "new_effect", "state_of"]
 
-EffectState: TypeAlias = Literal["begun", "done", "failed", "not_done", "unknown", "repeated"]
-"""`done`, or `failed` where the tool said so; `not_done` never began. An `unknown` one may have done its work; it is
+EffectState: TypeAlias = Literal["begun", "done", "unread", "failed", "not_done", "unknown", "repeated"]
+"""`done`, or `failed` where the tool said so; `unread` was done, and its caller could not read the answer; `not_done`
+never began. An `unknown` one may have done its work; it is
 `repeated` once it was made again knowingly. A `begun` one is under way, or its process died."""
 
 _STATES: Final[dict[Outcome, EffectState]] = {
     Outcome.NOT_SENT: "not_done",
     Outcome.REFUSED: "failed",
-    Outcome.DONE: "done",
+    Outcome.DONE: "unread",
     Outcome.UNKNOWN: "unknown",
 }
 _DAY: Final = 86_400.0
@@ -146,7 +147,7 @@ class EffectLedger:
         """Write down what a person or a program has found out about an effect of unknown outcome: whether it was done,
         and what it answered, as JSON. Return whether there is such an effect. Raises AuditError."""
         found = self.get(effect_id)
-        if found is None or found.state not in ("begun", "unknown") or found.is_live:
+        if found is None or found.state not in ("begun", "unread", "unknown") or found.is_live:
             return False
         self.end(effect_id, "done" if done else "not_done", value)
         return True
@@ -221,7 +222,7 @@ def new_effect(ledger: EffectLedger, *, sent: str = "", **facts: Any) -> Effect:
 
 
 def state_of(outcome: Outcome) -> EffectState:
-    """Return the state of an effect whose call had this outcome."""
+    """Return the state of an effect whose call failed with this outcome."""
     return _STATES[outcome]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.discovery.index import Registered
-from toolexec.errors import AuditError, ConfigurationError, PolicyError, ToolExecError
+from toolexec.errors import AuditError, ConfigurationError, Outcome, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict
@@ -118,7 +118,7 @@ class _Recorded(Layer):
             self._end(effect, state_of(outcome_of(error)))
             raise
         value = _value_of(result) if call.idempotency_key else None
-        self._end(effect, state_of(result.outcome), value)
+        self._end(effect, _state(result), value)
         return result
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -136,7 +136,7 @@ class _Recorded(Layer):
             async for event in events:
                 if event.kind in ("done", "error"):
                     result = last_result(event, call)
-                    state = state_of(result.outcome)
+                    state = _state(result)
                     value = _value_of(result)
                 yield event
         except ToolExecError as error:
@@ -208,7 +208,10 @@ class _Recorded(Layer):
         if await self._may_repeat(entry, call, earlier):
             self._effects.end(earlier.id, "repeated")
             return None
-        raise _unknown(entry, earlier, "did not say how it ended")
+        is_done = earlier.state == "unread"
+        raise _unknown(
+            entry, earlier, "was done, but its answer is not kept" if is_done else "did not say how it ended"
+        )
 
     async def _checked(self, entry: Registered, call: ToolCall, earlier: Effect) -> tuple[bool, str] | None:
         """Return whether the earlier call was done, and its value, by the tool that knows; None where none does."""
@@ -281,6 +284,13 @@ def _unknown(
         code=code,
         details={"effect": earlier.id, "since": _moment(earlier)},
     )
+
+
+def _state(result: Result) -> EffectState:
+    """Return the state of an effect that ended with *result*; a value beside an error was read all the same."""
+    if result.error is None or (result.outcome is Outcome.DONE and result.value is not None):
+        return "done"
+    return state_of(result.outcome)
 
 
 def _moment(effect: Effect) -> str:
