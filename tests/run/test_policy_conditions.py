@@ -9,16 +9,19 @@ import pytest
 from toolexec.errors import ConfigurationError
 from toolexec.run.policy_conditions import Condition, as_json
 from toolexec.run.policy_rules import Rule
+from toolexec.run.policy_truth import Truth
 
-SURE, NOT, DOUBT = (True, True), (False, False), (False, True)
-"""Whether an `allow` rule matches, and whether a `deny` or `ask` rule does."""
+SURE, NOT, DOUBT = Truth.TRUE, Truth.FALSE, Truth.UNKNOWN
+COUNTS = {SURE: ["allow", "ask", "deny"], NOT: [], DOUBT: ["ask", "deny"]}
+"""The effects whose rules match."""
 
 
-def both(test: Any, args: Any, path: str = "a") -> tuple[bool, bool]:
-    """Return how the condition counts for a rule that allows, and for one that does not."""
-    condition = Condition(path, test)
-    args = as_json(args)
-    return condition.holds(args, in_doubt=False), condition.holds(args, in_doubt=True)
+def found(test: Any, args: Any, path: str = "a") -> Truth:
+    """Return whether the condition holds, after a look at which rules it makes match."""
+    holds = Condition(path, test).holds(as_json(args))
+    effects: list[Any] = ["allow", "ask", "deny"]
+    assert [each for each in effects if Rule(each, when={path: test}).applies(as_json(args))] == COUNTS[holds]
+    return holds
 
 
 @pytest.mark.parametrize(
@@ -78,9 +81,9 @@ def both(test: Any, args: Any, path: str = "a") -> tuple[bool, bool]:
         ({"glob": "/srv/*"}, ["/srv/a", ["/srv/b"]], DOUBT),
     ],
 )
-def test_operators(test: Any, value: Any, expected: tuple[bool, bool]) -> None:
+def test_operators(test: Any, value: Any, expected: Truth) -> None:
     """A certain match counts for every rule; an uncertain one never allows a call."""
-    assert both(test, {"a": value}) == expected
+    assert found(test, {"a": value}) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,31 +91,58 @@ def test_operators(test: Any, value: Any, expected: tuple[bool, bool]) -> None:
     [
         ("a", {}, NOT),
         ("a.b", {"a": {"b": 1}}, SURE),
-        ("a.b", {"a": 7}, NOT),
+        ("a.b", {"a": 7}, DOUBT),
+        ("a.b", {"a": [{"b": 1}]}, DOUBT),
+        ("a.b", {"a": None}, NOT),
         ("items[*].n", {"items": [{"n": 1}, {"n": 1}]}, SURE),
         ("items[*].n", {"items": ({"n": 2}, {"n": 1})}, DOUBT),
+        ("items[*].n", {"items": [{"n": 1}, {}]}, DOUBT),
+        ("items[*].n", {"items": [{"n": 1}, 1]}, DOUBT),
+        ("items[*].n", {"items": [1]}, DOUBT),
+        ("items[*].n", {"items": [[{"n": 1}]]}, DOUBT),
+        ("items[*].n", {"items": [{"n": None}]}, DOUBT),
+        ("items[*].n", {"items": {"n": 1}}, DOUBT),
+        ("items[*].n", {"items": "n"}, DOUBT),
+        ("items[*].n", {"items": []}, NOT),
+        ("items[*].n", {}, NOT),
+        ("items[*]", {"items": [1, None]}, DOUBT),
+        ("items[].n", {"items": [[{"n": 1}], {"n": 1}]}, SURE),
+        ("items[].n", {"items": [[[{"n": 1}]]]}, DOUBT),
+        ("items[*].all[*].n", {"items": [{"all": [{"n": 1}]}, {"all": [{"n": 1}, {"n": 1}]}]}, SURE),
+        ("items[*].all[*].n", {"items": [{"all": [{"n": 1}]}, {"all": [{"n": 1}, {"n": 2}]}]}, DOUBT),
+        ("items[*].all[*].n", {"items": [{"all": [{"n": 1}]}, {"all": {"n": 1}}]}, DOUBT),
+        ("items.*.n", {"items": {"a": {"n": 1}, "b": {"n": 1}}}, SURE),
+        ("items.*.n", {"items": {"a": {"n": 1}, "b": 1}}, DOUBT),
+        ("items.*.n", {"items": [{"n": 1}]}, DOUBT),
+        ("items[0].n", {"items": [{"n": 1}, 7]}, SURE),
+        ("items[-1]", {"items": [7, 1]}, SURE),
+        ("items[3]", {"items": [1]}, NOT),
+        ("items[0]", {"items": {"0": 1}}, DOUBT),
+        ("[a, b]", {"a": 1, "b": 1}, SURE),
+        ("[a, b]", {"a": 1}, DOUBT),
         ("length(items)", {"items": [7]}, SURE),
+        ("max(items[*].n)", {"items": [{"n": 1}, {"m": 2}]}, DOUBT),
         ("length(items)", {"items": 7}, DOUBT),
         ('"dry-run"', {"dry-run": 1}, SURE),
     ],
 )
-def test_paths(path: str, args: Any, expected: tuple[bool, bool]) -> None:
+def test_paths(path: str, args: Any, expected: Truth) -> None:
     """A path is a JMESPath expression; one that fails on the arguments leaves them in doubt."""
-    assert both({"equals": 1}, args, path) == expected
+    assert found({"equals": 1}, args, path) == expected
 
 
 def test_a_regular_expression_takes_no_ages() -> None:
     """An argument made for that does not keep a pattern busy."""
-    assert both({"matches": "(a+)+b"}, {"a": "a" * 200_000}) == NOT
+    assert found({"matches": "(a+)+b"}, {"a": "a" * 200_000}) == NOT
 
 
 @pytest.mark.parametrize("args", [["not", "a", "mapping"], "text", 7], ids=["list", "text", "number"])
 def test_arguments_that_are_no_mapping(args: Any) -> None:
     """Such arguments are uncertain as a whole."""
     assert as_json(args) is None
-    assert Rule("deny", when={"a": 1}).applies(None, readable=False)
-    assert not Rule("allow", when={"a": 1}).applies(None, readable=False)
-    assert Rule("allow").applies(None, readable=False)
+    assert Rule("deny", when={"a": 1}).applies(None)
+    assert not Rule("allow", when={"a": 1}).applies(None)
+    assert Rule("allow").applies(None)
 
 
 def test_arguments_that_contain_themselves() -> None:
@@ -127,6 +157,10 @@ def test_arguments_that_contain_themselves() -> None:
     [
         ({"a b": 1}, "is not a JMESPath expression"),
         ({"dry-run": 1}, '"dry-run"'),
+        ({"files[?size > `5`].path": "a"}, "a filter"),
+        ({"files[:3].path": "a"}, "a slice"),
+        ({"path || file": "a"}, "||"),
+        ({"length(a[?b]) ": 1}, "a filter"),
         ({"": 1}, "needs the name of an argument"),
         ({7: 1}, "needs the name of an argument"),
         ({"a": {}}, "the condition on a is empty"),

@@ -192,8 +192,7 @@ class Policy:
     def _weigh(self, plan: _Plan, call: ToolCall) -> Verdict:
         """Return the verdict where it is the arguments that decide."""
         args = as_json(call.args or {})
-        readable = args is not None
-        applying = tuple([not rule.conditions or rule.applies(args, readable=readable) for rule in plan.rules])
+        applying = tuple([not rule.conditions or rule.applies(args) for rule in plan.rules])
         verdict = plan.verdicts.get(applying)
         if verdict is None:
             rules = [rule for rule, applies in zip(plan.rules, applying, strict=True) if applies]

@@ -1,4 +1,4 @@
-"""Conditions on the arguments of a call, as rules of a policy have them."""
+"""Conditions on the arguments of a call, as rules of a policy have them: true, false, or unknown."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONObject, JSONValue
-from toolexec.run.policy_paths import as_text, glob_test, plain_test, under_test
+from toolexec.run.policy_globs import glob_test
+from toolexec.run.policy_paths import as_text, plain_test, under_test
+from toolexec.run.policy_selectors import UNFIT, leaves, selector
+from toolexec.run.policy_truth import Truth
 
 __all__ = ["Condition", "as_json", "read_conditions"]
 
-_Test: TypeAlias = Callable[[JSONValue], bool | None]
-"""Whether a value passes; None where that cannot be said, as for a value of another type."""
+_Test: TypeAlias = Callable[[JSONValue], Truth]
+"""Whether a value passes; UNKNOWN where they cannot be compared, as for a value of another type."""
 
 _OPERATORS: Final = ("equals", "not", "in", "matches", "glob", "path_under", "path_glob", "above", "below", "exists")
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _PLAIN_KINDS: Final = frozenset({str, int, float, bool, type(None)})
 _NOTHING: Final = object()
+_TRUE: Final = Truth.TRUE
+_FALSE: Final = Truth.FALSE
+_UNKNOWN: Final = Truth.UNKNOWN
 
 
 class Condition:
@@ -31,13 +36,13 @@ class Condition:
     Raises ConfigurationError for a path or an operator that makes no sense.
     """
 
-    __slots__ = ("_find", "_must_exist", "_tests", "path")
+    __slots__ = ("_absent", "_find", "_must_exist", "_tests", "path")
 
     def __init__(self, path: str, tests: JSONObject) -> None:
         self.path: str = path
-        self._find = _compiled(path)
+        self._find = selector(path)
         self._must_exist: bool | None = None
-        self._tests: list[tuple[str, _Test, bool]] = []
+        self._tests: list[tuple[_Test, bool, Truth]] = []
         if not tests:
             raise ConfigurationError(f"the condition on {path} is empty; use one of {', '.join(_OPERATORS)}")
         for name, operand in tests.items():
@@ -45,25 +50,32 @@ class Condition:
                 _require(isinstance(operand, bool), path, name, "true or false")
                 self._must_exist = operand
             else:
-                self._tests.append((name, _test(path, name, operand), _takes_lists(name, operand)))
+                absent = _UNKNOWN if name == "not" else _FALSE
+                self._tests.append((_test(path, name, operand), _takes_lists(name, operand), absent))
+        exists = _FALSE if self._must_exist is True else _TRUE
+        self._absent: Truth = Truth.every([exists, *(absent for _, _, absent in self._tests)])
 
-    def holds(self, args: JSONValue, *, in_doubt: bool) -> bool:
-        """Return whether the condition holds for *args*; *in_doubt* is the answer where a value cannot be compared.
+    def holds(self, args: JSONValue) -> Truth:
+        """Return whether the condition holds for *args*, which `as_json` gave; None stands for unreadable ones.
 
-        A value that is missing, or null, passes no test but `exists: false`, and `not` if *in_doubt* is true.
+        A value that is missing, or null, passes `exists: false` only; `not` is unknown. Of a list, all
+        elements must give the same answer, else it is unknown, too.
         """
-        try:
-            value = self._find(args)
-        except Exception:
-            return in_doubt  # the expression does not fit the arguments
+        value = UNFIT if args is None else self._find(args)
         if value is None:
-            return self._must_exist is not True and all(name == "not" and in_doubt for name, _, _ in self._tests)
+            return self._absent
+        if value is UNFIT:
+            return _UNKNOWN
         if self._must_exist is False:
-            return False
-        for _, test, whole in self._tests:  # noqa: SIM110 - no generator: every call passes here
-            if not _passes(test, value, whole, in_doubt):
-                return False
-        return True
+            return _FALSE
+        answer = _TRUE
+        for test, whole, absent in self._tests:
+            outcome = _each(test, value, absent) if isinstance(value, list) and not whole else test(value)
+            if outcome is _FALSE:
+                return outcome
+            if outcome is _UNKNOWN:
+                answer = outcome
+        return answer
 
 
 def read_conditions(when: JSONValue) -> tuple[Condition, ...]:
@@ -98,14 +110,10 @@ def _with_lists(value: JSONValue) -> JSONValue:
     return value
 
 
-def _passes(test: _Test, value: JSONValue, whole: bool, in_doubt: bool) -> bool:
-    """Whether *value* passes. Of a list that is not compared as a *whole*, one item is enough to be refused, and all
-    are needed to be allowed."""
-    if isinstance(value, list) and not whole:
-        outcomes = [in_doubt if (outcome := test(item)) is None else outcome for item in value]
-        return any(outcomes) if in_doubt else bool(outcomes) and all(outcomes)
-    outcome = test(value)
-    return in_doubt if outcome is None else outcome
+def _each(test: _Test, values: list[Any], absent: Truth) -> Truth:
+    """Return what *test* says of all values alike; *absent* where there are none."""
+    outcomes = [test(value) for value in leaves(values)]
+    return Truth.agreed(outcomes) if outcomes else absent
 
 
 # -- reading ----------------------------------------------------------------------------------------------------
@@ -115,30 +123,6 @@ def _path(path: JSONValue) -> str:
     if not isinstance(path, str) or not path.strip():
         raise ConfigurationError(f"a condition needs the name of an argument, or a JMESPath expression, not {path!r}")
     return path
-
-
-def _compiled(path: str) -> Callable[[JSONValue], JSONValue]:
-    if _PLAIN_PATH.fullmatch(path):
-        return _walker(path.split("."))  # as JMESPath does it, in a fraction of the time
-    import jmespath
-    from jmespath.exceptions import JMESPathError
-
-    try:
-        return jmespath.compile(path).search
-    except JMESPathError as error:
-        raise ConfigurationError(
-            f"{path!r} is not a JMESPath expression: {' '.join(str(error).split())}; "
-            'a name with other signs than letters, digits and _ goes in double quotes: "dry-run"'
-        ) from error
-
-
-def _walker(names: list[str]) -> Callable[[JSONValue], JSONValue]:
-    def walk(value: JSONValue) -> JSONValue:
-        for name in names:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value
-
-    return walk
 
 
 def _takes_lists(name: str, operand: JSONValue) -> bool:
@@ -183,21 +167,20 @@ def _require(fits: bool, path: str, name: str, wanted: str) -> None:
 
 def _equals(operand: JSONValue) -> _Test:
     if isinstance(operand, str):
-        return lambda value: value == operand if isinstance(value, str) else None
-    return lambda value: _same(value, operand) if _kind(value) == _kind(operand) else None
+        return lambda value: Truth.of(value == operand) if isinstance(value, str) else _UNKNOWN
+    return lambda value: Truth.of(_same(value, operand)) if _comparable(value, operand) else _UNKNOWN
 
 
 def _differs(operand: JSONValue) -> _Test:
     if isinstance(operand, str):
-        return lambda value: value != operand if isinstance(value, str) else None
-    return lambda value: not _same(value, operand) if _kind(value) == _kind(operand) else None
+        return lambda value: Truth.of(value != operand) if isinstance(value, str) else _UNKNOWN
+    return lambda value: Truth.of(not _same(value, operand)) if _comparable(value, operand) else _UNKNOWN
 
 
 def _among(operands: list[JSONValue]) -> _Test:
-    kinds = {_kind(operand) for operand in operands}
-
-    def test(value: JSONValue) -> bool | None:
-        return any(_same(value, operand) for operand in operands) if _kind(value) in kinds else None
+    def test(value: JSONValue) -> Truth:
+        fitting = [operand for operand in operands if _comparable(value, operand)]
+        return Truth.of(any(_same(value, operand) for operand in fitting)) if fitting else _UNKNOWN
 
     return test
 
@@ -205,8 +188,8 @@ def _among(operands: list[JSONValue]) -> _Test:
 def _globs(pattern: str) -> _Test:
     match = re.compile(fnmatch.translate(pattern)).match
 
-    def test(value: JSONValue) -> bool | None:
-        return match(value) is not None if isinstance(value, str) else None
+    def test(value: JSONValue) -> Truth:
+        return Truth.of(match(value) is not None) if isinstance(value, str) else _UNKNOWN
 
     return test
 
@@ -218,9 +201,7 @@ def _paths(path: str, name: str, operand: JSONValue) -> _Test:
     try:
         return under_test(operands) if name == "path_under" else glob_test(operands)
     except ValueError as error:
-        raise ConfigurationError(
-            f"{name} in the condition on {path} must be a plain path, without .., ~, variables or a scheme, not {error}"
-        ) from error
+        raise ConfigurationError(f"{name} in the condition on {path} must be {error}") from error
 
 
 def _is_path(operand: JSONValue) -> bool:
@@ -247,23 +228,23 @@ def _matches(path: str, pattern: str) -> _Test:
             "look-around and back-references are not supported"
         ) from error
 
-    def test(value: JSONValue) -> bool | None:
+    def test(value: JSONValue) -> Truth:
         if not isinstance(value, str):
-            return None
+            return _UNKNOWN
         try:
-            return check(value)
+            return Truth.of(check(value))
         except ValueError:
-            return None  # a lone surrogate
+            return _UNKNOWN  # a lone surrogate
 
     return test
 
 
 def _above(limit: float) -> _Test:
-    return lambda value: value > limit if _is_finite(value) else None
+    return lambda value: Truth.of(value > limit) if _is_finite(value) else _UNKNOWN
 
 
 def _below(limit: float) -> _Test:
-    return lambda value: value < limit if _is_finite(value) else None
+    return lambda value: Truth.of(value < limit) if _is_finite(value) else _UNKNOWN
 
 
 def _is_finite(value: JSONValue) -> bool:
@@ -283,6 +264,19 @@ def _kind(value: JSONValue) -> str:
     if isinstance(value, list | tuple):
         return "array"
     return "object" if isinstance(value, Mapping) else ""
+
+
+def _comparable(value: JSONValue, operand: JSONValue) -> bool:
+    """Return whether two values have one JSON type, and *value* is JSON all through."""
+    return _kind(value) == _kind(operand) and _is_json(value)
+
+
+def _is_json(value: JSONValue) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    return bool(_kind(value))
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:

@@ -3,21 +3,22 @@
 One file has many spellings: `/etc/passwd`, `//etc/./passwd`, `file:///etc/passwd`, `%2Fetc%2Fpasswd`. Which of them a
 tool accepts is not known here. So a text is read in every way that a tool may read it; where the readings disagree, or
 where one of them leads to a place that only the tool's own machine knows (`..`, `~`, `$HOME`, `/proc/self/root`), the
-answer is None: it cannot be said. Symbolic links of that machine cannot be seen from here.
+answer is UNKNOWN. Symbolic links of that machine cannot be seen from here.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-__all__ = ["as_text", "glob_test", "plain_test", "under_test"]
+from toolexec.run.policy_truth import Truth
 
-_Test: TypeAlias = Callable[[Any], bool | None]
+__all__ = ["WILD", "any_path", "as_text", "one_spelling", "parts_of", "plain_test", "under_test"]
+
+_Test: TypeAlias = Callable[[Any], Truth]
 
 _MAX_TEXT: Final = 10_000
 _MAX_DECODED: Final = 4
@@ -38,19 +39,20 @@ _ELSEWHERE: Final = re.compile(
 )
 _DRIVE: Final = re.compile(r"^/?[A-Za-z]:(?:/|$)|^[A-Za-z]:")
 _SHARE: Final = re.compile(r"^(?:\\\\|//[.?]/)")
-_WILD: Final = re.compile(r"[*?\[{]")
+WILD: Final = re.compile(r"[*?\[{]")
+"""What a tool may expand to other paths."""
 
 
 def as_text(test: _Test) -> _Test:
-    """Return *test* for text that may be encoded: None where the readings of it disagree."""
+    """Return *test* for text that may be encoded: UNKNOWN where the readings of it disagree."""
 
-    def tested(value: Any) -> bool | None:
+    def tested(value: Any) -> Truth:
         if not isinstance(value, str) or not _ODD.search(value):
             return test(value)
         found = _spellings(value)
         if found is None or any(_CLIMBS_FOR_SURE.search(text) for text in found):
-            return None
-        return _agreed(test(text) for text in found)
+            return Truth.UNKNOWN
+        return Truth.agreed(test(text) for text in found)
 
     return tested
 
@@ -58,22 +60,22 @@ def as_text(test: _Test) -> _Test:
 def plain_test(test: _Test) -> _Test:
     """Return *test*, which compares with something that has `/` in it, for text that may be a path."""
 
-    def tested(value: Any) -> bool | None:
+    def tested(value: Any) -> Truth:
         if not isinstance(value, str) or not _ODD.search(value):
             return test(value)
         found = _spellings(value)
         if found is None or any(_CLIMBS.search(text) for text in found):
-            return None
+            return Truth.UNKNOWN
         readings = {value, *found}
         for text in found:
             path = _path(text)
             if _SCHEME.match(path):
                 if "file:" in path.lower():
-                    return None
+                    return Truth.UNKNOWN
             elif _ELSEWHERE.search(path) or _SHARE.match(text):
-                return None
+                return Truth.UNKNOWN
             readings.add(path)
-        return _agreed(test(text) for text in readings)
+        return Truth.agreed(test(text) for text in readings)
 
     return tested
 
@@ -81,62 +83,52 @@ def plain_test(test: _Test) -> _Test:
 def under_test(directories: Sequence[str]) -> _Test:
     """Return a test for paths that are one of *directories*, or inside of one. Raises ValueError for what is not a path
     that can be compared."""
-    return _any_of([_under(_certain(directory)) for directory in directories])
+    return any_path([_under(one_spelling(directory)) for directory in directories])
 
 
-def glob_test(patterns: Sequence[str]) -> _Test:
-    """Return a test for paths that match one of *patterns*, as a shell has them, but that `*` includes `/`. Raises
-    ValueError as `under_test` does."""
-    return _any_of([_glob(_certain(pattern, wild=True)) for pattern in patterns])
+def any_path(compare: Sequence[Callable[[str], Truth]]) -> _Test:
+    """Return a test for paths that one of *compare* holds for, in each way that they may be read."""
 
-
-def _under(directory: str) -> Callable[[str], bool | None]:
-    parts = _parts(directory)
-
-    def compare(path: str) -> bool | None:
-        if path.startswith("/") != directory.startswith("/"):
-            return None
-        own = _parts(path)[: len(parts)]
-        if any(_WILD.search(part) for part in own):
-            return None  # a tool that expands it may find something else
-        if own == parts:
-            return True
-        return None if [part.casefold() for part in own] == [part.casefold() for part in parts] else False
-
-    return compare
-
-
-def _glob(pattern: str) -> Callable[[str], bool | None]:
-    exact = re.compile(fnmatch.translate(pattern)).match
-    loose = re.compile(fnmatch.translate(pattern.casefold())).match
-    anywhere = pattern.startswith("*")
-
-    def compare(path: str) -> bool | None:
-        if _WILD.search(path) or (not anywhere and path.startswith("/") != pattern.startswith("/")):
-            return None
-        found = exact(path) is not None
-        return found if found == (loose(path.casefold()) is not None) else None
-
-    return compare
-
-
-def _any_of(compare: Sequence[Callable[[str], bool | None]]) -> _Test:
-    def test(value: Any) -> bool | None:
+    def test(value: Any) -> Truth:
         paths = _readings(value) if isinstance(value, str) else None
         if paths is None:
-            return None
-        answers: list[bool | None] = []
-        for path in paths:
-            found = [each(path) for each in compare]
-            answers.append(True if True in found else None if None in found else False)
-        return _agreed(answers)
+            return Truth.UNKNOWN
+        return Truth.agreed(Truth.some(each(path) for each in compare) for path in paths)
 
     return test
 
 
-def _agreed(answers: Sequence[bool | None] | Iterator[bool | None]) -> bool | None:
-    different = set(answers)
-    return different.pop() if len(different) == 1 else None
+def one_spelling(operand: str, *, wild: bool = False) -> str:
+    """Return a path that a condition compares with, in its one form. Raises ValueError for what has no such form, and
+    for wildcards unless they are *wild*."""
+    text = operand.strip()
+    path = _path(text)
+    plain = WILD.sub("x", path) if wild else path
+    if not text or _readings(plain) != {plain}:
+        raise ValueError(f"a plain path, without .., ~, variables or a scheme, not {operand}")
+    return path
+
+
+def parts_of(path: str) -> list[str]:
+    """Return the names that a path consists of."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _under(directory: str) -> Callable[[str], Truth]:
+    parts = parts_of(directory)
+
+    def compare(path: str) -> Truth:
+        if path.startswith("/") != directory.startswith("/"):
+            return Truth.UNKNOWN
+        own = parts_of(path)[: len(parts)]
+        if any(WILD.search(part) for part in own):
+            return Truth.UNKNOWN  # a tool that expands it may find something else
+        if own == parts:
+            return Truth.TRUE
+        is_alike = [part.casefold() for part in own] == [part.casefold() for part in parts]
+        return Truth.UNKNOWN if is_alike else Truth.FALSE
+
+    return compare
 
 
 def _readings(text: str) -> set[str] | None:
@@ -197,18 +189,4 @@ def _path(text: str) -> str:
     if url is not None:
         text = unquote(url[1])
     root = "/" if text.startswith("/") else ""
-    return root + "/".join(_parts(text)) or "."
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in text.split("/") if part not in ("", ".")]
-
-
-def _certain(operand: str, *, wild: bool = False) -> str:
-    """Return what a condition compares with, in its one form."""
-    text = operand.strip()
-    path = _path(text)
-    plain = _WILD.sub("x", path) if wild else path
-    if not text or _readings(plain) != {plain}:
-        raise ValueError(operand)
-    return path
+    return root + "/".join(parts_of(text)) or "."

@@ -12,12 +12,13 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool
 from toolexec.run.policy_conditions import Condition, read_conditions
+from toolexec.run.policy_truth import Truth
 
 __all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive", "plain_id"]
 
@@ -59,10 +60,13 @@ class Rule:
     is destructive is, unless it is read-only.
 
     `when` maps arguments (their names, or JMESPath expressions) to conditions: `{"branch": {"equals": "main"}}`. The
-    operators are equals, not, in, matches (a regular expression for the whole string), glob, path_under and path_glob
-    (for paths, however they are spelled), above, below and exists. Where a value cannot be compared, because it has
-    another type or is a path that leads to an unknown place, an `allow` rule does not match, and a `deny` or `ask` rule
-    does.
+    operators are equals, not, in, matches (a regular expression for the whole string), glob (as in a shell), path_under
+    and path_glob (for paths, however they are spelled; patterns as in `.gitignore`), above, below and exists.
+
+    A condition is true, false, or unknown: where a value has another type or is a path that leads to an unknown
+    place, where the expression does not fit the arguments or leaves out elements of a list, and where the elements of a
+    list give different answers. All conditions must be true for an `allow` rule to match; a `deny` or `ask` rule also
+    matches where some are unknown. A missing value makes conditions false, except `exists`, and `not`, which is unknown.
 
     `reason` is shown to the caller that is refused and to the approver; `name` is what the rule is called there.
 
@@ -157,15 +161,22 @@ class Rule:
             and (not self.scopes or _any_match(caller.scopes, self.scopes))
         )
 
-    def applies(self, args: Any, *, readable: bool) -> bool:
-        """Return whether the conditions hold for *args*; if those are not *readable*, that is in doubt."""
-        in_doubt = self.effect != "allow"
-        if not readable:
-            return in_doubt or not self.conditions
-        for condition in self.conditions:  # noqa: SIM110 - no generator: every call passes here
-            if not condition.holds(args, in_doubt=in_doubt):
-                return False
-        return True
+    def holds(self, args: JSONValue) -> Truth:
+        """Return whether the conditions hold for *args*, which `as_json` gave; None stands for unreadable ones."""
+        answer = Truth.TRUE
+        for condition in self.conditions:
+            outcome = condition.holds(args)
+            if outcome is Truth.FALSE:
+                return outcome
+            if outcome is Truth.UNKNOWN:
+                answer = outcome
+        return answer
+
+    def applies(self, args: JSONValue) -> bool:
+        """Return whether the rule matches *args*: one that allows, only where its conditions hold for certain; one that
+        denies or asks, also where that is unknown."""
+        holds = self.holds(args)
+        return holds is Truth.TRUE or (holds is Truth.UNKNOWN and self.effect != "allow")
 
 
 def plain_id(tool: Tool) -> str:

@@ -1,0 +1,49 @@
+"""Three values for conditions: true, false, and unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+__all__ = ["Truth"]
+
+
+class Truth(Enum):
+    """Whether a condition holds. UNKNOWN is never rounded here: `Rule.applies` alone decides what it means."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+
+    @staticmethod
+    def of(holds: bool) -> Truth:
+        """Return TRUE or FALSE."""
+        return Truth.TRUE if holds else Truth.FALSE
+
+    @staticmethod
+    def every(truths: Iterable[Truth]) -> Truth:
+        """Return whether all hold: one that is FALSE decides, else one that is UNKNOWN does."""
+        answer = Truth.TRUE
+        for truth in truths:
+            if truth is Truth.FALSE:
+                return truth
+            if truth is Truth.UNKNOWN:
+                answer = truth
+        return answer
+
+    @staticmethod
+    def some(truths: Iterable[Truth]) -> Truth:
+        """Return whether one holds: one that is TRUE decides, else one that is UNKNOWN does."""
+        answer = Truth.FALSE
+        for truth in truths:
+            if truth is Truth.TRUE:
+                return truth
+            if truth is Truth.UNKNOWN:
+                answer = truth
+        return answer
+
+    @staticmethod
+    def agreed(truths: Iterable[Truth]) -> Truth:
+        """Return what all of them are; UNKNOWN where they differ, or where there are none."""
+        different = set(truths)
+        return different.pop() if len(different) == 1 else Truth.UNKNOWN
