@@ -19,6 +19,7 @@ from toolexec.run.types import OnError, UndoneStep
 
 __all__ = [
     "DEFAULT_TIMEOUT",
+    "SKILL",
     "BackendInfo",
     "CodeEvent",
     "CodeParams",
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT: Final = 30.0
+SKILL: Final = "skill"
+"""The key of a request's metadata with the ID of the skill whose workflow it is."""
 
 Readiness: TypeAlias = Literal["prod", "beta", "stub"]
 Stream: TypeAlias = Literal["stdout", "stderr"]

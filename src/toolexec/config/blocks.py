@@ -184,6 +184,9 @@ class LimitsBlock(Block):
     rate_per_caller: Rate = _key(0.0, "Calls of one caller.")
     rate_per_tool: Rate = _key(0.0, "Calls of one tool.")
     rate_per_backend: Rate = _key(0.0, "Calls to one backend.")
+    code_per_caller: int = _key(
+        0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
+    )
     max_tool_calls: int = _key(100, "How many tool calls one run of code may make.", ge=1)
     max_chain_steps: int = _key(0, "How many steps a chain in code may have.", ge=0)
     cpu_ms: int = _key(0, "CPU time of one run of code, in milliseconds.", ge=0)
@@ -417,8 +420,11 @@ class PolicyBlock(Block):
     remote_unmarked: Literal["", "allow", "deny", "ask"] = _key(
         "", "Those of them that do not say whether they are destructive; the same where it is empty."
     )
+    default_runs: Literal["allow", "deny", "ask"] = _key(
+        "allow", "Runs of code, workflows, chains and skills where no rule with runs or profiles fits."
+    )
     rules: ListOf[JSONDict] = _key(
-        (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, when, reason... Deny wins."
+        (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, runs, when, reason... Deny wins."
     )
 
 

@@ -334,7 +334,7 @@ class _GateMaker:
         if policy is None:
             made["policy"] = policy = default_policy()
             made["approval"] = self._approval(policy)
-        return Gate(**made), log
+        return Gate(**made, code_shares=parts.code_shares(self.loaded) if self.serving else None), log
 
     def _wanted(self, *blocks: str) -> bool:
         return self.serving or any(self.loaded.has(block) for block in blocks)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolexec.code.limits import Limits
     from toolexec.durable.temporal import TemporalEngine
     from toolexec.exec.options import Options
+    from toolexec.run.code_shares import CodeShares
     from toolexec.run.gate import GatePart
     from toolexec.run.layers.cache import Cache
     from toolexec.run.layers.rate_limit import RateLimit
@@ -38,6 +39,7 @@ __all__ = [
     "cache_rule",
     "check_parts",
     "code_limits",
+    "code_shares",
     "egress_secret",
     "exec_options",
     "fallback",
@@ -78,7 +80,16 @@ def policy(loaded: LoadedConfig) -> Policy:
         default=block.default,
         remote_destructive=block.remote_destructive,
         remote_unmarked=block.remote_unmarked or None,
+        default_runs=block.default_runs,
     )
+
+
+def code_shares(loaded: LoadedConfig) -> CodeShares:
+    """Return how many runs of code of one caller take place at a time: half of them where nothing else is set."""
+    from toolexec.run.code_shares import CodeShares
+
+    settings = loaded.settings
+    return CodeShares(settings.limits.code_per_caller or max(1, settings.sandboxes.max_running // 2))
 
 
 def rate_limit(loaded: LoadedConfig) -> RateLimit | None:

@@ -19,6 +19,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.settings import checked, unknown_setting
 from toolexec.model.tool import DRY_RUN
+from toolexec.run.admission import RunRequest, begun
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
 from toolexec.run.references import check_references, resolve_references
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
 
-__all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "execute_chain"]
+__all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "asked_chain", "execute_chain"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
@@ -155,8 +156,9 @@ class Chains:
         on_progress: ProgressCallback | None = None,
         on_error: OnError = "stop",
         dry_run: bool = False,
+        asks: bool = True,
     ) -> ChainResult:
-        """Run tools one after the other; see `Exec.run_chain`."""
+        """Run tools one after the other; see `Exec.run_chain`, and `begun` for *asks*."""
         if on_error not in _ON_ERROR:
             raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
         if self._sources.pending:
@@ -172,7 +174,7 @@ class Chains:
         if self._gate is None:
             origin = origin.within("chain", "") if origin is not HERE else HERE
             return await self._execute(runner, chain, on_progress, origin, on_error)
-        with self._gate.group("chain", origin, {"steps": len(chain)}) as scope:
+        async with begun(self._gate, asked_chain(chain, origin), asks=asks) as scope:
             result = await self._execute(runner, chain, on_progress, scope.origin, on_error)
             scope.failure = result.error
             return result
@@ -199,6 +201,12 @@ class Chains:
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result
+
+
+def asked_chain(chain: Sequence[Step], origin: Origin) -> RunRequest:
+    """Return a chain as the gate decides on it."""
+    steps = [{"tool": step.tool_id, "args": step.args} for step in chain]
+    return RunRequest(kind="chain", origin=origin, details={"steps": len(chain)}, args={"steps": steps})
 
 
 async def execute_chain(

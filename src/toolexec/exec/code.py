@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
@@ -15,20 +15,22 @@ from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
+from toolexec.code.types import SKILL, CodeEvent, CodeResult, EventCallback, ExecuteRequest
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.home import Home
 from toolexec.exec.options import Options
 from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
 from toolexec.model.call import ProgressCallback
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_settings
+from toolexec.run.admission import RunKind, RunRequest, admit, begun
 from toolexec.run.chain import notify
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession
-from toolexec.runtime.router import Runtime
+from toolexec.runtime.router import Runtime, effective_profile
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
@@ -139,13 +141,14 @@ class CodeRuns:
         if self._closed or self._sources.closed:
             raise ConfigurationError("this Exec is closed; make a new one")
 
-    @contextmanager
-    def run(self, request: ExecuteRequest) -> Generator[CodeRun, None, None]:
+    @asynccontextmanager
+    async def run(
+        self, request: ExecuteRequest, *, asks: bool = True, counts: bool = True
+    ) -> AsyncGenerator[CodeRun, None]:
         """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
-        `enter` do; a workflow needs no runtime."""
+        `enter` do, and what `begun` raises for *asks* and *counts*; a workflow needs no runtime."""
         self.enter()
-        language = request.language or self._options.default_language
-        if ALIASES.get(language.lower(), language.lower()) == "workflow":
+        if self._language(request) == "workflow":
             self._check_open()
         else:
             _ = self.runtime
@@ -154,9 +157,7 @@ class CodeRuns:
             origin = origin.within("code", "") if origin is not HERE else HERE
             yield CodeRun(executor, replace(request, origin=origin))
             return
-        code = request.code.encode(errors="surrogatepass")
-        digest = hashlib.sha256(code).hexdigest()
-        with gate.group("code", origin, {"language": language, "bytes": len(code), "sha256": digest}) as scope:
+        async with begun(gate, self.asked(request), asks=asks, counts=counts) as scope:
             config = executor.config
             assert config.index is not None
             assert config.docs is not None
@@ -164,6 +165,23 @@ class CodeRuns:
             run = CodeRun(Executor(replace(config, index=index, docs=docs)), replace(request, origin=scope.origin))
             yield run
             scope.failure = run.failure
+
+    def asked(self, request: ExecuteRequest) -> RunRequest:
+        """Return the run as the gate decides on it. Raises InvalidRequestError for an unknown profile."""
+        code = request.code.encode(errors="surrogatepass")
+        language = request.language or self._options.default_language
+        details = {"language": language, "bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
+        shown: JSONDict = {"language": language, "code": request.code}
+        if self._language(request) == "workflow":
+            kind: RunKind = "skill" if request.metadata.get(SKILL) else "workflow"
+            return RunRequest(kind=kind, origin=CURRENT.get(), details=details, args=shown)
+        profile, _ = effective_profile(request.profile, self.runtime.default_profile)
+        shown["profile"] = profile
+        return RunRequest(kind="code", origin=CURRENT.get(), profile=profile, details=details, args=shown)
+
+    def _language(self, request: ExecuteRequest) -> str:
+        language = (request.language or self._options.default_language).lower()
+        return ALIASES.get(language, language)
 
     @property
     def executor(self) -> Executor:
@@ -233,11 +251,11 @@ class CodeRuns:
     async def run_request(
         self, request: ExecuteRequest, change: Callable[[CodeConfig], CodeConfig] | None = None
     ) -> CodeResult:
-        """Run what `request` has made, as one run that the gate knows of; starts the backends first. *change* may put
-        parts of its own into the executor."""
+        """Run what `request` has made, as one run that the gate knows of; starts the backends first. *change* puts the
+        parts of a durable run into the executor, which was approved when it began."""
         if self._sources.pending:
             await self._sources.start()
-        with self.run(request) as run:
+        async with self.run(request, asks=change is None) as run:
             executor = run.executor if change is None else Executor(change(run.executor.config))
             result = await executor.execute(run.request)
             run.failure = result.error
@@ -268,6 +286,19 @@ class CodeRuns:
             if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
+
+    @asynccontextmanager
+    async def held(self, request: ExecuteRequest) -> AsyncGenerator[None, None]:
+        """Hold a sandbox for a session in the block, where code may run in it at all. Each run in it is decided on as
+        well, and does not count towards the caller's share again. Raises PolicyError and RateLimitedError."""
+        gate = self._options.gate
+        if gate is None:
+            yield
+            return
+        run = self.asked(request)
+        await admit(gate, run, asks=False)
+        with gate.code_shares.taken(run) if gate.code_shares is not None else nullcontext():
+            yield
 
     def session(self, settings: CodeSettings) -> CodeSession:
         """Return a sandbox that keeps its state; see `Exec.session`."""
@@ -305,23 +336,29 @@ class CodeSession:
         self._settings = settings
         self._session: SandboxSession | None = None
         self._handles: Handles | None = None
+        self._held = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Raises ConfigurationError and SandboxError."""
+        """Raises ConfigurationError and SandboxError, and what `held` raises."""
         self._runs.enter()
         runtime = self._runs.runtime
-        tools, request = self._runs.executor.prepare(self._runs.request("", self._settings))
+        asked = self._runs.request("", self._settings)
+        tools, request = self._runs.executor.prepare(asked)
         self._handles = tools.handles
         request = replace(request, gateway=tools, output=tools.output)
-        self._session = await runtime.open_session(request)
+        async with AsyncExitStack() as opening:
+            await opening.enter_async_context(self._runs.held(asked))
+            self._session = await runtime.open_session(request)
+            self._held = opening.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         session, self._session = self._session, None
-        if session is not None:
-            await session.aclose()
+        async with self._held:
+            if session is not None:
+                await session.aclose()
 
     async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run more code where the last run ended; names and files are still there.
@@ -333,7 +370,9 @@ class CodeSession:
         session = self._session
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
-        with self._runs.run(self._runs.request(code, self._settings, settings)) as run:
+        request = self._runs.request(code, self._settings, settings)
+        request = replace(request, profile=self._runs.request("", self._settings).profile)  # that of its sandbox
+        async with self._runs.run(request, counts=False) as run:
             tools, request = run.executor.prepare(run.request)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles

@@ -33,7 +33,7 @@ from toolexec.errors import (
     SandboxError,
     ToolExecError,
 )
-from toolexec.exec.chain import ChainResult, Chains, Step
+from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain
 from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
 from toolexec.exec.run_data import (
     chain_from_json,
@@ -53,6 +53,7 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import acting, current_origin
 from toolexec.model.settings import check_settings
+from toolexec.run.admission import RunRequest, admit_durable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -220,6 +221,7 @@ class DurableRuns:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
         chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
+        await self._admit(lambda: asked_chain(chain, current_origin()))
         result = await self._begin(run_id, "chain", steps_to_text(chain), settings, RunHooks(on_progress=on_progress))
         return cast("ChainResult", result)
 
@@ -227,7 +229,9 @@ class DurableRuns:
         """Run code as the run *run_id*; see `Exec.execute_code`."""
         language = settings.get("language") or self._options.default_language
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
-        self._code().request(code, settings)  # raises for what makes no sense, before anything is written
+        runs = self._code()
+        request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
+        await self._admit(lambda: runs.asked(request))
         hooks = RunHooks(on_event=settings.get("on_event"))
         return cast("CodeResult", await self._begin(run_id, kind, code, settings_to_json(settings), hooks))
 
@@ -245,6 +249,12 @@ class DurableRuns:
         if on_progress is not None:
             own["on_event"] = progress_of(on_progress, own.get("on_event"))
         return await self.execute_code(run_id, source, own)
+
+    async def _admit(self, asked: Callable[[], RunRequest]) -> None:
+        """Have the gate decide on a run before it is written down. When it goes on later, only a rule that denies it
+        by then stops it."""
+        if self._options.gate is not None:
+            await admit_durable(self._options.gate, asked())
 
     async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
@@ -398,6 +408,7 @@ class DurableRuns:
                 on_progress=hooks.on_progress,
                 on_error=settings["on_error"],
                 dry_run=settings["dry_run"],
+                asks=False,
             )
         own: Any = settings_from_json(settings) | {"on_event": hooks.on_event}
         for name in ("seed", "now"):

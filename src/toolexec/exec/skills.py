@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import ACTIVE
-from toolexec.code.types import CodeEvent, CodeResult
+from toolexec.code.types import SKILL, CodeEvent, CodeResult
 from toolexec.discovery.index import bulk
 from toolexec.errors import ConfigurationError, ExecutionError, Outcome
 from toolexec.model.binding import LocalBinding
@@ -223,7 +223,7 @@ def skill_settings(skill: Skill, args: JSONObject) -> CodeSettings:
     header = skill.header
     settings: CodeSettings = {
         "language": "workflow",
-        "metadata": {"inputs": args, "max_steps": header.max_steps},
+        "metadata": {"inputs": args, "max_steps": header.max_steps, SKILL: skill.id},
         "allowed_tools": skill.allowed_tools,
         "limits": Limits(max_tool_calls=header.max_tool_calls or MAX_CALLS),
         "on_error": header.on_error,

@@ -28,6 +28,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:
+    from toolexec.run.code_shares import CodeShares
     from toolexec.run.policy import Policy
 
 __all__ = [
@@ -152,6 +153,9 @@ class Gate:
     uses up no limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time
     limit of its own. A fallback, and a check of the ledger, are decided on and recorded like calls of their own.
 
+    Runs of code, workflows, chains and skills pass the policy and the approval as a whole, too, before they begin;
+    `code_shares` limits the runs of code of one caller (see `toolexec.run.admission.begun`).
+
     >>> from toolexec import Exec, Policy, Rule
     >>> gate = Gate(policy=Policy([Rule("deny", tools="shop:refund", reason="ask the shop")]))
     >>> with Exec(gate=gate).sync as ex:
@@ -179,6 +183,7 @@ class Gate:
         breaker: GatePart | None = None,
         retry: GatePart | None = None,
         learning: GatePart | None = None,
+        code_shares: CodeShares | None = None,
     ) -> None:
         if policy is None:
             policy = default_policy()
@@ -198,6 +203,7 @@ class Gate:
         self.breaker = breaker
         self.retry = retry
         self.learning = learning
+        self.code_shares = code_shares
         self._outside = _given(telemetry, audit, budget)
         self._deciding = _given(policy, pinning, approval, rate_limit)
         self._inside = _given(cache, fallback, ledger, bulkhead, breaker, retry, learning)

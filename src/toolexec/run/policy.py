@@ -13,6 +13,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.model.settings import checked
+from toolexec.run.admission import RunRequest
 from toolexec.run.layer import Layer
 from toolexec.run.policy_conditions import as_json
 from toolexec.run.policy_rules import Decide, Effect, Rule, Verdict, check_effect, check_keys, is_destructive
@@ -71,6 +72,9 @@ class Policy:
 
     A tool that a caller may not call, whatever the arguments, is hidden from that caller.
 
+    Runs of code, workflows, chains and skills are decided as a whole by the rules that name them (see `Rule`), and
+    where none matches by *default_runs*; their calls are decided one by one as well.
+
     Raises ConfigurationError for an unknown effect, and for invalid rules.
 
     >>> from toolexec import Exec, Gate, Rule
@@ -88,8 +92,10 @@ class Policy:
         default: Effect = "allow",
         remote_destructive: Effect = "ask",
         remote_unmarked: Effect | None = None,
+        default_runs: Effect = "allow",
     ) -> None:
         check_effect(default, "the default of a policy")
+        check_effect(default_runs, "default_runs of a policy")
         check_effect(remote_destructive, "remote_destructive of a policy")
         if remote_unmarked is not None:
             check_effect(remote_unmarked, "remote_unmarked of a policy")
@@ -101,18 +107,19 @@ class Policy:
         self.default: Effect = default
         self.remote_destructive: Effect = remote_destructive
         self.remote_unmarked: Effect = remote_destructive if remote_unmarked is None else remote_unmarked
-        self._by_caller = any(rule.is_personal for rule in self.rules)
+        self.default_runs: Effect = default_runs
+        self._by_caller = any(rule.is_personal and not rule.is_for_runs for rule in self.rules)
         self._tools: dict[str, _Tool] = {}
         self._plans = 0
 
     @classmethod
     def from_dict(cls, data: JSONObject) -> Policy:
-        """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default`, `remote_destructive` and
-        `remote_unmarked`.
+        """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default`, `remote_destructive`,
+        `remote_unmarked` and `default_runs`.
 
         Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.
         """
-        check_keys(data, ("rules", "default", _REMOTE, _UNMARKED), "a policy")
+        check_keys(data, ("rules", "default", _REMOTE, _UNMARKED, "default_runs"), "a policy")
         rules = data.get("rules", ())
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise ConfigurationError(f"the rules of a policy must be a list, not {type(rules).__name__}")
@@ -127,6 +134,7 @@ class Policy:
             default=data.get("default", "allow"),
             remote_destructive=data.get(_REMOTE, "ask"),
             remote_unmarked=data.get(_UNMARKED),
+            default_runs=data.get("default_runs", "allow"),
         )
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
@@ -137,6 +145,14 @@ class Policy:
         """Return what becomes of *call*, whose tool is *entry*. Raises nothing."""
         plan = self._plan(entry, call.origin.caller)
         return plan.verdict or self._weigh(plan, call)
+
+    def decide_run(self, run: RunRequest) -> Verdict:
+        """Return whether the run may begin: what the strictest of its rules says, else `default_runs`."""
+        rules = [rule for rule in self.rules if rule.concerns_run(run)]
+        strictest = max(rules, key=lambda rule: _STRENGTH[rule.effect], default=None)
+        if strictest is not None:
+            return Verdict(effect=strictest.effect, rule=strictest.name, reason=strictest.reason)
+        return Verdict(effect=self.default_runs, rule="default_runs", reason=_default_reason(self.default_runs))
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Return whether *origin* may know of the tool: whether some arguments may let it call, or ask to."""

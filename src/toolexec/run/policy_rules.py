@@ -17,6 +17,7 @@ from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool
+from toolexec.run.admission import PROFILES, RUN_KINDS, RunRequest
 from toolexec.run.policy_conditions import Condition, read_conditions
 from toolexec.run.policy_truth import Truth
 
@@ -25,7 +26,8 @@ __all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", 
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
 
 _EFFECTS: Final = get_args(Effect)
-_TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes")
+_TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes", "runs", "profiles")
+_OF_CALLS: Final = ("tools", "namespaces", "tags", "backends", "when")
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _DESTRUCTIVE: Final = Filters(destructive=True)
 
@@ -49,8 +51,8 @@ Decide: TypeAlias = Callable[[Registered, ToolCall], Verdict]
 class Rule:
     """Says what becomes of the calls that it matches: `allow`, `deny` or `ask`.
 
-    A rule without matchers matches every call. Of several matchers all must match; of several values of one matcher,
-    one must. A single value may stand for a list of one.
+    A rule without matchers matches every call, and no run. Of several matchers all must match; of several values of one
+    matcher, one must. A single value may stand for a list of one.
 
     `tools` are patterns of IDs as in a shell, case-sensitive: `github:delete_*`; one without a version means all
     versions. `namespaces`, `callers`, `roles` and `scopes` are such patterns, too; an anonymous caller has the
@@ -66,7 +68,12 @@ class Rule:
     A condition is true, false, or unknown: where a value has another type or is a path that leads to an unknown
     place, where the expression does not fit the arguments or leaves out elements of a list, and where the elements of a
     list give different answers. All conditions must be true for an `allow` rule to match; a `deny` or `ask` rule also
-    matches where some are unknown. A missing value makes conditions false, except `exists`, and `not`, which is unknown.
+    matches where some are unknown. A missing value makes conditions false, except `exists`, and `not`, which is
+    unknown.
+
+    A rule with `runs` or `profiles` is for runs as a whole, and matches no call: `runs` are some of code, workflow,
+    chain and skill, `profiles` the security profiles that code would run in (dev, standard, hardened). Beside them only
+    `callers`, `roles` and `scopes` make sense.
 
     `reason` is shown to the caller that is refused and to the approver; `name` is what the rule is called there.
 
@@ -93,6 +100,8 @@ class Rule:
     callers: Sequence[str] = ()
     roles: Sequence[str] = ()
     scopes: Sequence[str] = ()
+    runs: Sequence[str] = ()
+    profiles: Sequence[str] = ()
     when: JSONObject = field(default_factory=JSONDict, hash=False)
     reason: str = ""
     name: str = ""
@@ -113,6 +122,8 @@ class Rule:
                 raise ConfigurationError(f"{name} of a rule must be a text, not {getattr(self, name)!r}")
         put(self, "conditions", read_conditions(self.when))
         put(self, "hints", Filters(**{name: getattr(self, name) for name in _HINTS}))
+        if self.is_for_runs:
+            self._check_runs()
 
     @classmethod
     def from_dict(cls, data: JSONObject) -> Rule:
@@ -127,6 +138,29 @@ class Rule:
         if empty:
             raise ConfigurationError(f"{empty[0]} of a rule is empty; leave it out to match everything")
         return cls(**data)
+
+    def _check_runs(self) -> None:
+        for name, known in (("runs", RUN_KINDS), ("profiles", PROFILES)):
+            for value in getattr(self, name):
+                if value not in known:
+                    hint = did_you_mean(value, known, otherwise=f"use {', '.join(known)}")
+                    raise ConfigurationError(f"{name} of a rule cannot be {value!r}; {hint}")
+        calls = [name for name in _OF_CALLS if getattr(self, name)]
+        calls += [name for name in _HINTS if getattr(self, name) is not None]
+        if calls:
+            raise ConfigurationError(
+                f"a rule is for runs or for calls of tools: it cannot have both {'runs' if self.runs else 'profiles'} "
+                f"and {calls[0]}; write two rules"
+            )
+        if self.profiles and self.runs and "code" not in self.runs:
+            raise ConfigurationError(
+                f"profiles of a rule are for code: {', '.join(self.runs)} run in none; leave them out"
+            )
+
+    @property
+    def is_for_runs(self) -> bool:
+        """Whether the rule matches runs as a whole, and no calls."""
+        return bool(self.runs or self.profiles)
 
     @property
     def is_personal(self) -> bool:
@@ -148,7 +182,8 @@ class Rule:
         """Return whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
         tool, binding = entry.tool, entry.binding
         return (
-            (not self.tools or _any_match((tool.id, plain_id(tool)), self.tools))
+            not self.is_for_runs
+            and (not self.tools or _any_match((tool.id, plain_id(tool)), self.tools))
             and (not self.namespaces or _any_match((tool.namespace,), self.namespaces))
             and (not self.tags or not set(self.tags).isdisjoint(tool.tags))
             and (
@@ -156,7 +191,21 @@ class Rule:
                 or _any_match((binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"), self.backends)
             )
             and self.hints.accept(tool, ())
-            and (not self.callers or _any_match((caller.id,), self.callers))
+            and self._is_for(caller)
+        )
+
+    def concerns_run(self, run: RunRequest) -> bool:
+        """Return whether the rule matches a run of code, a workflow, a chain or a skill."""
+        return (
+            self.is_for_runs
+            and (not self.runs or run.kind in self.runs)
+            and (not self.profiles or run.profile in self.profiles)
+            and self._is_for(run.origin.caller)
+        )
+
+    def _is_for(self, caller: Caller) -> bool:
+        return (
+            (not self.callers or _any_match((caller.id,), self.callers))
             and (not self.roles or _any_match(caller.roles, self.roles))
             and (not self.scopes or _any_match(caller.scopes, self.scopes))
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import ToolExecError
+from toolexec.run.admission import PROFILES, Profile
 
 __all__ = [
     "LANGUAGES",
@@ -25,8 +26,6 @@ __all__ = [
     "located",
 ]
 
-Profile: TypeAlias = Literal["dev", "standard", "hardened"]
-PROFILES: tuple[str, ...] = get_args(Profile)
 LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
 """The languages of guests that talk over a stream."""
 ExecuteResult = CodeResult

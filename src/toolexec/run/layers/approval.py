@@ -25,6 +25,7 @@ from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
+from toolexec.run.admission import RunRequest, unapproved
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
 from toolexec.run.policy import denied
@@ -86,6 +87,24 @@ class Approval:
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that asks before it makes such calls."""
         return AskFirst(self, inner, find)
+
+    async def approve_run(self, run: RunRequest, verdict: Verdict) -> None:
+        """Return once an approver has approved the run, which is for this one only. Raises as for calls."""
+        ask = run.origin.ask or self.ask
+        if ask is None:
+            raise unapproved(run, verdict)
+        request = ApprovalRequest(
+            tool_id=run.name,
+            args=self.redact.value(run.args, None),
+            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) says that somebody must be asked",
+            description=f"run {run}",
+            caller=run.origin.caller,
+            path=run.origin.path,
+            longest="once",
+        )
+        answer = await _answer(ask, request, self.timeout)
+        if answer not in _ANSWERS or answer == "no":
+            raise _refusal(run.name, answer, self.timeout)
 
     def remembers(self, session: str, wanted: Approved, longest: Lasting = "always") -> bool:
         """Return whether this needs no question any more. Callers that cannot be distinguished from others (see
@@ -175,10 +194,10 @@ class AskFirst(Layer):
                 if not self._approval.remembers(session, wanted, longest):
                     answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
                     if line.unanswered == unanswered:
-                        answer = await self._answer(ask, self._request(entry, frozen, verdict))
+                        answer = await _answer(ask, self._request(entry, frozen, verdict), self._approval.timeout)
                         line.unanswered += answer == _UNANSWERED
                     if answer not in _ANSWERS or answer == "no":
-                        raise self._refusal(entry, answer)
+                        raise _refusal(entry.tool.id, answer, self._approval.timeout)
                     self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
         frozen.resolution = Resolution(self._find, self._unchanged(call, entry, wanted), trail_of(call))
         return frozen
@@ -197,28 +216,6 @@ class AskFirst(Layer):
             if not line.waiting:
                 del self._lines[key]
 
-    async def _answer(self, ask: Approver, request: ApprovalRequest) -> object:
-        """Return what was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
-        ApprovalRequiredError where there was no approver to ask."""
-        task = asyncio.ensure_future(_ask(ask, request))
-        try:
-            done, _ = await asyncio.wait([task], timeout=self._approval.timeout)
-        finally:
-            if not task.done():
-                task.cancel()
-            task.add_done_callback(_look_at)  # also of one that has failed just when this was cancelled
-        if not done:
-            return _UNANSWERED
-        failure = None if task.cancelled() else task.exception()
-        if isinstance(failure, ApprovalRequiredError):
-            raise failure.locate(tool_id=request.tool_id, op="approval")
-        if isinstance(failure, TimeoutError):
-            return _UNANSWERED
-        if task.cancelled() or failure is not None:
-            logger.warning("asking for approval of %s failed: %s", request.tool_id, type(failure).__name__)
-            return _FAILED
-        return task.result()
-
     def _request(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ApprovalRequest:
         tool = entry.tool
         schema = tool.input_schema.to_json()
@@ -231,19 +228,6 @@ class AskFirst(Layer):
             path=call.origin.path,
             run_id=call.run_id,
             longest=call.origin.approvals,
-        )
-
-    def _refusal(self, entry: Registered, answer: object) -> ApprovalDeniedError:
-        why = {
-            "no": "somebody was asked and said no",
-            _UNANSWERED: f"nobody answered within {self._approval.timeout:g} s",
-            _FAILED: "asking somebody failed, so that nobody has said yes",
-        }.get(answer if isinstance(answer, str) else "", "somebody was asked, and the answer was neither yes nor no")
-        return ApprovalDeniedError(
-            f"{entry.tool.id} was not approved: {why}; do not call it again unless you are told to",
-            tool_id=entry.tool.id,
-            op="approval",
-            details={"reason": why},
         )
 
     def _unchanged(self, call: ToolCall, entry: Registered, wanted: Approved) -> Registered:
@@ -259,6 +243,43 @@ class AskFirst(Layer):
                 details={"reason": "the tool has changed"},
             )
         return entry
+
+
+async def _answer(ask: Approver, request: ApprovalRequest, timeout: float) -> object:
+    """Return what was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
+    ApprovalRequiredError where there was no approver to ask."""
+    task = asyncio.ensure_future(_ask(ask, request))
+    try:
+        done, _ = await asyncio.wait([task], timeout=timeout)
+    finally:
+        if not task.done():
+            task.cancel()
+        task.add_done_callback(_look_at)  # also of one that has failed just when this was cancelled
+    if not done:
+        return _UNANSWERED
+    failure = None if task.cancelled() else task.exception()
+    if isinstance(failure, ApprovalRequiredError):
+        raise failure.locate(tool_id=request.tool_id, op="approval")
+    if isinstance(failure, TimeoutError):
+        return _UNANSWERED
+    if task.cancelled() or failure is not None:
+        logger.warning("asking for approval of %s failed: %s", request.tool_id, type(failure).__name__)
+        return _FAILED
+    return task.result()
+
+
+def _refusal(what: str, answer: object, timeout: float) -> ApprovalDeniedError:
+    why = {
+        "no": "somebody was asked and said no",
+        _UNANSWERED: f"nobody answered within {timeout:g} s",
+        _FAILED: "asking somebody failed, so that nobody has said yes",
+    }.get(answer if isinstance(answer, str) else "", "somebody was asked, and the answer was neither yes nor no")
+    return ApprovalDeniedError(
+        f"{what} was not approved: {why}; do not call it again unless you are told to",
+        tool_id=what,
+        op="approval",
+        details={"reason": why},
+    )
 
 
 async def _ask(ask: Approver, request: ApprovalRequest) -> object:
