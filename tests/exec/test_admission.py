@@ -14,6 +14,7 @@ from toolexec.errors import (
     ApprovalDeniedError,
     ApprovalRequiredError,
     ConfigurationError,
+    HandlerError,
     PolicyError,
     RateLimitedError,
 )
@@ -22,7 +23,7 @@ from toolexec.run.code_shares import CodeShares
 from toolexec.run.layers.approval import Approval
 
 SKILL = """+++
-id = "math:double"
+name = "double"
 description = "Doubles a number."
 +++
 return 2
@@ -110,7 +111,7 @@ async def test_a_run_is_approved_as_a_whole(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 async def test_a_run_without_an_approver_is_refused(name: str, tmp_path: Path) -> None:
-    """Where nobody can be asked, nothing runs."""
+    """Where no approver can be asked, nothing runs."""
     kind, run = RUNS[name]
     async with make([Rule("ask", runs=kind)], tmp_path) as ex:
         with pytest.raises(ApprovalRequiredError):
@@ -151,8 +152,9 @@ async def test_a_skill_is_a_run_of_its_own_kind(tmp_path: Path) -> None:
     async with make([Rule("deny", runs="workflow")], tmp_path) as ex:
         await skill(ex)
     async with make([Rule("deny", runs="skill")], tmp_path) as ex:
-        with pytest.raises(PolicyError):
+        with pytest.raises(HandlerError) as caught:
             await skill(ex)
+        assert isinstance(caught.value.__cause__, PolicyError)
 
 
 async def test_a_refused_durable_run_leaves_no_run(tmp_path: Path) -> None:

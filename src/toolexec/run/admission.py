@@ -134,7 +134,7 @@ def unapproved(run: RunRequest, verdict: Verdict) -> ApprovalRequiredError:
     reason = f": {verdict.reason}" if verdict.reason else f" (the policy's {verdict.rule})"
     return ApprovalRequiredError(
         f"running {run} needs an approval{reason}, and there is no approver to ask here; have the policy allow it, or "
-        "run it where somebody can be asked",
+        "run it where an approver can be asked",
         op="approval",
         details={"rule": verdict.rule, "reason": verdict.reason},
     )

@@ -96,7 +96,7 @@ class Approval:
         request = ApprovalRequest(
             tool_id=run.name,
             args=self.redact.value(run.args, None),
-            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) says that somebody must be asked",
+            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) requires an approval",
             description=f"run {run}",
             caller=run.origin.caller,
             path=run.origin.path,
