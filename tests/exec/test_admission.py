@@ -118,6 +118,14 @@ async def test_a_run_without_an_approver_is_refused(name: str, tmp_path: Path) -
             await run(ex)
 
 
+@pytest.mark.parametrize("name", RUNS)
+async def test_a_run_of_an_exec_without_a_gate_of_its_own_begins(name: str, tmp_path: Path) -> None:
+    """The gate that every Exec has decides on no run."""
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        ex.add(lambda: 4.5, "shop:price")
+        await RUNS[name][1](ex)
+
+
 async def test_only_some_may_run_anything(tmp_path: Path) -> None:
     """With default_runs, rules that allow name those who may."""
     async with make([Rule("allow", runs="code", roles="admin")], tmp_path, default_runs="deny") as ex:

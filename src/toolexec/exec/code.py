@@ -291,7 +291,7 @@ class CodeRuns:
     async def held(self, request: ExecuteRequest) -> AsyncGenerator[None, None]:
         """Hold a sandbox for a session in the block, where code may run in it at all. Each run in it is decided on as
         well, and does not count towards the caller's share again. Raises PolicyError and RateLimitedError."""
-        gate = self._options.gate
+        gate = self._options.own_gate
         if gate is None:
             yield
             return

@@ -253,8 +253,8 @@ class DurableRuns:
     async def _admit(self, asked: Callable[[], RunRequest]) -> None:
         """Have the gate decide on a run before it is written down. When it goes on later, only a rule that denies it
         by then stops it."""
-        if self._options.gate is not None:
-            await admit_durable(self._options.gate, asked())
+        if (gate := self._options.own_gate) is not None:
+            await admit_durable(gate, asked())
 
     async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
