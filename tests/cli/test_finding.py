@@ -261,10 +261,10 @@ def test_tools_without_a_namespace_have_a_heading(cli: Cli, tmp_path: Path) -> N
 
 
 def test_hostile_descriptions_are_harmless(cli: Cli, tools_file: Path) -> None:
-    """Markup is text, escape sequences are gone; in JSON they are escaped."""
+    """Markup is text, and escape sequences are shown as such."""
     for words in (["list"], ["search", "shows"], ["describe", "odd:hostile"]):
         shown = cli(*words, "-c", tools_file).stdout
-        assert "Shows red and [bold]markup[/bold]." in " ".join(shown.split())
+        assert "\\x1b[31mred\\x1b[0m and [bold]markup[/bold]" in " ".join(shown.split())
         assert "\x1b" not in shown
     data = cli("list", "--json", "-c", tools_file).stdout
     assert "\x1b" not in data

@@ -92,7 +92,7 @@ def test_content_is_listed_with_type_and_size() -> None:
         "[resource] file:///a, 2.0 kB",
         "[resource] file:///b, 2 bytes",
         "[resource_link] https://x",
-        "[hologram]",
+        "[hologram\\x1b[31m]",
         "[resource]",
     ]
 
@@ -100,13 +100,13 @@ def test_content_is_listed_with_type_and_size() -> None:
 def test_a_manual_may_know_only_the_documentation() -> None:
     """Of a tool that is described but not registered."""
     text = shown(manual(ToolDoc(id="far:away", level="summary", summary="Far away.\x1b[31m")))
-    assert text.split() == ["far:away", "Far", "away."]
+    assert text.split() == ["far:away", "Far", "away.\\x1b[31m"]
 
 
 def test_values_are_cleaned() -> None:
     """Text as text, anything else as JSON."""
-    assert value_text("a\x1b[31mb\n").plain == "ab"
-    assert value_text({"a": "\x9b31mü"}).plain == '{\n  "a": "ü"\n}'
+    assert value_text("a\x1b[31mb\n").plain == "a\\x1b[31mb"
+    assert value_text({"a": "\x9b31mü"}).plain == '{\n  "a": "\\x9b31mü"\n}'
     assert value_text(None).plain == "null"
 
 
@@ -133,7 +133,7 @@ def test_a_backend_shows_what_matters() -> None:
     assert "git 1 · protocol 2026-07-28 · restarted 2 times" in text
     assert "3 attempts left" in text
     assert "2 of 3 readings failed · 9 attempts left" in text
-    assert "left out bad name: it is odd" in text
+    assert "left out bad\\x1b[31m name: it is odd" in text
     assert "○ switched off" in text
     assert "provider" in text
 

@@ -6,12 +6,13 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from toolexec.cli.terminal import Screen, clean, one_line, only_results_on_stdout, to_json
+from toolexec.cli.terminal import Screen, only_results_on_stdout, to_json
 from toolexec.errors import HandlerError, InputValidationError, OutputValidationError, ToolNotFoundError, Violation
 
 
@@ -20,38 +21,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("plain\n\ttext ü 漢字", "plain\n\ttext ü 漢字"),
-        ("a\x1b[31mred\x1b[0m", "ared"),
-        ("a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\link", "ablink"),
-        ("a\x1b]0;never ends", "a0;never ends"),
-        ("a\x9b31mb\x9d0;x\x9cc", "abc"),
-        ("a\x1bc\x1b(Bb", "ab"),
-        ("a\x00\x07\x08\x0d\x7fb", "ab"),
-        ("a\u202e\u2066\u200bb\ufeff", "ab"),
-        ("a\ud800b", "ab"),
-        ("a\x1b", "a"),
-    ],
-)
-def test_what_steers_a_terminal_is_taken_out(text: str, cleaned: str) -> None:
-    """Escape sequences whole, control characters, and marks that reorder or hide text."""
-    assert clean(text) == cleaned
-
-
-def test_cleaning_hostile_text_takes_linear_time() -> None:
-    """A megabyte of unfinished sequences does not hang."""
-    assert clean("\x1b]" * 500_000) == ""
-    assert clean("\x1b[" + "0" * 1_000_000) == "0" * 1_000_000
-
-
-def test_one_line_is_cut() -> None:
-    """With an ellipsis where something is missing."""
-    assert one_line("a\n b\x1b[1m  c") == "a b c"
-    assert one_line("abcdef", 4) == "abc…"
 
 
 def test_json_is_plain_ascii() -> None:
@@ -69,14 +38,14 @@ def test_results_and_errors_go_separate_ways(capsys: pytest.CaptureFixture[str])
     screen.error(ToolNotFoundError("a:b\n\x1b[1mc", close=["a:c"]))
     screen.exact("\x1b[1mexact")
     assert out.getvalue() == "\x1b[1mexact\n"
-    assert capsys.readouterr().err == "error: no tool a:b c; did you mean a:c?\n"
+    assert capsys.readouterr().err == "error: no tool a:b \\x1b[1mc; did you mean a:c?\n"
 
 
 def test_exact_text_is_cleaned_for_a_terminal() -> None:
     """A pipe gets the bytes as they are, a terminal does not."""
     out = Terminal()
     Screen(out).exact("a\x1b[2Jb\n")
-    assert out.getvalue() == "ab\n"
+    assert out.getvalue() == "a\\x1b[2Jb\n"
 
 
 def test_a_person_at_a_terminal_sees_a_panel(
@@ -92,7 +61,7 @@ def test_a_person_at_a_terminal_sees_a_panel(
     ]
     screen.error(InputValidationError(violations, tool_id="m:add"))
     screen.error(OutputValidationError(violations))
-    shown = clean(capsys.readouterr().err)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
     assert "arguments not valid" in shown
     assert "• /a: not a number" in shown
     assert "• (root): odd" in shown
@@ -151,7 +120,7 @@ def test_log_records_are_cleaned(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with only_results_on_stdout():
         logging.getLogger("toolexec.x").warning("left out %s", "a\x1b[31m\nb")
-        assert capsys.readouterr().err == "warning: left out a b\n"
+        assert capsys.readouterr().err == "warning: left out a\\x1b[31m b\n"
         monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
         logging.getLogger("toolexec.x").warning("again")
         assert capsys.readouterr().err == ""

@@ -19,6 +19,7 @@ from toolexec.code.stub_text import (
     paragraph,
     quoted,
 )
+from toolexec.model.visible import visible_line
 
 HOSTILE = st.text(st.sampled_from("\"'\\\n\r\x00\x0c\u2028\u202e#abc \t{}N:é"), max_size=60) | st.text(max_size=60)
 
@@ -44,17 +45,17 @@ def test_a_quoted_text_is_itself(text: str) -> None:
 
 
 @given(HOSTILE, st.integers(2, 50))
-def test_one_line_is_one_printable_line(text: str, limit: int) -> None:
-    """One line has printable characters only, and at most the given length."""
+def test_one_line_is_one_visible_line(text: str, limit: int) -> None:
+    """One line hides nothing, and has at most the given length."""
     line = one_line(text, limit)
-    assert line.isprintable()
+    assert visible_line(line) == line
     assert len(line) <= limit
     assert line == line.strip()
 
 
-def test_one_line_takes_out_colours_and_what_is_no_text() -> None:
+def test_one_line_shows_colours_and_takes_only_strings() -> None:
     """A cut is shown."""
-    assert one_line("a \x1b[31mred\x1b[0m\n\tb", 50) == "a red b"
+    assert one_line("a \x1b[31mred\x1b[0m\n\tb", 50) == "a \\x1b[31mred\\x1b[0m b"
     assert one_line("abcdef", 4) == "abc…"
     assert one_line(5, 4) == ""
 

@@ -255,7 +255,7 @@ async def test_the_gate_is_on_the_direct_road(era: str) -> None:
 
 @both
 async def test_what_is_listed(era: str) -> None:
-    """Title, description, schemas and annotations are the tool's own, without escapes; the list follows the index, and
+    """Title, description, schemas and annotations are the tool's own, and show what hides in them; the list follows the index, and
     a cursor of an earlier state is refused."""
     ex = Exec()
     tool = Tool(
@@ -272,10 +272,14 @@ async def test_what_is_listed(era: str) -> None:
         page = await client.list_tools()
         second = await client.list_tools(cursor=page.next_cursor)
         listed = second.tools[0]
-        assert (listed.name, listed.title, listed.description) == ("fs__wipe", "Wipe", "Deletes all.")
+        assert (listed.name, listed.title, listed.description) == (
+            "fs__wipe",
+            "Wipe\\x1b[31m",
+            "Deletes \\x1b]0;x\\x07all.",
+        )
         assert listed.annotations.destructive_hint is True
-        assert listed.annotations.title == "Wipe"
-        assert listed.input_schema["properties"]["p"]["description"] == "ab"
+        assert listed.annotations.title == "W\\x07ipe"
+        assert listed.input_schema["properties"]["p"]["description"] == "a\\u202eb"
         ex.add(lambda: 2, "fs:two")
         with pytest.raises(MCPError, match="invalid cursor"):
             await client.list_tools(cursor=page.next_cursor)

@@ -8,7 +8,6 @@ import pytest
 from toolexec.errors import ToolTimeoutError
 from toolexec.model.content import audio, resource_link
 from toolexec.model.schema import Schema
-from toolexec.server.plain import one_line, plain
 from toolexec.server.replies import content_for, failure, meta_result, published_output, success
 from toolexec.server.tools.base import MetaReply
 
@@ -64,11 +63,3 @@ def test_nothing_published_for_nothing_given() -> None:
     assert published["properties"]["result"] in (True, {})  # equal schemas are kept once, in the form that came first
     assert (published["type"], published["required"]) == ("object", ["result"])
     assert "structuredContent" not in success(None, None, (), True, MODERN)
-
-
-def test_plain_strings() -> None:
-    """Escapes and hidden marks are gone, lines stay, and length is bounded."""
-    assert plain("a\x1b[31mb\u202ec\r\nd\te\x00", 100) == "abc\nd\te"
-    assert plain("x" * 50, 10) == "x" * 9 + "…"
-    assert len(plain("\u200b" * 1000 + "x", 10)) <= 10
-    assert one_line(" a\n\n b ", 10) == "a b"

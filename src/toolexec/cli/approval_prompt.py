@@ -15,8 +15,9 @@ try:
 except ModuleNotFoundError:  # pragma: no cover - Windows
     termios: Any = None
 
-from toolexec.cli.terminal import clean, one_line, to_json
+from toolexec.cli.terminal import to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.model.visible import visible, visible_line
 
 __all__ = ["question", "terminal_approver"]
 
@@ -61,16 +62,16 @@ def question(request: ApprovalRequest) -> str:
     can steer a terminal, and long arguments are cut, which is said.
     """
     caller = request.caller
-    who = one_line(caller.id, 100) or "somebody whom nobody knows"
+    who = visible_line(caller.id, 100) or "somebody whom nobody knows"
     if caller.tenant:
-        who = f"{who} of {one_line(caller.tenant, 100)}"
+        who = f"{who} of {visible_line(caller.tenant, 100)}"
     way = {"direct": "", "chain": ", as a step of a chain", "code": ", from code"}[request.path]
     lines = [
         "",
-        f"May {one_line(request.tool_id, 400)} be called?",
-        f"  about   {one_line(request.description, 500)}",
+        f"May {visible_line(request.tool_id, 400)} be called?",
+        f"  about   {visible_line(request.description, 500)}",
         f"  caller  {who}{way}",
-        f"  reason  {one_line(request.reason, 500)}",
+        f"  reason  {visible_line(request.reason, 500)}",
         "  with    " + _indented(request.args),
     ]
     shown = [line for line in lines if line.strip() != "about"]
@@ -78,7 +79,7 @@ def question(request: ApprovalRequest) -> str:
 
 
 def _indented(args: object) -> str:
-    text = clean(to_json(args))
+    text = visible(to_json(args))
     lines = text[:_MAX_ARGS].splitlines()[:_MAX_LINES]
     shown = "\n          ".join(lines)
     missing = len(text) - sum(len(line) + 1 for line in lines) + 1

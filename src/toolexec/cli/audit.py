@@ -201,7 +201,7 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
     from rich.text import Text
 
     from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
     from toolexec.run.audit import verify
 
     report = verify(path, key, expect=expect)
@@ -210,7 +210,7 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
         screen.document(report.to_dict())
         return OK if report.ok else FAILED
     for problem in report.problems:
-        screen.value(Text.assemble(("✗ ", "bold red"), f"{one_line(problem.place)}: {problem.message}"))
+        screen.value(Text.assemble(("✗ ", "bold red"), f"{visible_line(problem.place)}: {problem.message}"))
     if not report.ok:
         screen.value(Text(f"{path} was changed, or is damaged: {len(report.problems)} problems", style="bold red"))
         return FAILED
@@ -299,20 +299,20 @@ def _cells(record: Mapping[str, object], depth: int = 0) -> _Row:
     from rich.text import Text
 
     from toolexec.cli.tables import duration_text
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
 
     caller = record.get("caller")
     name = caller.get("id", "") if isinstance(caller, dict) else ""
-    outcome = "not ended" if record.get("kind") == "start" else one_line(str(record.get("outcome", "")))
+    outcome = "not ended" if record.get("kind") == "start" else visible_line(str(record.get("outcome", "")))
     style = {"ok": "green", "": "dim", "not ended": "yellow"}.get(outcome, "red")
     why = record.get("rule") or record.get("reason")
     took = record.get("duration_ms")
     return _Row(
-        time=Text(one_line(str(record.get("time", "")))[5:19].replace("T", " "), style="dim"),
-        caller=Text(one_line(str(name or record.get("client", "")), 60)),
-        what=Text("  " * (depth - 1) + ("└ " if depth else "")).append(one_line(_what(record)), style="cyan"),
+        time=Text(visible_line(str(record.get("time", "")))[5:19].replace("T", " "), style="dim"),
+        caller=Text(visible_line(str(name or record.get("client", "")), 60)),
+        what=Text("  " * (depth - 1) + ("└ " if depth else "")).append(visible_line(_what(record)), style="cyan"),
         outcome=Text(outcome, style=style),
-        why=Text(one_line(str(why), 120) if why else "", style="dim"),
+        why=Text(visible_line(str(why), 120) if why else "", style="dim"),
         took=Text(duration_text(took / 1000) if isinstance(took, int | float) else "", style="dim"),
     )
 

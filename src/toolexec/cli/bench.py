@@ -16,8 +16,8 @@ from toolexec.cli.exit_codes import OK
 from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
-from toolexec.cli.terminal import one_line
 from toolexec.model.json_value import JSONDict
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -176,7 +176,7 @@ def _data(exposed: dict[str, _Cost], by_namespace: dict[str, _Cost], times: dict
 def _namespace_table(by_namespace: dict[str, _Cost]) -> Table:
     table = _table("Namespace")
     for name, cost in by_namespace.items():
-        table.add_row(Text(one_line(name) or "(no namespace)", style="cyan"), *_cells(cost))
+        table.add_row(Text(visible_line(name) or "(no namespace)", style="cyan"), *_cells(cost))
     return table
 
 

@@ -8,7 +8,8 @@ from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from toolexec.cli.terminal import Screen, one_line
+from toolexec.cli.terminal import Screen
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +96,7 @@ class _Bars(BuildView):
             self._progress.start()
         task = self._tasks.get(step.name)
         if task is None:
-            task = self._tasks[step.name] = self._progress.add_task(one_line(step.message), total=None)
+            task = self._tasks[step.name] = self._progress.add_task(visible_line(step.message), total=None)
         total = None if step.fraction is None else 1.0
         self._progress.update(task, completed=step.fraction or 0.0, total=total)
         if step.name == _LAST and step.fraction == 1.0:

@@ -13,8 +13,9 @@ from toolexec.cli.finding import connect, mention, unavailable
 from toolexec.cli.session import Session
 from toolexec.cli.sources import find_sources
 from toolexec.cli.tables import duration_text, value_text
-from toolexec.cli.terminal import Screen, one_line
+from toolexec.cli.terminal import Screen
 from toolexec.errors import CodeExecutionError, ConfigurationError, LimitExceededError, SandboxError
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from toolexec.code.types import CodeEvent, CodeResult
@@ -53,7 +54,7 @@ async def run(session: Session, options: CodeOptions) -> int:
     else:
         _show(screen, result)
         if result.files:
-            names = ", ".join(one_line(str(name)) for name in written or result.files)
+            names = ", ".join(visible_line(str(name)) for name in written or result.files)
             screen.note(f"wrote {names}" if written else f"files: {names}; --out-dir DIRECTORY keeps them")
     if result.error is None:
         return OK

@@ -11,8 +11,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from toolexec.cli.tables import duration_text
-from toolexec.cli.terminal import Screen, clean, one_line, to_json
+from toolexec.cli.terminal import Screen, to_json
 from toolexec.errors import CodeError, ConfigurationError, SandboxViolationError, ToolExecError
+from toolexec.model.visible import visible, visible_line
 
 if TYPE_CHECKING:
     from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
@@ -49,7 +50,7 @@ class Printed:
         self._shown[stream] += len(text)
         self._last[stream] = text
         console = self._files[stream]
-        console.file.write(clean(text) if console.is_terminal else text)
+        console.file.write(visible(text) if console.is_terminal else text)
         console.file.flush()
 
 
@@ -57,10 +58,10 @@ def call_line(call: ToolCallRecord) -> Text:
     """Return one tool call on one line: how it went, its arguments, how long it took."""
     arguments = to_json(dict(call.args), indent=None, ascii_only=False) if call.args else ""
     mark, style = ("✓", "green") if call.error is None else ("✗", "red")
-    text = Text.assemble((f"{mark} ", style), (one_line(call.tool_id), "cyan"))
-    text.append(f" {one_line(arguments, _MOST_ARGS)}" if arguments else "", style="dim")
+    text = Text.assemble((f"{mark} ", style), (visible_line(call.tool_id), "cyan"))
+    text.append(f" {visible_line(arguments, _MOST_ARGS)}" if arguments else "", style="dim")
     if call.error is not None:
-        text.append(f" · {one_line(str(call.error), _MOST_ERROR)}", style="red")
+        text.append(f" · {visible_line(str(call.error), _MOST_ERROR)}", style="red")
     return text.append(f" · {duration_text(call.duration)}", style="dim")
 
 
@@ -76,17 +77,17 @@ def show_failure(screen: Screen, error: ToolExecError) -> None:
 
 def failure_text(error: CodeError) -> Text:
     """Return the message, the offending line with a caret under the column, and the traceback."""
-    text = Text(clean(str(error)))
+    text = Text(visible(str(error)))
     if error.source and error.line:
         gutter = f"  {error.line} │ "
-        source = clean(error.source.rstrip("\n")).expandtabs(4)
+        source = visible(error.source.rstrip("\n")).expandtabs(4)
         text.append(f"\n\n{gutter}", style="dim").append(source[:_MOST_SOURCE])
-        before = clean(error.source[: error.column - 1]).expandtabs(4) if error.column > 0 else None
+        before = visible(error.source[: error.column - 1]).expandtabs(4) if error.column > 0 else None
         if before is not None and len(before) < _MOST_SOURCE:
             text.append(f"\n{' ' * (len(gutter) - 2)}│ ", style="dim")
             text.append(f"{' ' * cell_len(before)}^", style="bold red")
     if error.traceback:
-        text.append(f"\n\n{clean(error.traceback.rstrip())}", style="dim")
+        text.append(f"\n\n{visible(error.traceback.rstrip())}", style="dim")
     return text
 
 

@@ -18,7 +18,7 @@ from toolexec.cli.building import announce_builds, watch_build
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
-from toolexec.cli.terminal import one_line
+from toolexec.model.visible import visible_line
 from toolexec.version import __version__
 
 if TYPE_CHECKING:
@@ -139,13 +139,13 @@ def _sandboxes(findings: Sequence[Finding]) -> Table:
         word, style = _STATES[finding.state]
         took = (finding.first_seconds, finding.again_seconds) if timed else ()
         table.add_row(
-            Text(one_line(finding.kind), style="cyan"),
-            Text(one_line(finding.language)),
-            Text(one_line(finding.isolation), style="bold red" if finding.isolation == "none" else ""),
+            Text(visible_line(finding.kind), style="cyan"),
+            Text(visible_line(finding.language)),
+            Text(visible_line(finding.isolation), style="bold red" if finding.isolation == "none" else ""),
             Text(word, style=style),
             *((_readiness(finding),) if timed else ()),
             *(duration_text(seconds) if seconds is not None else "" for seconds in took),
-            Text(one_line(finding.version, _MOST_REASON)),
+            Text(visible_line(finding.version, _MOST_REASON)),
         )
     return table
 
@@ -165,8 +165,8 @@ def _reasons(findings: Sequence[Finding]) -> Text:
             groups.setdefault((finding.kind, finding.measurement.reasons), []).append(finding.language)
     text = Text()
     for (kind, reasons), languages in groups.items():
-        text.append(f"{one_line(kind)} ({', '.join(languages)}) is beta: ", style="cyan")
-        text.append(f"{one_line('; '.join(reasons), _MOST_REASON)}\n")
+        text.append(f"{visible_line(kind)} ({', '.join(languages)}) is beta: ", style="cyan")
+        text.append(f"{visible_line('; '.join(reasons), _MOST_REASON)}\n")
     return text
 
 
@@ -177,10 +177,10 @@ def _wants(findings: Sequence[Finding]) -> Text:
         if finding.state == "ready":
             continue
         name = " ".join(filter(None, (finding.kind, finding.language)))
-        text.append(f"{one_line(name)}: ", style="cyan")
-        text.append(f"{one_line(finding.reason, _MOST_REASON)}\n")
+        text.append(f"{visible_line(name)}: ", style="cyan")
+        text.append(f"{visible_line(finding.reason, _MOST_REASON)}\n")
         if finding.remedy and finding.remedy not in finding.reason:
-            text.append(f"  {one_line(finding.remedy, _MOST_REASON)}\n", style="green")
+            text.append(f"  {visible_line(finding.remedy, _MOST_REASON)}\n", style="green")
     return text
 
 
@@ -191,7 +191,7 @@ def _elsewhere(findings: Sequence[Finding]) -> Text:
         groups.setdefault((finding.state, finding.remedy), []).append(finding.kind)
     lines: list[str] = []
     for (state, remedy), kinds in groups.items():
-        lines.append(one_line(f"{_STATES[state][0]}: {', '.join(kinds)}{f'; {remedy}' if remedy else ''}"))
+        lines.append(visible_line(f"{_STATES[state][0]}: {', '.join(kinds)}{f'; {remedy}' if remedy else ''}"))
     return Text("\n".join(lines), style="dim")
 
 
@@ -202,7 +202,7 @@ def _profiles(served: Sequence[ServedProfile]) -> Table:
         for language, kind in entry.kinds.items():
             kinds.setdefault(kind, []).append(language)
         text = "; ".join(f"{kind} ({', '.join(languages)})" for kind, languages in kinds.items())
-        shown = Text(one_line(text)) if text else Text("nothing here: such code is refused", style="yellow")
+        shown = Text(visible_line(text)) if text else Text("nothing here: such code is refused", style="yellow")
         if "unsafe_host" in kinds:
             shown.append("  no isolation; needs --unsafe or unsafe_opt_in=True", style="red")
         table.add_row(Text(entry.profile, style="cyan"), shown)
@@ -222,16 +222,16 @@ def _packages(packages: Mapping[str, str | None]) -> Table:
 
 
 def _cache(cache: CacheState) -> Text:
-    text = Text(one_line(cache.directory))
+    text = Text(visible_line(cache.directory))
     if cache.exists:
         facts = [f"owner {cache.owner}", "private" if cache.private else "others can get in"]
         facts += ["writable" if cache.writable else "not writable"]
         facts += [f"{cache.sandboxes} sandboxes, {cache.bytes / 1_000_000:.1f} MB"]
-        text.append(f"\n{one_line(' · '.join(facts))}", style="dim")
+        text.append(f"\n{visible_line(' · '.join(facts))}", style="dim")
     elif not cache.problem:
         text.append("\nnot there yet; it is made at the first use", style="dim")
     if cache.problem:
-        text.append(f"\n{one_line(cache.problem)}", style="red")
+        text.append(f"\n{visible_line(cache.problem)}", style="red")
     return text
 
 

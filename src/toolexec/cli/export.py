@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
-from toolexec.cli.terminal import one_line, to_json
+from toolexec.cli.terminal import to_json
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
@@ -42,7 +43,7 @@ async def export(
     await connect(session)
     screen, known = session.screen, browsable(session.ex.index).namespaces()
     if filters is not None and filters.namespace is not None and filters.namespace not in known:
-        names = ", ".join(one_line(name) for name in known if name)
+        names = ", ".join(visible_line(name) for name in known if name)
         raise ConfigurationError(f"no tools in the namespace {filters.namespace!r}; namespaces: {names or 'none'}")
     done = await session.ex.export_tools(format, filters=filters, strict=strict, describe=describe, search=search)
     down = unavailable(session)

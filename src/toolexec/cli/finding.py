@@ -11,11 +11,11 @@ from toolexec.cli.exit_codes import NOT_RUN, OK
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
 from toolexec.cli.tables import backends_table, explained, facets_table, listing, search_table
-from toolexec.cli.terminal import one_line
 from toolexec.discovery import Filters
 from toolexec.discovery.view import browsable
 from toolexec.model import ToolID
 from toolexec.model.json_value import JSONDict
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -86,13 +86,13 @@ async def search(session: Session, asked: Asked) -> int:
         return OK
     if found:
         if found.did_you_mean:
-            screen.note(f"did you mean: {one_line(found.did_you_mean)}")
+            screen.note(f"did you mean: {visible_line(found.did_you_mean)}")
         screen.show(explained(found) if asked.explain else search_table(found))
         if counts is not None:
             screen.show(facets_table(counts))
     else:
         known = ", ".join(name for name in browsable(ex.index).namespaces() if name)
-        why = f" ({one_line(found.note)})" if found.note else ""
+        why = f" ({visible_line(found.note)})" if found.note else ""
         screen.note(
             f"nothing found for {asked.query!r}{why}; namespaces: {known or 'none'}; toolexec list shows all tools"
         )
@@ -131,7 +131,7 @@ async def list_tools(session: Session, namespace: str | None, limit: int | None)
     if found:
         screen.show(listing(found, limit))
     else:
-        known = ", ".join(one_line(name) for name in browsable(ex.index).namespaces() if name)
+        known = ", ".join(visible_line(name) for name in browsable(ex.index).namespaces() if name)
         screen.note(f"no tools{f' in {namespace}' if namespace else ''}; namespaces: {known or 'none'}")
     mention(session, down)
     return OK
@@ -178,6 +178,6 @@ def unavailable_data(down: list[BackendStatus]) -> JSONDict:
 def mention(session: Session, down: list[BackendStatus]) -> None:
     """Print the same for people, on stderr."""
     for status in down:
-        session.screen.note(f"unavailable: {status.name}: {one_line(status.reason or '', 300)}", style="yellow")
+        session.screen.note(f"unavailable: {status.name}: {visible_line(status.reason or '', 300)}", style="yellow")
     if down and session.screen.err.is_terminal:
         session.screen.err.print(Text("its tools may be missing above; toolexec backends says more", style="dim"))

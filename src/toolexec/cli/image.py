@@ -297,7 +297,7 @@ def _table(found: list[StoredImage]) -> Table:
 
     from toolexec.cli.sandbox import size_text
     from toolexec.cli.tables import plain_table
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
 
     table = plain_table(
         ("Image", {"overflow": "fold", "min_width": 16}),
@@ -310,9 +310,9 @@ def _table(found: list[StoredImage]) -> Table:
     for entry in found:
         packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
         table.add_row(
-            Text(one_line(entry.name), style="cyan"),
-            Text(one_line(", ".join(_languages(entry)))),
-            Text(one_line(packages), style="dim"),
+            Text(visible_line(entry.name), style="cyan"),
+            Text(visible_line(", ".join(_languages(entry)))),
+            Text(visible_line(packages), style="dim"),
             size_text(entry.size_bytes),
             f"{entry.created.astimezone():%Y-%m-%d}",
         )

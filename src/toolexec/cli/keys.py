@@ -11,7 +11,8 @@ from rich.text import Text
 
 from toolexec.cli.exit_codes import USAGE
 from toolexec.cli.options import AsJson
-from toolexec.cli.terminal import Screen, clean
+from toolexec.cli.terminal import Screen
+from toolexec.model.visible import visible
 
 if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
@@ -71,7 +72,7 @@ def new(
         screen.document({"key": key, "settings": settings})
         return
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
-    screen.err.print(Text(clean("\n".join(["[[auth.api_keys]]", *lines]))), soft_wrap=True)
+    screen.err.print(Text(visible("\n".join(["[[auth.api_keys]]", *lines]))), soft_wrap=True)
     screen.exact(key)
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from toolexec.cli.schema_text import Parameter, parameters, type_words
 from toolexec.cli.tables import command_line, hints_text, plain_table
-from toolexec.cli.terminal import clean, one_line
+from toolexec.model.visible import visible, visible_line
 
 if TYPE_CHECKING:
     from toolexec.discovery import ToolDoc
@@ -34,18 +34,18 @@ def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> Rend
         parts += _section("Parameters", _parameter_table(rows) if rows else _without_names(schema))
         parts += _section("Result", _result(doc.tool))
     if stub:
-        parts += _section("Call from code", Text(clean(stub.rstrip())))
+        parts += _section("Call from code", Text(visible(stub.rstrip())))
     if doc.notes:
-        parts += _section("Notes", Text(clean(doc.notes)))
+        parts += _section("Notes", Text(visible(doc.notes)))
     for example in doc.examples:
-        parts += _section("Example", Text(one_line(example.title or example.description or "Example")))
+        parts += _section("Example", Text(visible_line(example.title or example.description or "Example")))
         parts.append(_command(command_line(doc.id, example.args, schema, config)))
         if example.result_hint:
-            parts.append(_indented(Text(f"→ {one_line(example.result_hint)}", style="dim")))
+            parts.append(_indented(Text(f"→ {visible_line(example.result_hint)}", style="dim")))
     if doc.producers:
         parts += _section("Arguments that other tools produce", _producers(doc))
     if doc.external_refs:
-        parts += _section("See also", Text("\n".join(one_line(ref) for ref in doc.external_refs)))
+        parts += _section("See also", Text("\n".join(visible_line(ref) for ref in doc.external_refs)))
     if doc.example_call is not None and not doc.examples:
         parts.append(_heading("Try it"))
         parts.append(_command(command_line(doc.id, doc.example_call, schema, config)))
@@ -55,26 +55,26 @@ def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> Rend
 def _producers(doc: ToolDoc) -> Table:
     table = plain_table(("Name", {"overflow": "fold"}), ("From", {"overflow": "fold"}))
     for name, producers in doc.producers.items():
-        places = [one_line(f"{found.tool_id} {found.path or ''}".strip()) for found in producers]
-        table.add_row(Text(one_line(name), style="cyan"), Text("\n".join(places)))
+        places = [visible_line(f"{found.tool_id} {found.path or ''}".strip()) for found in producers]
+        table.add_row(Text(visible_line(name), style="cyan"), Text("\n".join(places)))
     return table
 
 
 def _head(doc: ToolDoc) -> RenderableType:
     tool = doc.tool or doc.described
-    text = Text(one_line(doc.id), style="bold cyan")
-    title = one_line(tool.title or tool.annotations.title) if tool is not None else ""
+    text = Text(visible_line(doc.id), style="bold cyan")
+    title = visible_line(tool.title or tool.annotations.title) if tool is not None else ""
     if title:
         text.append(f"  {title}", style="default")
-    description = clean(doc.tool.description) if doc.tool is not None else ""
-    text.append(f"\n{description or clean(doc.summary) or '(no description)'}", style="not bold default")
+    description = visible(doc.tool.description) if doc.tool is not None else ""
+    text.append(f"\n{description or visible(doc.summary) or '(no description)'}", style="not bold default")
     facts = [hints_text(tool.annotations)] if tool is not None else []
     facts += [" ".join(dict.fromkeys((b.kind, b.backend))) for b in doc.bindings]
     facts += [f"tags: {', '.join(tool.tags)}"] if tool is not None and tool.tags else []
     if any(facts):
-        text.append(f"\n{one_line(' · '.join(filter(None, facts)))}", style="not bold dim")
+        text.append(f"\n{visible_line(' · '.join(filter(None, facts)))}", style="not bold dim")
     if doc.unavailable:
-        text.append(f"\nunavailable: {one_line(doc.unavailable)}", style="not bold red")
+        text.append(f"\nunavailable: {visible_line(doc.unavailable)}", style="not bold red")
     return text
 
 
@@ -103,9 +103,12 @@ def _parameter_table(rows: Sequence[Parameter]) -> Table:
         ("Description", {"overflow": "fold"}),
     )
     for row in rows:
-        default = Text("required", style="yellow") if row.required else Text(one_line(row.default), style="dim")
+        default = Text("required", style="yellow") if row.required else Text(visible_line(row.default), style="dim")
         table.add_row(
-            Text(one_line(row.name), style="cyan"), Text(one_line(row.type)), default, Text(one_line(row.description))
+            Text(visible_line(row.name), style="cyan"),
+            Text(visible_line(row.type)),
+            default,
+            Text(visible_line(row.description)),
         )
     return table
 
@@ -114,7 +117,7 @@ def _without_names(schema: object) -> Text:
     """What to say of arguments that the schema does not name."""
     if (isinstance(schema, Mapping) and schema.get("additionalProperties") is False) or schema is False:
         return Text("none", style="dim")
-    return Text(f"{one_line(type_words(schema, schema))}, as the tool pleases: its schema names none", style="dim")
+    return Text(f"{visible_line(type_words(schema, schema))}, as the tool pleases: its schema names none", style="dim")
 
 
 def _result(tool: Tool) -> RenderableType:
@@ -123,8 +126,12 @@ def _result(tool: Tool) -> RenderableType:
     schema = tool.output_schema.to_json()
     rows = parameters(schema)
     if not rows:
-        return Text(one_line(type_words(schema, schema)))
+        return Text(visible_line(type_words(schema, schema)))
     table = plain_table(("Name", {"overflow": "fold"}), ("Type", {"overflow": "fold"}), ("Description", {}))
     for row in rows:
-        table.add_row(Text(one_line(row.name), style="cyan"), Text(one_line(row.type)), Text(one_line(row.description)))
+        table.add_row(
+            Text(visible_line(row.name), style="cyan"),
+            Text(visible_line(row.type)),
+            Text(visible_line(row.description)),
+        )
     return table

@@ -7,9 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from toolexec.cli.terminal import Screen, one_line
+from toolexec.cli.terminal import Screen
 from toolexec.model.call import Progress as Report
 from toolexec.model.call import ProgressCallback
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ class _Watch:
         )
         self._quiet = Progress(columns[0], columns[1], columns[4], console=console, transient=True)
         self._bar = Progress(*columns, console=console, transient=True)
-        self._label = one_line(label, _MAX_TEXT)
+        self._label = visible_line(label, _MAX_TEXT)
         self._quiet.add_task(self._label, total=None)
         self._task = self._bar.add_task(self._label, total=None)
         self._shown: Progress | None = None
@@ -46,7 +47,7 @@ class _Watch:
         """Take a report of the tool."""
         if _is_frame(progress):
             return  # the bar shows how far the tool itself is
-        text = f"{self._label}  {one_line(progress.message, _MAX_TEXT)}" if progress.message else self._label
+        text = f"{self._label}  {visible_line(progress.message, _MAX_TEXT)}" if progress.message else self._label
         self._bar.update(self._task, completed=progress.done, total=progress.total, description=text)
         if self._shown is not self._bar:
             self._show(self._bar)

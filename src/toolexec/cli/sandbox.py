@@ -17,11 +17,11 @@ from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
-from toolexec.cli.terminal import one_line
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict
+from toolexec.model.visible import visible_line
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
@@ -71,7 +71,7 @@ async def build(session: Session, packages: Sequence[str]) -> int:
 def _tell_packages(session: Session, made: CachedComponent) -> None:
     if made.requirements:
         names = ", ".join(f"{name} {version}" for name, version in made.packages.items())
-        session.screen.value(Text(f"packages: {one_line(names)}"))
+        session.screen.value(Text(f"packages: {visible_line(names)}"))
         words = shlex.join(word for name in made.requirements for word in ("--with", name))
         session.screen.value(Text(f"used by: toolexec code {words} FILE", style="dim"))
 
@@ -209,9 +209,9 @@ def _table(found: Sequence[CachedComponent]) -> Table:
     for entry in found:
         packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
         table.add_row(
-            Text(one_line(_name(entry)), style="cyan"),
-            Text(one_line(packages), style="dim"),
-            Text(one_line(entry.python)),
+            Text(visible_line(_name(entry)), style="cyan"),
+            Text(visible_line(packages), style="dim"),
+            Text(visible_line(entry.python)),
             size_text(entry.size),
             _ago(entry.used),
             _state(entry),
@@ -265,5 +265,5 @@ def _battery_table(report: BatteryReport) -> Table:
     for outcome in report.outcomes:
         word = Text("✓ held", style="green") if outcome.held else Text("✗ ESCAPED", style="bold red")
         seen = outcome.evidence if not outcome.held else f"ended with {outcome.ending or 'no error'}"
-        table.add_row(Text(one_line(outcome.name), style="cyan"), word, Text(one_line(seen, 300)))
+        table.add_row(Text(visible_line(outcome.name), style="cyan"), word, Text(visible_line(seen, 300)))
     return table

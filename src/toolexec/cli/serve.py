@@ -368,11 +368,11 @@ class _Lines(logging.Handler):
     """Log records as lines on stderr, without secrets and without what could steer a terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from toolexec.cli.terminal import one_line
         from toolexec.model.redaction import redactor
+        from toolexec.model.visible import visible_line
 
         with suppress(OSError, ValueError):  # stderr is closed, and serving goes on
-            sys.stderr.write(f"{record.levelname.lower()}: {one_line(redactor.text(record.getMessage()))}\n")
+            sys.stderr.write(f"{record.levelname.lower()}: {visible_line(redactor.text(record.getMessage()))}\n")
 
 
 @contextmanager

@@ -185,7 +185,7 @@ def _tried(session: Session, found: Skill) -> list[JSONDict]:
     """Return what came of a skill's tests; say it on a screen that is not for JSON."""
     from rich.text import Text
 
-    from toolexec.cli.terminal import clean
+    from toolexec.model.visible import visible
     from toolexec.workflow.trial import run_tests
 
     outcomes = run_tests(found)
@@ -193,7 +193,7 @@ def _tried(session: Session, found: Skill) -> list[JSONDict]:
         for outcome in outcomes:
             mark = Text("✓ ", style="green") if outcome.ok else Text("✗ ", style="red")
             why = f": {outcome.problem}" if outcome.problem else ""
-            session.screen.value(mark + Text(clean(f"{found.id} {outcome.test.name}{why}")))
+            session.screen.value(mark + Text(visible(f"{found.id} {outcome.test.name}{why}")))
     return [{"skill": found.id, **outcome.to_dict()} for outcome in outcomes]
 
 
@@ -296,12 +296,12 @@ def _planned(call: PlannedCall) -> Any:
 
     from rich.text import Text
 
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
 
     known = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()]
     later = [f"{name}: {text}" if name != "*" else text for name, text in call.later.items()]
     text = Text(f"{call.line:>4}  ", style="dim")
-    text.append(one_line(f"{call.tool_id}({', '.join(known + later)})"), style="bold")
+    text.append(visible_line(f"{call.tool_id}({', '.join(known + later)})"), style="bold")
     if call.under:
-        text.append(f"  {one_line(', '.join(call.under))}", style="dim")
+        text.append(f"  {visible_line(', '.join(call.under))}", style="dim")
     return text

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from toolexec.cli.exit_codes import OK
 from toolexec.cli.finding import connect, connect_for, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
-from toolexec.cli.terminal import one_line
 from toolexec.errors import ConfigurationError
+from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
     from toolexec.model import Tool
@@ -64,7 +64,7 @@ async def _chosen(session: Session, tool_ids: Sequence[str], namespaces: Sequenc
     known = browsable(index).namespaces()
     for namespace in namespaces:
         if namespace not in known:
-            names = ", ".join(one_line(name) for name in known if name)
+            names = ", ".join(visible_line(name) for name in known if name)
             raise ConfigurationError(f"no tools in the namespace {namespace!r}; namespaces: {names or 'none'}")
     found += [entry.tool for entry in index.tools() if entry.tool.namespace in namespaces] if namespaces else []
     return list({tool.id: tool for tool in found}.values())

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from toolexec.cli.arguments import read_args
-from toolexec.cli.terminal import Screen, clean, one_line, to_json
+from toolexec.cli.terminal import Screen, to_json
 from toolexec.model.json_value import JSONObject
+from toolexec.model.visible import visible, visible_line
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -80,11 +81,11 @@ def explained(found: Sequence[Summary]) -> RenderableType:
         if why is None:
             continue
         for match in why.matches:
-            led = "" if match.kind == "word" else f" {match.kind} {one_line(match.word)}"
-            line = f"  {match.weight:6.2f}  {one_line(match.query_word)}{led}  in {', '.join(match.fields) or '-'}"
+            led = "" if match.kind == "word" else f" {match.kind} {visible_line(match.word)}"
+            line = f"  {match.weight:6.2f}  {visible_line(match.query_word)}{led}  in {', '.join(match.fields) or '-'}"
             parts.append(Text(line, overflow="fold"))
         if why.snippet:
-            parts.append(Text(f"          {one_line(why.snippet)}", style="dim", overflow="fold"))
+            parts.append(Text(f"          {visible_line(why.snippet)}", style="dim", overflow="fold"))
     return Group(*parts)
 
 
@@ -95,7 +96,7 @@ def facets_table(counts: Facets) -> Table:
     rows = {"tools": {"all": counts.total}, "namespaces": counts.namespaces, "tags": counts.tags}
     rows |= {"backends": counts.backends, "hints": counts.hints}
     for name, values in rows.items():
-        shown = [f"{one_line(value) or '(none)'} {count}" for value, count in list(values.items())[:_MAX_COUNTS]]
+        shown = [f"{visible_line(value) or '(none)'} {count}" for value, count in list(values.items())[:_MAX_COUNTS]]
         table.add_row(name, Text(", ".join(shown) + (", …" if len(values) > _MAX_COUNTS else "")))
     return table
 
@@ -108,7 +109,7 @@ def listing(found: Sequence[Summary], limit: int | None) -> RenderableType:
     width = min(max(len(summary.id) for summary in found), _MAX_ID) + 2
     parts: list[RenderableType] = []
     for namespace, tools in groups.items():
-        head = Text(one_line(namespace) or "(no namespace)", style="bold")
+        head = Text(visible_line(namespace) or "(no namespace)", style="bold")
         head.append(f"  {_count(len(tools), 'tool')}", style="dim not bold")
         table = Table.grid(padding=(0, 2), expand=True)
         table.add_column(width=width, overflow="fold")
@@ -142,7 +143,7 @@ def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
         )
         tools = str(status.tools) if status.available else "-"
         table.add_row(
-            Text(one_line(status.name), style="cyan"), ready, tools, Text(one_line(transport)), _details(status)
+            Text(visible_line(status.name), style="cyan"), ready, tools, Text(visible_line(transport)), _details(status)
         )
     return table
 
@@ -150,19 +151,19 @@ def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
 def _details(status: BackendStatus) -> Text:
     text = Text()
     if status.reason and status.enabled:
-        text.append(one_line(status.reason, 300), style="red")
+        text.append(visible_line(status.reason, 300), style="red")
     facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
     facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
     facts += _attempts(status.info)
     facts += _figures(status.info)
-    text.append(one_line(" · ".join(facts)), style="dim")
+    text.append(visible_line(" · ".join(facts)), style="dim")
     last = str(status.info.get("last_error", ""))
     if last and last != status.reason:
-        text.append(f"\nlast error: {one_line(last, 300)}", style="yellow")
+        text.append(f"\nlast error: {visible_line(last, 300)}", style="yellow")
     for line in str(status.info.get("stderr", "")).splitlines()[-_MAX_STDERR:]:
-        text.append(f"\nstderr: {one_line(line, 200)}", style="dim")
+        text.append(f"\nstderr: {visible_line(line, 200)}", style="dim")
     for name, reason in list(status.skipped.items())[:5]:
-        text.append(f"\nleft out {one_line(name, 60)}: {one_line(reason, 120)}", style="yellow")
+        text.append(f"\nleft out {visible_line(name, 60)}: {visible_line(reason, 120)}", style="yellow")
     return text
 
 
@@ -200,7 +201,7 @@ def chain_table(result: ChainResult) -> Table:
 def _step_name(step: StepResult) -> Text:
     text = _id_text(step.tool_id)
     if step.name:
-        text.append(f" as {one_line(step.name)}", style="dim")
+        text.append(f" as {visible_line(step.name)}", style="dim")
     return text
 
 
@@ -210,7 +211,7 @@ def _step_cells(step: StepResult) -> tuple[Text, Text, Text]:
     attempts = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
     time = Text(duration_text(step.duration), style="dim")
     if step.error is not None:
-        return Text(f"✗ failed{attempts}", style="red"), time, Text(one_line(str(step.error)), style="red")
+        return Text(f"✗ failed{attempts}", style="red"), time, Text(visible_line(str(step.error)), style="red")
     return Text(f"✓ ok{attempts}", style="green"), time, preview(step.value)
 
 
@@ -220,19 +221,19 @@ def show_undone(screen: Screen, undone: Sequence[UndoneStep]) -> None:
         if each.ok:
             screen.note(f"✓ undid {each.index} {each.tool_id} with {each.undo_id}")
         else:
-            screen.note(f"✗ did not undo {each.index} {each.tool_id}: {one_line(each.reason)}", style="red")
+            screen.note(f"✗ did not undo {each.index} {each.tool_id}: {visible_line(each.reason)}", style="red")
 
 
 def preview(value: Any) -> Text:
     """Return the start of a value on one line."""
-    return Text(one_line(value if isinstance(value, str) else _compact(value), 500))
+    return Text(visible_line(value if isinstance(value, str) else _compact(value), 500))
 
 
 def value_text(value: Any) -> Text:
     """Return a value in full: text as it is, anything else as indented JSON."""
     if isinstance(value, str):
-        return Text(clean(value).rstrip("\n"))
-    text = Text(clean(to_json(value, ascii_only=False)))
+        return Text(visible(value).rstrip("\n"))
+    text = Text(visible(to_json(value, ascii_only=False)))
     JSONHighlighter().highlight(text)
     return text
 
@@ -252,7 +253,7 @@ def content_lines(content: Iterable[JSONObject]) -> list[str]:
             facts.append(_size(len(data.rstrip("=")) * 3 // 4))  # base64: four characters are three bytes
         elif isinstance(text, str):
             facts.append(_size(len(text.encode())))
-        lines.append(one_line(f"[{kind}] {', '.join(facts)}", 300))
+        lines.append(visible_line(f"[{kind}] {', '.join(facts)}", 300))
     return lines
 
 
@@ -264,7 +265,7 @@ def command_line(tool_id: str, args: JSONObject, schema: Any, config: Sequence[P
     pairs = [f"{key}={value if isinstance(value, str) else _compact(value)}" for key, value in args.items()]
     simple = all(_PLAIN_KEY.fullmatch(key) and not isinstance(args[key], dict | list) for key in args)
     words += pairs if simple and read_args(pairs, schema) == args else [_compact(args)]
-    return shlex.join(clean(word) for word in words)
+    return shlex.join(visible(word) for word in words)
 
 
 def hints_text(hints: ToolAnnotations) -> str:
@@ -283,27 +284,27 @@ def duration_text(seconds: float) -> str:
 
 def _id_text(tool_id: str) -> Text:
     """An ID with its namespace held back."""
-    namespace, colon, name = one_line(tool_id).partition(":")
+    namespace, colon, name = visible_line(tool_id).partition(":")
     return Text.assemble((f"{namespace}:", "dim"), (name, "cyan")) if colon else Text(namespace, style="cyan")
 
 
 def _purpose(summary: Summary) -> Text:
-    text = Text(one_line(summary.short_description) or "(no description)")
+    text = Text(visible_line(summary.short_description) or "(no description)")
     if summary.annotations.destructive:
         text.append("  destructive", style="red")
     elif summary.annotations.read_only:
         text.append("  read-only", style="green")
     if summary.produces is not None:
-        text.append(f"\nin its result: {one_line(summary.produces, 200)}", style="dim")
+        text.append(f"\nin its result: {visible_line(summary.produces, 200)}", style="dim")
     if summary.unavailable:
-        text.append(f"\nunavailable: {one_line(summary.unavailable, 200)}", style="red")
+        text.append(f"\nunavailable: {visible_line(summary.unavailable, 200)}", style="red")
     return text
 
 
 def _where(bindings: Sequence[str]) -> Text:
     kinds = [binding.partition(":") for binding in bindings]
     names = [kind if kind == name else f"{kind} {name}" for kind, _, name in kinds]
-    return Text(one_line(", ".join(names)), style="dim")
+    return Text(visible_line(", ".join(names)), style="dim")
 
 
 def _compact(value: Any) -> str:

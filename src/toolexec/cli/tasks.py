@@ -197,7 +197,7 @@ def _table(found: list[StoredTask]) -> Table:
     from rich.text import Text
 
     from toolexec.cli.tables import plain_table
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
 
     columns: list[tuple[str, dict[str, Any]]] = [
         ("ID", {"no_wrap": True}),
@@ -211,10 +211,10 @@ def _table(found: list[StoredTask]) -> Table:
     for task in found:
         table.add_row(
             Text(task.id, style="cyan"),
-            Text(one_line(task.tool)),
-            Text(one_line(task.caller)),
+            Text(visible_line(task.tool)),
+            Text(visible_line(task.caller)),
             Text(task.status, style=_STYLES[task.status]),
             Text(_when(task.created), style="dim"),
-            Text(one_line(task.message, 300)),
+            Text(visible_line(task.message, 300)),
         )
     return table

@@ -1,7 +1,7 @@
 """What may reach a terminal, and where it goes: results to stdout, everything else to stderr.
 
-Names, descriptions and values come from tools and servers, and are not trusted. On a terminal they are shown without
-control characters, and never read as markup; in JSON they are escaped.
+Names, descriptions and values come from tools and servers, and are not trusted. On a terminal and in JSON control and
+invisible characters are escaped (see `model/visible.py`), and nothing is read as markup.
 """
 
 from __future__ import annotations
@@ -22,18 +22,10 @@ from rich.text import Text
 from toolexec.cli.exit_codes import NOT_RUN, USAGE
 from toolexec.errors import InputValidationError, OutputValidationError, ToolExecError
 from toolexec.errors.extras import explained
-from toolexec.model.patterns import lazy_pattern
+from toolexec.model.visible import visible, visible_line
 
-__all__ = ["Screen", "clean", "error_body", "one_line", "only_results_on_stdout", "to_json"]
+__all__ = ["Screen", "error_body", "only_results_on_stdout", "to_json"]
 
-_SEQUENCE: Final = lazy_pattern(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC and its like: titles, links
-    r"|\x1b[ -/]*[0-~]"
-)
-_UNSAFE: Final = lazy_pattern(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 _LOGGERS: Final = ("toolexec", "mcp")
 _TITLES: Final = {"validation_input": "arguments not valid", "validation_output": "result not valid"}
 _HINTS: Final = {
@@ -43,23 +35,10 @@ _HINTS: Final = {
 }
 
 
-def clean(text: str) -> str:
-    """Return the text without escape sequences, control characters (but newline and tab), and marks that reorder or
-    hide.
-    """
-    return _UNSAFE.sub("", _SEQUENCE.sub("", text))
-
-
-def one_line(text: str, limit: int = 0) -> str:
-    """Return the cleaned text on one line, cut at *limit* characters (0: not cut)."""
-    line = " ".join(clean(text).split())
-    return line if not limit or len(line) <= limit else f"{line[: limit - 1]}…"
-
-
 def to_json(data: object, *, indent: int | None = 2, ascii_only: bool = True) -> str:
     """*data* as JSON in plain ASCII: everything that a terminal could take for an order is escaped.
 
-    Without *ascii_only* it is for `clean`.
+    Without *ascii_only* it is for `visible`.
     """
     return json.dumps(data, indent=indent, ensure_ascii=ascii_only, default=_plain)
 
@@ -102,9 +81,9 @@ class Screen:
         self.out.print(text, soft_wrap=True)
 
     def exact(self, text: str) -> None:
-        """Print text on stdout as it is (cleaned if that is a terminal), with a newline at its end."""
+        """Print text on stdout as it is (`visible` if that is a terminal), with a newline at its end."""
         if self.out.is_terminal:
-            text = clean(text)
+            text = visible(text)
         self._file.write(text if text.endswith("\n") else f"{text}\n")
         self._file.flush()
 
@@ -120,7 +99,7 @@ class Screen:
 
     def note(self, text: str, style: str = "dim") -> None:
         """Print one line on stderr."""
-        self.err.print(Text(one_line(text), style=style), soft_wrap=True)
+        self.err.print(Text(visible_line(text), style=style), soft_wrap=True)
 
     def error(self, error: ToolExecError, *, single_line: bool = False) -> None:
         """Print an error: as JSON on stdout (on one line if *single_line*), else on stderr, as one line or a panel."""
@@ -139,7 +118,7 @@ class Screen:
             self.error(known)
             return USAGE
         if not self.as_json:
-            self.err.print(Text(clean("".join(traceback.format_exception(error))), style="dim"), soft_wrap=True)
+            self.err.print(Text(visible("".join(traceback.format_exception(error))), style="dim"), soft_wrap=True)
         self.error(ToolExecError(f"{type(error).__name__}: {error}; this is a bug of toolexec, please report it"))
         return NOT_RUN
 
@@ -154,14 +133,14 @@ def error_body(error: ToolExecError) -> Text:
     if isinstance(error, InputValidationError | OutputValidationError):
         body.append(_subject(error))
         for violation in error.violations:
-            body.append("\n  • ").append(f"{one_line(violation.path) or '(root)'}: ", style="bold")
-            body.append(one_line(violation.message))
+            body.append("\n  • ").append(f"{visible_line(violation.path) or '(root)'}: ", style="bold")
+            body.append(visible_line(violation.message))
     else:
-        body.append(clean(error.message))
+        body.append(visible(error.message))
     place = _raised_at(error)
     if place:
         body.append(f"\nraised at {place}", style="dim")
-    hint = _HINTS.get(error.code, "").format(tool_id=one_line(error.tool_id or ""))
+    hint = _HINTS.get(error.code, "").format(tool_id=visible_line(error.tool_id or ""))
     if hint:
         body.append(f"\n{hint}", style="dim")
     return body
@@ -174,7 +153,7 @@ def _panel(error: ToolExecError) -> Panel:
 
 def _subject(error: InputValidationError | OutputValidationError) -> str:
     what, are = ("arguments", "are") if isinstance(error, InputValidationError) else ("result", "is")
-    return f"The {what} of {one_line(error.tool_id or 'the tool', 200)} {are} not valid:"
+    return f"The {what} of {visible_line(error.tool_id or 'the tool', 200)} {are} not valid:"
 
 
 def _raised_at(error: ToolExecError) -> str:
@@ -183,7 +162,7 @@ def _raised_at(error: ToolExecError) -> str:
     if cause is None or error.code != "handler_failed":
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
-    return one_line(f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}") if frames else ""
+    return visible_line(f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}") if frames else ""
 
 
 class _CleanLog(logging.Handler):
@@ -191,7 +170,7 @@ class _CleanLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:  # else the user's own file has set up logging
-            sys.stderr.write(f"{record.levelname.lower()}: {one_line(record.getMessage())}\n")
+            sys.stderr.write(f"{record.levelname.lower()}: {visible_line(record.getMessage())}\n")
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from toolexec.cli.code_input import CodeOptions, read_program, read_settings
 from toolexec.cli.code_output import show_failure
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect
-from toolexec.cli.terminal import clean
 from toolexec.cli.workflow import RunWanted, read_source, run_source, write
 from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.visible import visible
 from toolexec.workflow.formatter import format_workflow
 from toolexec.workflow.graph import graph_of, to_mermaid
 from toolexec.workflow.graph_svg import to_svg
@@ -122,6 +122,6 @@ def _show_rest(session: Session, result: CodeResult) -> None:
     if screen.as_json:
         return
     for text in (result.stdout, result.stderr):
-        screen.err.file.write(clean(text))
+        screen.err.file.write(visible(text))
     if result.error is not None:
         show_failure(screen, result.error)

@@ -141,7 +141,7 @@ async def diff(session: Session, pins: Pins, tool_id: str) -> int:
     from rich.text import Text
 
     from toolexec.cli.exit_codes import OK
-    from toolexec.cli.terminal import clean
+    from toolexec.model.visible import visible
 
     await _look(session, pins)
     screen = session.screen
@@ -153,7 +153,7 @@ async def diff(session: Session, pins: Pins, tool_id: str) -> int:
     for text in filter(None, diffs.values()):
         for line in text.splitlines():
             style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-            screen.value(Text(clean(line), style=style))
+            screen.value(Text(visible(line), style=style))
     if not any(diffs.values()):
         screen.note(f"nothing has changed{f' about {tool_id}' if tool_id else ''}")
     return OK
@@ -190,7 +190,7 @@ def _table(found: list[PinStatus], signs: dict[str, tuple[str, ...]]) -> Table:
     from rich.text import Text
 
     from toolexec.cli.tables import plain_table
-    from toolexec.cli.terminal import one_line
+    from toolexec.model.visible import visible_line
 
     columns: list[tuple[str, dict[str, Any]]] = [
         ("Tool", {"overflow": "fold"}),
@@ -203,12 +203,12 @@ def _table(found: list[PinStatus], signs: dict[str, tuple[str, ...]]) -> Table:
     table.expand = bool(signs)
     for status in found:
         cells = [
-            Text(one_line(status.tool_id), style="cyan"),
-            Text(one_line(status.backend)),
+            Text(visible_line(status.tool_id), style="cyan"),
+            Text(visible_line(status.backend)),
             Text(status.state, style=_STYLES[status.state]),
             Text(status.digest[:12], style="dim"),
         ]
         if signs:
-            cells.append(Text(one_line("; ".join(signs.get(status.tool_id, ())), 300), style="yellow"))
+            cells.append(Text(visible_line("; ".join(signs.get(status.tool_id, ())), 300), style="yellow"))
         table.add_row(*cells)
     return table

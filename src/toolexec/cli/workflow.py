@@ -336,10 +336,10 @@ def _replace(contents: Mapping[Path, str]) -> None:
 def _shown(finding: Finding, source: str, name: str) -> Text:
     from rich.text import Text
 
-    from toolexec.cli.terminal import clean
+    from toolexec.model.visible import visible
     from toolexec.workflow.report import finding_text
 
-    text = Text(clean(finding_text(finding, source, name)))
+    text = Text(visible(finding_text(finding, source, name)))
     text.highlight_words(["error:"], "bold red")
     text.highlight_words(["warning:"], "bold yellow")
     text.highlight_regex(r"(?m)^ +\| +\^+$", "red" if finding.severity == "error" else "yellow")

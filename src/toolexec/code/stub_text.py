@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.model.visible import visible_line
 
 __all__ = [
     "constraints",
@@ -31,7 +32,6 @@ _WIDTH: Final = 100
 _MAX_NAME: Final = 100
 _MAX_CONSTRAINT: Final = 60
 _MAX_CLASS_NAME: Final = 60
-_COLOUR: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _WORD: Final = re.compile(r"[A-Za-z0-9]+", re.ASCII)
 _QUOTES: Final = re.compile(r'"{2,}|"$')
 _ORDER: Final = re.compile(r"(?:type|pyright|mypy|ruff|flake8|pylint|isort|pyre-\w+)\s*:|noqa\b", re.IGNORECASE)
@@ -52,13 +52,10 @@ _BOUNDS: Final = (
 
 
 def one_line(text: JSONValue, limit: int) -> str:
-    """Return the printable characters of *text* on one line, at most *limit*; empty when it is not text."""
+    """Return *text* on one visible line of at most *limit* characters; empty when it is not a string."""
     if not isinstance(text, str):
         return ""
-    raw = _COLOUR.sub("", text[: limit * 4])  # enough to fill the line, and no work for the rest
-    words = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in raw).split()
-    line = " ".join(words)
-    return line if len(line) <= limit and len(text) <= limit * 4 else f"{line[: limit - 1].rstrip()}…"
+    return visible_line(text, limit)
 
 
 def paragraph(text: str, limit: int) -> str:

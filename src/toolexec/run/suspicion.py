@@ -13,15 +13,12 @@ from typing import Any, Final, cast
 
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
+from toolexec.model.visible import has_hidden, without_hidden
 
 __all__ = ["warnings"]
 
 _LONG: Final = 4000
 _MOST_TEXTS: Final = 2000
-_HIDDEN: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\U000e0000-\U000e0fff]"
-)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SIGNS: Final = (
     (
@@ -76,13 +73,13 @@ def warnings(tool: Tool) -> tuple[str, ...]:
     """Return what is suspicious about the strings of *tool*: its title, its description, and those in its schemas."""
     found: dict[str, None] = {}
     for place, text in _strings_of(tool):
-        if _HIDDEN.search(text):
+        if has_hidden(text):
             found[f"{place} has hidden characters"] = None
         if _CONTROL.search(text):
             found[f"{place} has control characters, such as those of a terminal"] = None
         if len(text) > _LONG:
             found[f"{place} is very long"] = None
-        plain = unicodedata.normalize("NFKC", _HIDDEN.sub("", text[: 4 * _LONG]))
+        plain = unicodedata.normalize("NFKC", without_hidden(text[: 4 * _LONG]))
         for says, pattern in _PATTERNS:
             if pattern.search(plain):
                 found[f"{place} {says}"] = None

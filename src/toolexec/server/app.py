@@ -48,6 +48,7 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
+from toolexec.model.visible import visible_line
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import RequestContext, Requester, asks_for_task, can_elicit, is_modern, offers_tasks
 from toolexec.server.changes import ChangeNotices
@@ -57,7 +58,6 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
-from toolexec.server.plain import one_line
 from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
 from toolexec.server.settings import Expose, ServeSettings
@@ -516,7 +516,7 @@ class _Dispatcher:
         shown = self._auto is None or self._auto.was_direct or self._auto.choose()
         tool = self._direct.find(name) if self._direct is not None and shown else None
         if tool is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {one_line(name, 100)}")
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {visible_line(name, 100)}")
         return partial(self._run_direct, tool, args, how)
 
     async def _run_own(

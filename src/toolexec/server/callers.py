@@ -16,8 +16,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolexec.backend.mcp.backend import IDEMPOTENCY_KEY
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
+from toolexec.model.visible import visible_line
 from toolexec.server.http.replies import peer_of
-from toolexec.server.plain import one_line
 
 __all__ = [
     "TASKS_ERA",
@@ -121,7 +121,7 @@ class Requester:
 
 @lru_cache(maxsize=256)
 def _client_name(name: str) -> str:
-    return one_line(name, _CLIENT_NAME)
+    return visible_line(name, _CLIENT_NAME)
 
 
 def _key(caller: Caller) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
+from toolexec.model.visible import visible, visible_json, visible_line
+from toolexec.model.visible_schema import visible_schema
+from toolexec.run.framing import Framed, framed_parts, note
 from toolexec.run.types import Result
 from toolexec.server.durable import DurableCall
-from toolexec.server.plain import one_line, plain
 from toolexec.server.replies import content_for, failure, published_output, success
 from toolexec.server.tools.errors import error_object
-from toolexec.server.tools.wording import clean_schema
 
 __all__ = ["MAX_NAME", "DirectTools", "listing"]
 
@@ -116,13 +116,13 @@ class DirectTools:
         except ToolExecError as error:
             return failure(error, schema)
         if result.error is not None:
-            return failure(result.error, schema, content_for(result.content, version))
+            return failure(result.error, schema, content_for(framed_parts(result.content), version))
         if schema is not None and (result.handle or not schema.conforms(result.value)):
             # Published schemas hold: a client would throw the whole reply away, so it is an error that can be read.
             return failure(_misfit(schema, tool, result), schema)
         if result.handle:
-            note = {"type": "text", "text": _cut_note(result)}
-            return success(result.value, None, [note], False, version)
+            part = {"type": "text", "text": Framed(note(_cut_note(result)))}
+            return success(result.value, None, [part], False, version)
         structured = result.reply is None or result.reply.has_structured
         return success(result.value, schema, result.content, structured, version)
 
@@ -133,12 +133,12 @@ def listing(name: str, tool: Tool, version: str) -> JSONDict:
     """
     annotations = tool.annotations.to_mcp()
     if tool.annotations.title:
-        annotations["title"] = one_line(tool.annotations.title, 200)
-    data: JSONDict = {"name": name, "inputSchema": listed_schema(clean_schema(tool.input_schema.to_json()))}
+        annotations["title"] = visible_line(tool.annotations.title, 200)
+    data: JSONDict = {"name": name, "inputSchema": listed_schema(visible_schema(tool.input_schema.to_json()))}
     if tool.title:
-        data["title"] = one_line(tool.title, 200)
+        data["title"] = visible_line(tool.title, 200)
     if tool.description:
-        data["description"] = plain(tool.description, _DESCRIPTION)
+        data["description"] = visible(tool.description, _DESCRIPTION)
     if (output := published_output(tool.output_schema, version)) is not None:
         data["outputSchema"] = output
     if annotations:
@@ -154,7 +154,7 @@ def _misfit(schema: Schema, tool: Tool, result: Result) -> ToolExecError:
 
 
 def _cut_note(result: Result) -> str:
-    outline = json.dumps(result.value, ensure_ascii=False, default=str)
+    outline = visible_json(result.value)
     return f"too long for one reply; read_result reads the whole with the handle {result.handle}. Outline: {outline}"
 
 

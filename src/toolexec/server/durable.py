@@ -22,9 +22,9 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalRequest, Caller
 from toolexec.model.redaction import redactor
+from toolexec.model.visible import visible, visible_line
 from toolexec.run.types import Result
 from toolexec.server.elicitation import answer_in, question
-from toolexec.server.plain import one_line, plain
 
 __all__ = ["NO_ANSWER", "DurableCall", "answer_to", "questions_of", "send_answer", "words_of"]
 
@@ -131,7 +131,7 @@ def _nothing() -> None:
 
 def words_of(waits: tuple[Wait, ...]) -> str:
     """Return in words what a run waits for."""
-    names = ", ".join(one_line(wait.name or wait.kind, _NAME) for wait in waits)
+    names = ", ".join(visible_line(wait.name or wait.kind, _NAME) for wait in waits)
     return f"it waits for {names}" if names else ""
 
 
@@ -201,9 +201,9 @@ def _question(wait: Wait) -> ElicitRequest | None:
             return _form(str(details.get("question", "")), _schema(details.get("schema")))
         case "signal":
             answer: JSONDict = {"type": "string", "title": "What to send", "description": "JSON, or else text"}
-            return _form(f"The run waits for the signal {one_line(wait.name, _NAME)}.", _answer(answer))
+            return _form(f"The run waits for the signal {visible_line(wait.name, _NAME)}.", _answer(answer))
         case "settle" if wait.step:
-            tool, args = one_line(str(details.get("tool", "")), _NAME), json.dumps(details.get("args"), default=str)
+            tool, args = visible_line(str(details.get("tool", "")), _NAME), json.dumps(details.get("args"), default=str)
             properties: JSONDict = {
                 "done": {"type": "boolean", "title": "Did this call do its work?"},
                 "value": {"type": "string", "title": "What it gave", "description": "JSON, or else text"},
@@ -227,7 +227,7 @@ def _request(details: JSONObject) -> ApprovalRequest:
 
 
 def _form(message: str, schema: JSONDict) -> ElicitRequest:
-    shown = plain(redactor.text(message), _QUESTION)
+    shown = visible(redactor.text(message), _QUESTION)
     return ElicitRequest(params=ElicitRequestFormParams(message=shown, requested_schema=schema))
 
 
@@ -242,7 +242,7 @@ def _schema(schema: object) -> JSONDict:
         return _answer({"type": "string", "title": "Answer"})
     if _is_field(schema):
         return _answer({"title": "Answer", **_field(cast("Mapping[str, Any]", schema))})
-    text = plain(json.dumps(schema, ensure_ascii=False, default=str), _QUESTION)
+    text = visible(json.dumps(schema, ensure_ascii=False, default=str), _QUESTION)
     return _answer({"type": "string", "title": "Answer", "description": f"JSON that fits the schema {text}"})
 
 
@@ -255,7 +255,7 @@ def _field(schema: Mapping[str, Any]) -> JSONDict:
     kept: JSONDict = {key: part for key, part in schema.items() if key in _KEPT}
     for name in ("title", "description"):
         if name in kept:
-            kept[name] = one_line(str(kept[name]), _NAME)
+            kept[name] = visible_line(str(kept[name]), _NAME)
     if "enum" in kept:
         kept["type"] = "string"
     return kept

@@ -15,8 +15,8 @@ from toolexec.errors import ApprovalRequiredError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import redactor
+from toolexec.model.visible import visible_line
 from toolexec.server.callers import RequestContext
-from toolexec.server.plain import one_line
 
 __all__ = ["answer_in", "handshake_approver", "put_to_client", "question"]
 
@@ -38,16 +38,18 @@ def question(request: ApprovalRequest) -> ElicitRequest:
     Name, arguments and description come from strangers: each stands on a line of its own, cut and without control
     characters, so that none of them can look like a part of the question.
     """
-    caller = one_line(request.caller.id, 100)
+    caller = visible_line(request.caller.id, 100)
     lines = [
-        f"The tool {one_line(request.tool_id, 200)} is to run{_PATHS.get(request.path, '')}."
+        f"The tool {visible_line(request.tool_id, 200)} is to run{_PATHS.get(request.path, '')}."
         + (f" {caller} wants it." if caller else "")
     ]
     if request.reason:
-        lines.append(f"Why you are asked: {one_line(redactor.text(request.reason), _LINE)}")
+        lines.append(f"Why you are asked: {visible_line(redactor.text(request.reason), _LINE)}")
     lines += _arguments(request.args)
     if request.description:
-        lines.append(f"The tool says of itself: {json.dumps(one_line(request.description, _LINE), ensure_ascii=False)}")
+        lines.append(
+            f"The tool says of itself: {json.dumps(visible_line(request.description, _LINE), ensure_ascii=False)}"
+        )
     schema = _schema(request.longest)
     return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
 
@@ -71,7 +73,7 @@ def _arguments(args: JSONObject) -> list[str]:
     for name, value in list(args.items())[:_ARGUMENTS]:
         text = json.dumps(value, ensure_ascii=False, default=str)
         size = f" ({len(text)} characters in all)" if len(text) > _LINE else ""
-        lines.append(f"  {one_line(str(name), 60)}: {one_line(text, _LINE)}{size}")
+        lines.append(f"  {visible_line(str(name), 60)}: {visible_line(text, _LINE)}{size}")
     if len(args) > _ARGUMENTS:
         lines.append(f"  ... and {len(args) - _ARGUMENTS} more")
     return lines

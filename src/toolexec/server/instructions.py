@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.server.plain import one_line
+from toolexec.model.visible import visible_line
 
 __all__ = ["MAX_INSTRUCTIONS", "instructions"]
 
@@ -51,7 +51,7 @@ def instructions(expose: str, *, tools: int, namespaces: Sequence[str] = (), cod
 
 
 def _in_namespaces(namespaces: Sequence[str]) -> str:
-    names = [name for raw in namespaces if (name := one_line(raw, _MAX_NAME))]
+    names = [name for raw in namespaces if (name := visible_line(raw, _MAX_NAME))]
     shown: list[str] = []
     room = _MAX_NAMES
     for name in names:

@@ -20,8 +20,8 @@ from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import redactor
+from toolexec.model.visible import visible, visible_line
 from toolexec.server.callers import RequestContext, connection_of, is_modern
-from toolexec.server.plain import one_line, plain
 
 __all__ = ["Line", "set_log_level"]
 
@@ -116,7 +116,7 @@ class _Talk:
         if len(self._logs) >= _BACKLOG:
             self._lost += 1
         else:
-            self._logs.append((cast("LoggingLevel", level), plain(redactor.text(message), _MESSAGE)))
+            self._logs.append((cast("LoggingLevel", level), visible(redactor.text(message), _MESSAGE)))
         self._wake()
 
     def _wake(self) -> None:
@@ -134,7 +134,7 @@ class _Talk:
                 await self._apart()
                 latest, self._latest = self._latest, None
                 await self._ctx.session.report_progress(
-                    latest.done, latest.total, one_line(redactor.text(latest.message), 1000) or None
+                    latest.done, latest.total, visible_line(redactor.text(latest.message), 1000) or None
                 )
                 self._sent_at = asyncio.get_running_loop().time()
 

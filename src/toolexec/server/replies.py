@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,10 +13,11 @@ from toolexec.adapter.mcp import listed_schema
 from toolexec.errors import OutputValidationError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import Schema
-from toolexec.server.plain import plain
+from toolexec.model.visible import visible, visible_json
+from toolexec.model.visible_schema import visible_schema
+from toolexec.run.framing import framed_parts, framed_value, note
 from toolexec.server.tools.base import MetaReply
 from toolexec.server.tools.errors import error_object
-from toolexec.server.tools.wording import clean_schema
 
 __all__ = ["content_for", "failure", "internal_failure", "is_wrapped", "meta_result", "published_output", "success"]
 
@@ -61,8 +61,8 @@ def failure(error: ToolExecError, output: Schema | None, content: Sequence[JSONO
     if isinstance(error, OutputValidationError):
         if error.value is not None and not content:
             facts["value"] = error.value
-        content = [{"type": "text", "text": plain(_json(facts), _ERROR_TEXT)}, *content]
-    parts = list(content) or [{"type": "text", "text": plain(_json(facts), _ERROR_TEXT)}]
+        content = [{"type": "text", "text": visible(_json(facts), _ERROR_TEXT)}, *content]
+    parts = list(content) or [{"type": "text", "text": visible(_json(facts), _ERROR_TEXT)}]
     data = _complete(parts) | {"isError": True}
     if output is None or output.conforms(facts):
         data["structuredContent"] = facts
@@ -83,7 +83,7 @@ def published_output(schema: Schema | None, version: str) -> JSONDict | None:
     """
     if schema is None or _says_nothing(schema):
         return None
-    body = clean_schema(schema.to_json())
+    body = visible_schema(schema.to_json())
     if not is_wrapped(schema, version):
         if not isinstance(body, dict):
             return {}
@@ -108,12 +108,13 @@ def success(
     """Return the reply of a tool of the catalogue. *parts* are those of its own reply, if it answered in parts;
     *has_value* says whether *value* is more than the parts' text. The value fits *schema*.
     """
-    text = value if isinstance(value, str) else _json(value)
-    content = content_for(parts, version) or [{"type": "text", "text": text}]
+    own = framed_parts(parts)
+    content = content_for(own, version) or [{"type": "text", "text": framed_value(value)}]
+    exact = [part.get("text") for part in own] == [part.get("text") for part in parts]
     data = _complete(content)
     if schema is not None and not _says_nothing(schema):
         data["structuredContent"] = {"result": value} if is_wrapped(schema, version) else value
-    elif has_value and value is not None and not _is_told(value, content):
+    elif (has_value or not exact) and value is not None and not _is_told(value, content):
         plain_object = isinstance(value, dict) or version in MODERN_PROTOCOL_VERSIONS
         data["structuredContent"] = value if plain_object else {"result": value}
     return data
@@ -156,11 +157,11 @@ def _part(part: JSONDict, version: str) -> JSONDict:
 
 def _as_text(part: JSONObject) -> JSONDict:
     short = {key: value for key, value in part.items() if key not in {"data", "blob"}}
-    return {"type": "text", "text": f"(a part that this client cannot read) {plain(_json(short), 2000)}"}
+    return {"type": "text", "text": f"{note('a part that this client cannot read')} {visible(_json(short), 2000)}"}
 
 
 def _json(value: JSONValue) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return visible_json(value)
 
 
 def _moved(schema: JSONValue, at: str = "#/properties/result") -> JSONValue:

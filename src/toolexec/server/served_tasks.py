@@ -48,6 +48,7 @@ from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Approver
 from toolexec.model.redaction import redactor
+from toolexec.model.visible import visible_line
 from toolexec.server.callers import (
     TASKS_ERA,
     TASKS_EXTENSION,
@@ -59,7 +60,6 @@ from toolexec.server.callers import (
 )
 from toolexec.server.durable import DurableCall, questions_of, send_answer, words_of
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
-from toolexec.server.plain import one_line
 from toolexec.server.settings import ServeSettings
 from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
@@ -500,7 +500,7 @@ class _Live:
 
 def _refused(error: ToolExecError) -> MCPError:
     """Return what a client reads of an answer that was not taken."""
-    message = one_line(redactor.text(str(error)), _MESSAGE)
+    message = visible_line(redactor.text(str(error)), _MESSAGE)
     return MCPError(code=INVALID_PARAMS, message=message, data={"code": error.code})
 
 
@@ -526,7 +526,7 @@ def _in_words(progress: Progress | None) -> str:
     if progress is None:
         return ""
     total = "" if progress.total is None else f" of {progress.total:g}"
-    return f"{one_line(redactor.text(progress.message), _MESSAGE)} ({progress.done:g}{total})".lstrip()
+    return f"{visible_line(redactor.text(progress.message), _MESSAGE)} ({progress.done:g}{total})".lstrip()
 
 
 def _to_wire(task: StoredTask) -> JSONDict:

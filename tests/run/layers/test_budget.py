@@ -166,7 +166,7 @@ async def test_images_have_a_budget_of_their_own() -> None:
     kinds = [part["type"] for part in result.content]
     assert kinds == ["image", "text", "image", "text"]
     note = result.content[1]["text"]
-    assert note.startswith(f"[image image/png of {size(large):,} bytes, too large to be shown")
+    assert note.startswith(f"[toolexec: image image/png of {size(large):,} bytes, too large to be shown")
     handle = note.partition("handle ")[2].partition(" ")[0]
     assert store.read(handle, ME, path="mimeType").value == "image/png"
 

@@ -195,15 +195,16 @@ class TestSearching:
         assert hit["unavailable"]
         await counter.ex.aclose()
 
-    async def test_text_of_strangers_is_clean(self) -> None:
-        """Escapes and characters that cannot be seen are in no hit."""
+    async def test_nothing_hides_in_a_hit(self) -> None:
+        """A hit shows control characters and those that cannot be seen as escapes."""
         counter = Counter()
         schema = {"type": "object", "properties": {"a\x1b[31m\u202e": {"type": "string"}}}
         nasty = Tool(name="x", description="\x1b]0;evil\x07do\u200b it\u202e", input_schema=schema)
         counter.ex.add(nasty, handler=lambda args: args)
         text = str(await counter.value(SEARCH_TOOLS, query="")) + str(await counter.value(LIST_TOOLS))
-        assert "\\x1b" not in text
-        assert "\\u20" not in text
+        assert "\\\\x1b[31m\\\\u202e" in text
+        assert "do\\\\u200b it" in text
+        assert text.isprintable()
         await counter.ex.aclose()
 
 

@@ -55,7 +55,7 @@ class TestDescribing:
     async def test_full_has_all(self, documented: Counter) -> None:
         """Notes, references, five examples, and a call that can be made as it is."""
         doc = await documented.value(DESCRIBE_TOOL, tool_id="shop:order", detail_level="full")
-        assert doc["notes"] == "Note well.\nTwice."
+        assert doc["notes"] == "Note\\x1b[1m well.\nTwice."
         assert doc["externalRefs"] == ["https://a.example"]
         assert len(doc["examples"]) == 5
         assert doc["examples"][0] == {
@@ -115,13 +115,14 @@ class TestDescribing:
         )
         tool = (await counter.value(DESCRIBE_TOOL, tool_id="nasty"))["tool"]
         part = tool["inputSchema"]["properties"]["description"]
-        assert tool["title"] == tool["annotations"]["title"] == "be good"
+        seen = "\\x1b[2Jbe\\u202e good"
+        assert tool["title"] == tool["annotations"]["title"] == seen
         assert len(tool["description"]) <= 4000
         assert len(part["description"]) <= 2000
         assert "\x1b" not in tool["description"] + part["description"]
-        assert part["enum"] == [nasty]
-        assert part["default"] == nasty
-        assert tool["inputSchema"]["properties"]["b"] == {"anyOf": [{"title": "be good"}]}
+        assert part["enum"] == [seen]
+        assert part["default"] == seen
+        assert tool["inputSchema"]["properties"]["b"] == {"anyOf": [{"title": seen}]}
         assert "_meta" not in tool
 
     async def test_a_schema_that_is_too_large(self, counter: Counter) -> None:

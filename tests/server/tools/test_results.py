@@ -41,7 +41,7 @@ async def test_text_is_read_as_text(ex: Exec) -> None:
     assert reply.text.startswith("line 0\nline 1\n")
     assert reply.text.endswith(f"of {len(TEXT):,}; offset {reply.value['next']} reads on]")
     last = await read(ex, store, handle=handle, offset=len(TEXT) - 5)
-    assert last.text == f"1999\n\n[characters {len(TEXT) - 5:,} to {len(TEXT):,} of {len(TEXT):,}]"
+    assert last.text == f"1999\n\n[toolexec: characters {len(TEXT) - 5:,} to {len(TEXT):,} of {len(TEXT):,}]"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ from toolexec.cli.demo.stage import Outcome, Stage, Step
 from toolexec.cli.demo.tools import TOOLS
 from toolexec.cli.manual import manual
 from toolexec.cli.tables import backends_table, chain_table, duration_text, plain_table, search_table, value_text
-from toolexec.cli.terminal import error_body, one_line
+from toolexec.cli.terminal import error_body
 from toolexec.errors import BackendUnavailableError, InputValidationError
 from toolexec.exec import Step as ChainStep
+from toolexec.model.visible import visible_line
 
 __all__ = ["STEPS"]
 
@@ -116,7 +117,7 @@ def _file_types(rows: Any) -> Table:
     most = max((row["lines"] for row in rows), default=0) or 1
     for row in rows[:6]:
         bar = Text("█" * round(30 * row["lines"] / most), style="cyan")
-        table.add_row(Text(one_line(row["type"], 30)), f"{row['files']:,}", f"{row['lines']:,}", bar)
+        table.add_row(Text(visible_line(row["type"], 30)), f"{row['files']:,}", f"{row['lines']:,}", bar)
     return table
 
 

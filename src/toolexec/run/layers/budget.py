@@ -12,6 +12,7 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
+from toolexec.run.framing import Framed, framed, note
 from toolexec.run.large import surely_fits
 from toolexec.run.layer import Layer
 from toolexec.run.outline import MIN_BYTES, Outline
@@ -88,7 +89,7 @@ class Budget:
             else:
                 media -= cost
             if strings < 0 and content:
-                content.append(text(f"[{len(reply.content) - len(content)} more parts are left out]"))
+                content.append(text(Framed(note(f"{len(reply.content) - len(content)} more parts are left out"))))
                 break
             content.append(shown)
         was_cut = isinstance(result.value, Outline) and reply.has_structured
@@ -99,14 +100,15 @@ class Budget:
         pieces = excerpt(whole, room - _NOTE_BYTES)
         cut = pieces["cut"]
         where = f"read_result with handle {handle} and offset {cut['offset']} reads on" if handle else "not kept"
-        note = f"[{cut['characters']:,} of {len(whole):,} characters are cut here; {where}]"
-        return f"{pieces['head']}\n{note}\n{pieces['tail']}"
+        words = note(f"{cut['characters']:,} of {len(whole):,} characters are cut here; {where}")
+        return Framed(f"{framed(pieces['head'])}\n{words}\n{framed(pieces['tail'])}")
 
     def _note(self, part: JSONObject, cost: int, origin: Origin) -> str:
         handle = self.store.keep(dict(part), origin)
         kept = f"it is kept: read_result with handle {handle} has it" if handle else "it is not kept"
         words = " ".join(str(part.get(name, "")) for name in ("type", "mimeType")).strip()
-        return f"[{words[: end_within(words, 0, 100)]} of {cost:,} bytes, too large to be shown; {kept}]"
+        named = framed(words[: end_within(words, 0, 100)])
+        return Framed(note(f"{named} of {cost:,} bytes, too large to be shown; {kept}"))
 
     def _cut_error(self, error: ToolExecError, origin: Origin) -> None:
         if not surely_fits(error.message, self.max_bytes) and size(error.message) > self.max_bytes:

@@ -11,7 +11,7 @@ from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.server.plain import one_line
+from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.running import MAX_BYTES, Notices
@@ -105,7 +105,7 @@ def _settings(args: JSONObject, notices: Notices) -> WorkflowSettings:
 def _listener(notices: Notices) -> Any:
     def hear(event: CodeEvent) -> None:
         if event.kind == "call_end" and event.call is not None:
-            notices.step(one_line(event.call.tool_id, 100))
+            notices.step(visible_line(event.call.tool_id, 100))
 
     return hear
 
@@ -138,7 +138,7 @@ def _trace(calls: Sequence[ToolCallRecord]) -> list[JSONDict]:
 
 
 def _traced(record: ToolCallRecord) -> JSONDict:
-    data: JSONDict = {"tool": one_line(record.tool_id, 400), "ok": record.ok, "ms": milliseconds(record.duration)}
+    data: JSONDict = {"tool": visible_line(record.tool_id, 400), "ok": record.ok, "ms": milliseconds(record.duration)}
     return data if record.error is None else {**data, "code": record.error.code}
 
 

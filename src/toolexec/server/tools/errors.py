@@ -9,7 +9,7 @@ from typing import Final
 from toolexec.errors import RemoteToolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.model.redaction import redactor
-from toolexec.server.plain import plain
+from toolexec.model.visible import visible
 from toolexec.server.tools.base import MetaReply
 
 __all__ = ["error_object", "error_reply"]
@@ -27,11 +27,11 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSON
     """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size."""
     shown = error.public()
     if shown is not error:
-        logger.warning("%s", plain(redactor.text(str(error)), _MAX_MESSAGE))  # what operators should know of it
+        logger.warning("%s", visible(redactor.text(str(error)), _MAX_MESSAGE))  # what operators should know of it
         error = shown
     data = error.to_dict()
-    data["message"] = plain(str(error), _MAX_MESSAGE)
-    data |= {key: plain(data[key], _MAX_NAME) for key in ("tool_id", "op", "backend") if key in data}
+    data["message"] = visible(str(error), _MAX_MESSAGE)
+    data |= {key: visible(data[key], _MAX_NAME) for key in ("tool_id", "op", "backend") if key in data}
     details = dict(data.pop("details", {}))
     if isinstance(error, RemoteToolError):
         details.pop("content", None)  # its strings are the message, its other parts are parts of the reply
@@ -62,7 +62,7 @@ def _fits(value: JSONValue, limit: int) -> bool:
 
 def _shortened(value: JSONValue, level: int) -> JSONValue:
     if isinstance(value, str):
-        return plain(value, _MAX_TEXT)
+        return visible(value, _MAX_TEXT)
     if not isinstance(value, dict | list):
         return value
     if level == _MAX_LEVELS:

@@ -16,7 +16,7 @@ from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.json_value import JSONDict, JSONValue
-from toolexec.server.plain import one_line
+from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOLS, closed, text
 from toolexec.server.tools.starting import settle, still_starting
@@ -63,14 +63,14 @@ async def _search(call: MetaCall) -> MetaReply:
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
     if page.did_you_mean is not None:
-        value["didYouMean"] = one_line(page.did_you_mean, MAX_SHORT_DESCRIPTION)
+        value["didYouMean"] = visible_line(page.did_you_mean, MAX_SHORT_DESCRIPTION)
     return _noted(call, index, value, filtered=filters != Filters(), why=page.note)
 
 
 async def _producing(call: MetaCall, index: Index, query: str, filters: Filters, produces: str) -> MetaReply:
     """The tools whose results give a value for an argument, each with where in its result that is."""
     found = await call.ex.search_tools(query, _limit(call), filters=filters, produces=produces)
-    places = {summary.id: one_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
+    places = {summary.id: visible_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
     hits = [hit | {"produces": places[hit["id"]]} for hit in _hits(call, index, found)]
     return _noted(call, index, {"tools": hits}, filtered=filters != Filters(), why=found.note)
 
@@ -151,7 +151,7 @@ def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) ->
     hit: JSONDict = {"id": summary.id, "name": summary.name}
     parts: JSONDict = {
         "namespace": summary.namespace,
-        "shortDescription": one_line(summary.short_description, MAX_SHORT_DESCRIPTION),
+        "shortDescription": visible_line(summary.short_description, MAX_SHORT_DESCRIPTION),
         "signature": signature(entry.tool.input_schema.text) if entry is not None else "",
         "tags": list(summary.tags[:_MAX_TAGS]),
         "unavailable": down.get(entry.binding.backend) if entry is not None else None,
@@ -164,7 +164,7 @@ def _noted(call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why
     if not value["tools"]:
         value["note"] = _nothing(call, index, filtered=filtered, why=why)
     elif why:
-        value["note"] = one_line(why, _MAX_NOTE)
+        value["note"] = visible_line(why, _MAX_NOTE)
     elif still_starting(call.ex):
         value["note"] = "some backends are still starting; ask again in a moment for their tools"
     return MetaReply(value=value)
@@ -177,7 +177,7 @@ def _nothing(call: MetaCall, index: Index, *, filtered: bool, why: str) -> str:
     else:
         known = [name for name in browsable(index).namespaces() if name]
         more = ", …" if len(known) > _MAX_NAMED else ""
-        reason = f" ({one_line(why, _MAX_NOTE)})" if why else ""
+        reason = f" ({visible_line(why, _MAX_NOTE)})" if why else ""
         hint = f"nothing found{reason}; try other or fewer words, or an empty query for all tools"
         hint += "; leave out filters" if filtered else ""
         hint += f"; namespaces: {', '.join(known[:_MAX_NAMED])}{more}" if known else ""
@@ -199,7 +199,7 @@ def signature(schema_text: str) -> str:
     parts: list[str] = []
     room = _MAX_SIGNATURE - len("(…)")
     for name in sorted(properties, key=lambda name: name not in needed):
-        part = f"{one_line(name, _MAX_WORD)}{'' if name in needed else '?'}: {_type_word(properties[name])}"
+        part = f"{visible_line(name, _MAX_WORD)}{'' if name in needed else '?'}: {_type_word(properties[name])}"
         room -= len(part) + len(", ")
         if room < 0:
             parts.append("…")
@@ -213,7 +213,7 @@ def _type_word(schema: JSONValue, level: int = 0) -> str:
         return "any"
     choices = schema.get("enum")
     if isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES:
-        return "|".join(one_line(json.dumps(choice, ensure_ascii=False), _MAX_WORD) for choice in choices)
+        return "|".join(visible_line(json.dumps(choice, ensure_ascii=False), _MAX_WORD) for choice in choices)
     kinds = schema.get("type")
     named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _NAMES]
     if not named and level < 2:

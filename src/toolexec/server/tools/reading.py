@@ -11,7 +11,7 @@ from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TIT
 from toolexec.discovery.index import Index, get_tool
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
-from toolexec.server.plain import one_line, plain
+from toolexec.model.visible import visible, visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import ANY, EXAMPLES, OBJECT, TEXT, TEXTS, closed, count
 from toolexec.server.tools.starting import settle
@@ -33,7 +33,7 @@ async def _describe(call: MetaCall) -> MetaReply:
     args = call.args
     level = args.get("detail_level", "schema")
     doc = await call.ex.get_tool_doc(args["tool_id"], level)
-    value: JSONDict = {"id": doc.id, "summary": plain(doc.summary, MAX_SUMMARY)}
+    value: JSONDict = {"id": doc.id, "summary": visible(doc.summary, MAX_SUMMARY)}
     if doc.tool is not None:
         value["tool"] = tool_data(call, doc.tool)
     elif doc.described is not None:
@@ -59,9 +59,9 @@ def _hints(tool: Tool) -> JSONDict:
 def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> JSONDict:
     return {
         "schemaInfo": doc.schema_info.to_dict(),
-        "notes": plain(doc.notes, MAX_NOTES),
+        "notes": visible(doc.notes, MAX_NOTES),
         "examples": [_example(example) for example in examples],
-        "externalRefs": [one_line(ref, _MAX_REF) for ref in doc.external_refs],
+        "externalRefs": [visible_line(ref, _MAX_REF) for ref in doc.external_refs],
         "unavailable": public_reason(doc.unavailable) if doc.unavailable else "",
     }
 
@@ -70,18 +70,18 @@ def _producers(doc: ToolDoc) -> dict[str, list[str]]:
     """For each argument the tools that give it, each with where in its result that is: `github:list_issues [].id`."""
     found: dict[str, list[str]] = {}
     for name, producers in list(doc.producers.items())[:_MAX_PRODUCED]:
-        found[one_line(name, _MAX_PLACE)] = [
-            one_line(f"{producer.tool_id} {producer.path or ''}".strip(), _MAX_PLACE) for producer in producers
+        found[visible_line(name, _MAX_PLACE)] = [
+            visible_line(f"{producer.tool_id} {producer.path or ''}".strip(), _MAX_PLACE) for producer in producers
         ]
     return found
 
 
 def _example(example: ToolExample) -> JSONDict:
     data = example.to_dict()
-    data["title"] = one_line(example.title, MAX_EXAMPLE_TITLE)
-    data["description"] = plain(example.description, MAX_EXAMPLE_DESCRIPTION)
+    data["title"] = visible_line(example.title, MAX_EXAMPLE_TITLE)
+    data["description"] = visible(example.description, MAX_EXAMPLE_DESCRIPTION)
     if "resultHint" in data:
-        data["resultHint"] = plain(example.result_hint, MAX_RESULT_HINT)
+        data["resultHint"] = visible(example.result_hint, MAX_RESULT_HINT)
     return data
 
 

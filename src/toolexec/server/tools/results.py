@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from toolexec.model.json_value import JSONDict
+from toolexec.run.framing import framed, note
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 
@@ -36,8 +37,8 @@ async def _read(call: MetaCall) -> MetaReply:
     if page.kind != "text":
         return MetaReply(value=page.to_dict())
     more = f"; offset {page.next} reads on" if page.next is not None else ""
-    note = f"[characters {page.offset:,} to {page.offset + page.count:,} of {page.total:,}{more}]"
-    return MetaReply(value=page.to_dict(), text=f"{page.value}\n{note}")
+    words = note(f"characters {page.offset:,} to {page.offset + page.count:,} of {page.total:,}{more}")
+    return MetaReply(value=page.to_dict(), text=f"{framed(page.value)}\n{words}")
 
 
 READ_RESULT: Final = MetaTool(

@@ -14,6 +14,7 @@ from toolexec.model.content import ToolReply
 from toolexec.model.content import text as text_part
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import same_json
+from toolexec.run.framing import Framed, framed_parts, framed_value
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
 from toolexec.run.types import Result
@@ -139,13 +140,13 @@ def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[JSONDict]
     """Return the content: the tool's own parts as it gave them, in their order, and the value as text where none of
     them says it. What would be read twice, or is too long, is left out.
     """
-    value = {"type": "text", "text": shown.value if isinstance(shown.value, str) else as_json(shown.value)}
+    value = {"type": "text", "text": Framed(framed_value(shown.value))}
     reply = result.reply
     if reply is None or not reply.content:
         return [value]
     given = sized_parts(reply.content)
     if not shown.bytes and not reply.has_structured:
-        return given  # the value is made of them
+        return framed_parts(given)  # the value is made of them
     parts: list[JSONDict] = []
     place = -1  # of the value: where a part stood that it takes the place of
     said = False
@@ -164,7 +165,7 @@ def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[JSONDict]
             parts.append({**part, "text": shown_text(call, word)})
     if not said:
         parts.insert(max(place, 0), value)
-    return parts
+    return framed_parts(parts)
 
 
 def _word(part: JSONObject) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -10,12 +9,13 @@ from toolexec.model.binding import Binding
 from toolexec.model.content import text as text_part
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
+from toolexec.model.visible import visible, visible_json, visible_line
+from toolexec.model.visible_schema import visible_schema
+from toolexec.run.framing import Framed, framed, note
 from toolexec.run.large import Budget, is_small, off_loop
 from toolexec.run.results import Shown
 from toolexec.run.types import UndoneStep
-from toolexec.server.plain import one_line, plain
 from toolexec.server.tools.base import MetaCall
-from toolexec.server.tools.wording import clean_schema
 
 __all__ = [
     "as_json",
@@ -48,8 +48,8 @@ async def beside_loop(make: Callable[[], T], *values: JSONValue) -> T:
 
 
 def as_json(value: JSONValue) -> str:
-    """*value* as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """*value* as compact JSON, of which everything can be seen."""
+    return visible_json(value)
 
 
 def milliseconds(seconds: float) -> float:
@@ -68,9 +68,9 @@ def shown_text(call: MetaCall, text: str, max_bytes: int | None = None) -> str:
     """*text*; of one that is too long its beginning, and how to read the rest."""
     shown = call.results.show(text, call.origin, max_bytes)
     if not shown.bytes:
-        return text
+        return framed(text)
     where = f"read_result has them, handle {shown.handle}" if shown.handle else "too many to be kept"
-    return f"{text[:_HEAD]}\n… {len(text)} characters in all; {where}"
+    return Framed(f"{framed(text[:_HEAD])}\n{note(f'{len(text)} characters in all; {where}')}")
 
 
 def backend_data(binding: Binding) -> dict[str, str]:
@@ -87,12 +87,12 @@ def tool_data(call: MetaCall, tool: Tool) -> JSONDict:
         data.pop(key, None)
     for key, limit in (("title", _MAX_TITLE), ("description", _MAX_DESCRIPTION)):
         if key in data:
-            data[key] = plain(data[key], limit)
+            data[key] = visible(data[key], limit)
     if "title" in data.get("annotations", {}):
-        data["annotations"]["title"] = plain(data["annotations"]["title"], _MAX_TITLE)
+        data["annotations"]["title"] = visible(data["annotations"]["title"], _MAX_TITLE)
     for key in ("inputSchema", "outputSchema"):
         if key in data:
-            data[key] = call.results.show(clean_schema(data[key]), call.origin).value
+            data[key] = call.results.show(visible_schema(data[key]), call.origin).value
     return data
 
 
@@ -100,9 +100,9 @@ def undone_data(undone: Sequence[UndoneStep]) -> list[JSONDict]:
     """Return what became of the effects of a chain or a workflow; see the schema `UNDONE`."""
     found: list[JSONDict] = []
     for each in undone:
-        data: JSONDict = {"index": each.index, "tool_id": one_line(each.tool_id, _MAX_TITLE), "ok": each.ok}
+        data: JSONDict = {"index": each.index, "tool_id": visible_line(each.tool_id, _MAX_TITLE), "ok": each.ok}
         words = {"undone_by": each.undo_id, "reason": each.reason}
-        found.append(data | {key: one_line(word, _MAX_REASON) for key, word in words.items() if word})
+        found.append(data | {key: visible_line(word, _MAX_REASON) for key, word in words.items() if word})
     return found
 
 
@@ -113,7 +113,7 @@ def text_beside(value: JSONObject, name: str) -> list[JSONDict] | None:
     found = value.get(name)
     if not isinstance(found, str) or len(found) <= _HEAD:
         return None
-    return [text_part(found), text_part(as_json({key: part for key, part in value.items() if key != name}))]
+    return [text_part(framed(found)), text_part(as_json({key: part for key, part in value.items() if key != name}))]
 
 
 def other_parts(content: Iterable[JSONObject]) -> list[JSONDict]:
@@ -130,7 +130,8 @@ def sized_parts(content: Iterable[JSONObject]) -> list[JSONDict]:
     for part in content:
         size = _size(part) if part.get("type") != "text" else 0
         if size > room:
-            parts.append({"type": "text", "text": f"[left out: a part of type {part.get('type')!s:.40}, {size} bytes]"})
+            kind = visible_line(str(part.get("type")), 40)
+            parts.append({"type": "text", "text": Framed(note(f"left out: a part of type {kind}, {size} bytes"))})
             continue
         room -= size
         parts.append(dict(part))
