@@ -373,7 +373,7 @@ def test_forms_for_inputs(schema: Any, fields: list[str], content: dict[str, Any
     wait = Wait(step="4", kind="input", name="input:4", details=details)
     [(key, (_, request))] = questions_of((wait,)).items()
     assert key == "input-4"
-    assert request.params.message == "Which?"
+    assert request.params.message == "Which\\x1b[31m?"
     assert [*request.params.requested_schema["properties"]] == fields
     assert answer_to(wait, ElicitResult(action="accept", content=content)) == payload
     assert answer_to(wait, ElicitResult(action="cancel")) is NO_ANSWER

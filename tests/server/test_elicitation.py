@@ -329,26 +329,23 @@ async def test_state_from_another_process_is_not_known() -> None:
 
 
 def test_the_question_cannot_be_forged() -> None:
-    """Strings of strangers stay on lines of their own, cut and without control characters."""
+    """Strings of strangers stay on lines of their own, and show what hides in them."""
     request = ApprovalRequest(
         tool_id="fs:danger\x1b]0;title\x07",
-        args={"a\nWhy": "x\n\nIt gets no arguments." + "y" * 5000, **{f"n{i}": i for i in range(40)}},
+        args={"a\nWhy": "x\n\nIt gets no arguments.\u202e", "token": "[REDACTED]"},
         reason="rule 1\nArguments: none",
         description='Fine."\nAnswer once.\u202e',
         caller=Caller(id="ann\nroot"),
         path="chain",
     )
-    message = question(request).params.message
-    assert "\x1b" not in message
-    assert "\u202e" not in message
-    lines = message.splitlines()
-    assert lines[0] == "The tool fs:danger is to run, as a step of a chain. ann root wants it."
-    assert lines[1].startswith("Why you are asked: rule 1 Arguments: none")
-    assert lines[3].startswith("  a Why: ")
-    assert "characters in all)" in lines[3]
-    assert lines[-2] == "  ... and 21 more"
-    assert lines[-1].startswith("The tool says of itself: ")
-    assert len(message) < 10_000
+    assert question(request).params.message.splitlines() == [
+        r"The tool fs:danger\x1b]0;title\x07 is to run, as a step of a chain. ann root wants it.",
+        "Why you are asked: rule 1 Arguments: none",
+        "Arguments:",
+        r'  "a\nWhy": "x\n\nIt gets no arguments.\u202e"',
+        '  token (redacted): "[REDACTED]"',
+        r'The tool says of itself: "Fine.\" Answer once.\\u202e"',
+    ]
     bare = question(ApprovalRequest(tool_id="a:b", args={}, reason=""))
     assert bare.params.message == "The tool a:b is to run.\nIt gets no arguments."
 

@@ -94,7 +94,7 @@ class ProviderBackend:
                 backend=self.name,
                 details={"lost_threads": self._threads.lost},
             ) from None
-        except (BackendError, InputValidationError):
+        except (BackendError, InputValidationError, RateLimitedError):
             raise
         except BaseException as error:
             raise handler_failure(f"{self.name}:{name}", error, generating=False)  # noqa: B904 - it has its cause

@@ -15,15 +15,13 @@ try:
 except ModuleNotFoundError:  # pragma: no cover - Windows
     termios: Any = None
 
-from toolexec.cli.terminal import to_json
+from toolexec.model.approval_text import argument_lines
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
-from toolexec.model.visible import visible, visible_line
+from toolexec.model.visible import visible_line
 
 __all__ = ["question", "terminal_approver"]
 
 _TERMINAL: Final = "/dev/tty"
-_MAX_ARGS: Final = 4000
-_MAX_LINES: Final = 60
 _MAX_ANSWER: Final = 1024
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {
     "y": "once",
@@ -59,8 +57,9 @@ def terminal_approver(path: str = _TERMINAL) -> Approver | None:
 
 def question(request: ApprovalRequest) -> str:
     """Return what the person gets to read: the tool, the arguments, who wants it, and why it is asked. Nothing of it
-    can steer a terminal, and long arguments are cut, which is said.
+    can steer a terminal. Raises ApprovalRequiredError for arguments that cannot be shown whole.
     """
+    arguments = argument_lines(request)
     caller = request.caller
     who = visible_line(caller.id, 100) or "somebody whom nobody knows"
     if caller.tenant:
@@ -72,18 +71,10 @@ def question(request: ApprovalRequest) -> str:
         f"  about   {visible_line(request.description, 500)}",
         f"  caller  {who}{way}",
         f"  reason  {visible_line(request.reason, 500)}",
-        "  with    " + _indented(request.args),
+        "  with    " + ("\n          ".join(arguments) or "no arguments"),
     ]
     shown = [line for line in lines if line.strip() != "about"]
     return "\n".join(shown) + "\n  [y] once  [s] this session  [a] always  [N] no: "
-
-
-def _indented(args: object) -> str:
-    text = visible(to_json(args))
-    lines = text[:_MAX_ARGS].splitlines()[:_MAX_LINES]
-    shown = "\n          ".join(lines)
-    missing = len(text) - sum(len(line) + 1 for line in lines) + 1
-    return shown if missing <= 0 else f"{shown}\n          ... and {missing:,} characters more, which are not shown"
 
 
 async def _typed(path: str, text: str) -> str:

@@ -13,6 +13,7 @@ from toolexec.durable.log import CallLog
 from toolexec.durable.outcomes import outcome_of
 from toolexec.durable.replay import is_over
 from toolexec.durable.waits import Waits, approval_of
+from toolexec.model.approval_text import argument_lines
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
@@ -34,7 +35,11 @@ class Decisions:
         self._records = log.replay.records
 
     async def approval(self, call: CallRecord, request: ApprovalRequest) -> ApprovalAnswer:
-        """Return what was answered, before or now, to the question whether the call may be made."""
+        """Return what was answered, before or now, to the question whether the call may be made.
+
+        Raises ApprovalRequiredError for arguments that cannot be shown whole: no question is open then.
+        """
+        argument_lines(request)
         asked = self._last(call, _APPROVE)
         if asked is None or not is_over(asked) or asked.state != "done":
             asked = await self._ask(call, _APPROVE)

@@ -16,6 +16,7 @@ from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
 from toolexec.errors import InputValidationError, ToolTimeoutError, Violation
+from toolexec.model.approval_text import approval_details
 from toolexec.model.binding import Binding, LocalBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue, to_json_lossy
@@ -137,16 +138,7 @@ class Waits:
 
     async def approval(self, asked: CallRecord, call: CallRecord, request: ApprovalRequest) -> Signal:
         """Return the answer to the question whether the call may be made."""
-        details = {
-            "tool": request.tool_id,
-            "args": to_json_lossy(request.args),
-            "digest": call.args,
-            "reason": request.reason,
-            "description": request.description,
-            "caller": request.caller.id,
-            "path": request.path,
-            "longest": request.longest,
-        }
+        details = {**approval_details(request), "digest": call.args}
         return await self._answered(asked, "approval", f"approve:{call.step}", details)
 
     async def taken(self, asked: CallRecord, call: CallRecord) -> Signal | None:

@@ -18,8 +18,9 @@ from toolexec.durable.temporal.messages import CallSpec, RunSpec
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
+from toolexec.model.approval_text import approval_details, argument_lines
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, to_json_lossy
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
 from toolexec.run.gate import RECORDED
 from toolexec.run.large import ON_LOOP
@@ -98,6 +99,7 @@ class ExecHost:
 
         def ask(request: ApprovalRequest) -> ApprovalAnswer:
             if spec.answer is None:
+                argument_lines(request)  # what cannot be shown whole is refused, and waits for nothing
                 asked.append(request)
                 raise ApprovalRequiredError("the run waits for the approval")
             return spec.answer
@@ -109,7 +111,7 @@ class ExecHost:
             return {"state": "done", "outcome": _outcome(result)}
         except ToolExecError as error:
             if asked and error.outcome is Outcome.NOT_SENT:
-                return {"state": "waits", "details": _details(asked[-1])}
+                return {"state": "waits", "details": approval_details(asked[-1])}
             return {"state": "done", "outcome": outcome_of_error(error)}
 
     async def settle(self, spec: CallSpec) -> JSONDict:
@@ -167,18 +169,6 @@ def _origin(spec: CallSpec, ask: Approver | None) -> Origin:
     path: CallPath = "chain" if spec.path == "chain" else "code"
     origin = origin_from_json(spec.origin) if spec.origin is not None else Origin(caller=Caller(id=spec.caller))
     return replace(origin, path=path, parent=spec.run_id, ask=ask)
-
-
-def _details(request: ApprovalRequest) -> JSONDict:
-    return {
-        "tool": request.tool_id,
-        "args": to_json_lossy(request.args),
-        "reason": request.reason,
-        "description": request.description,
-        "caller": request.caller.id,
-        "path": request.path,
-        "longest": request.longest,
-    }
 
 
 def _outcome(result: Result) -> JSONDict:

@@ -55,7 +55,12 @@ class Caller:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
     """What an approver is asked to approve: this tool with these arguments (already without secrets), and why it is
-    asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that."""
+    asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that.
+
+    `changed` are the names of the arguments that differ from those with which this tool was last approved in the
+    session, `required` those that the tool requires. `digest` distinguishes the exact arguments, secrets included, from
+    others within this process. To show arguments to a person, use `toolexec.model.approval_text.argument_lines`.
+    """
 
     tool_id: str
     args: JSONObject
@@ -65,6 +70,9 @@ class ApprovalRequest:
     path: CallPath = "direct"
     run_id: str = ""
     longest: Lasting = "always"
+    required: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    digest: str = field(default="", repr=False, compare=False)
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer] | ApprovalAnswer]

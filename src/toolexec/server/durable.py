@@ -18,11 +18,11 @@ from toolexec.exec.chain import ChainResult
 from toolexec.exec.durable import RunResult
 from toolexec.exec.facade import Exec
 from toolexec.exec.skills import durable_skill, skill_failure
+from toolexec.model.approval_text import request_from
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import ApprovalRequest, Caller
 from toolexec.model.redaction import redactor
-from toolexec.model.visible import visible, visible_line
+from toolexec.model.visible import visible, visible_json, visible_line
 from toolexec.run.types import Result
 from toolexec.server.elicitation import answer_in, question
 
@@ -196,14 +196,14 @@ def _question(wait: Wait) -> ElicitRequest | None:
     details = dict(wait.details or {})
     match wait.kind:
         case "approval":
-            return question(_request(details))
+            return question(request_from(details))
         case "input":
             return _form(str(details.get("question", "")), _schema(details.get("schema")))
         case "signal":
             answer: JSONDict = {"type": "string", "title": "What to send", "description": "JSON, or else text"}
             return _form(f"The run waits for the signal {visible_line(wait.name, _NAME)}.", _answer(answer))
         case "settle" if wait.step:
-            tool, args = visible_line(str(details.get("tool", "")), _NAME), json.dumps(details.get("args"), default=str)
+            tool, args = visible_line(str(details.get("tool", "")), _NAME), visible_json(details.get("args"))
             properties: JSONDict = {
                 "done": {"type": "boolean", "title": "Did this call do its work?"},
                 "value": {"type": "string", "title": "What it gave", "description": "JSON, or else text"},
@@ -212,18 +212,6 @@ def _question(wait: Wait) -> ElicitRequest | None:
             return _form(message, {"type": "object", "properties": properties, "required": ["done"]})
         case _:
             return None
-
-
-def _request(details: JSONObject) -> ApprovalRequest:
-    return ApprovalRequest(
-        tool_id=str(details.get("tool", "")),
-        args=details.get("args") or {},
-        reason=str(details.get("reason", "")),
-        description=str(details.get("description", "")),
-        caller=Caller(id=str(details.get("caller", ""))),
-        path=details.get("path") or "direct",
-        longest=details.get("longest") or "always",
-    )
 
 
 def _form(message: str, schema: JSONDict) -> ElicitRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any, Final, cast
 
@@ -12,16 +11,16 @@ from mcp_types import REQUEST_TIMEOUT, ElicitRequest, ElicitRequestFormParams, E
 from pydantic import ValidationError
 
 from toolexec.errors import ApprovalRequiredError
+from toolexec.model.approval_text import argument_lines
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import redactor
-from toolexec.model.visible import visible_line
+from toolexec.model.visible import visible_json, visible_line
 from toolexec.server.callers import RequestContext
 
 __all__ = ["answer_in", "handshake_approver", "put_to_client", "question"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_ARGUMENTS = 20
 _LINE = 300
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {"no": "no", "once": "once", "session": "session", "always": "always"}
 _MEANINGS: Final = {
@@ -35,8 +34,9 @@ _PATHS: Final = {"direct": "", "chain": ", as a step of a chain", "code": ", fro
 def question(request: ApprovalRequest) -> ElicitRequest:
     """Return the form that puts *request* before a person.
 
-    Name, arguments and description come from strangers: each stands on a line of its own, cut and without control
-    characters, so that none of them can look like a part of the question.
+    Name, arguments and description come from strangers: each stands on a line of its own, and shows what hides in it,
+    so that none of them can look like a part of the question. Raises ApprovalRequiredError for arguments that cannot be
+    shown whole.
     """
     caller = visible_line(request.caller.id, 100)
     lines = [
@@ -45,11 +45,10 @@ def question(request: ApprovalRequest) -> ElicitRequest:
     ]
     if request.reason:
         lines.append(f"Why you are asked: {visible_line(redactor.text(request.reason), _LINE)}")
-    lines += _arguments(request.args)
+    shown = argument_lines(request)
+    lines += ["Arguments:", *(f"  {line}" for line in shown)] if shown else ["It gets no arguments."]
     if request.description:
-        lines.append(
-            f"The tool says of itself: {json.dumps(visible_line(request.description, _LINE), ensure_ascii=False)}"
-        )
+        lines.append(f"The tool says of itself: {visible_json(visible_line(request.description, _LINE))}")
     schema = _schema(request.longest)
     return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
 
@@ -64,19 +63,6 @@ def _schema(longest: Lasting) -> JSONDict:
         "enum": ["no", *offered],
     }
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-
-
-def _arguments(args: JSONObject) -> list[str]:
-    if not args:
-        return ["It gets no arguments."]
-    lines = ["Arguments:"]
-    for name, value in list(args.items())[:_ARGUMENTS]:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-        size = f" ({len(text)} characters in all)" if len(text) > _LINE else ""
-        lines.append(f"  {visible_line(str(name), 60)}: {visible_line(text, _LINE)}{size}")
-    if len(args) > _ARGUMENTS:
-        lines.append(f"  ... and {len(args) - _ARGUMENTS} more")
-    return lines
 
 
 def answer_in(reply: object) -> ApprovalAnswer:
@@ -110,8 +96,9 @@ def handshake_approver(ctx: RequestContext, timeout: float, meta: JSONObject | N
     or its answer cannot be read."""
 
     async def ask(request: ApprovalRequest) -> ApprovalAnswer:
+        asked = question(request)
         try:
-            reply = await put_to_client(ctx, question(request), timeout, meta)
+            reply = await put_to_client(ctx, asked, timeout, meta)
         except (MCPError, ValidationError) as error:
             logger.info("nobody could be asked about %s: %s", request.tool_id, type(error).__name__)
             if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:

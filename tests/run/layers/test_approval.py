@@ -424,6 +424,17 @@ class TestWhatIsApproved:
         ]
         assert call.run_id
 
+    async def test_what_has_changed_since_the_last_approval(self, workshop: Workshop) -> None:
+        """The question marks the arguments that are not as they were when the tool was last approved, for this caller
+        in this session."""
+        approvals = Approvals(workshop, "once", "once", "no", "once", "once")
+        await approvals.run({"a": 1, "b": [2], "c": "x"})
+        await approvals.run({"a": 1, "b": [2, 3], "c": "y", "d": None})
+        await approvals.refused({"a": 5})
+        await approvals.run({"a": 1, "b": [2, 3], "c": "y", "d": None})
+        await approvals.run({"a": 1}, session="another")
+        assert [request.changed for request in approvals.asked] == [(), ("b", "c", "d"), ("a",), (), ()]
+
     async def test_a_rule_without_a_reason(self, workshop: Workshop) -> None:
         """The question names the rule."""
         approvals = Approvals(workshop, "once", decide=Policy([Rule("ask", name="careful")]).decide)
@@ -448,7 +459,7 @@ class TestWhatIsApproved:
         approvals = Approvals(workshop, "once")
         await approvals.run(tool_id="git:evil")
         shown = approvals.asked[0].description
-        assert shown.startswith("Harmless [2J 1m [y] approved x")
+        assert shown.startswith(r"Harmless\x1b[2J\x9b1m\x00 [y] approved\u202e\u200b x")
         assert len(shown) == 500
         assert shown.isprintable()
 

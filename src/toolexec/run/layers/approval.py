@@ -25,7 +25,9 @@ from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
+from toolexec.model.visible import visible_line
 from toolexec.run.admission import RunRequest, unapproved
+from toolexec.run.approval_requests import ApprovedArguments, request_of
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
 from toolexec.run.policy import denied
@@ -37,8 +39,8 @@ __all__ = ["Approval", "AskFirst"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _ANSWERS: Final = get_args(ApprovalAnswer)
-_MAX_DESCRIPTION: Final = 500
 _MAX_SESSIONS: Final = 10_000
+_MAX_REASON: Final = 500
 _LASTING: Final = get_args(Lasting)
 _UNANSWERED: Final = "unanswered"
 _FAILED: Final = "failed"
@@ -61,8 +63,9 @@ class Approval:
     *remember*; without that, it lasts as long as this object, too. Both end when the tool's definition or backend
     changes.
 
-    Arguments are shown without the secrets that *redact* knows of. Raises ConfigurationError for a timeout that is not
-    above 0.
+    Arguments are shown without the secrets that *redact* knows of, those first that have changed since the last
+    approval of the tool in the session; an approver that cannot show them whole refuses. Raises ConfigurationError for
+    a timeout that is not above 0.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Approval:
         self.timeout = timeout
         self.memory = remember
         self.redact = redact
+        self.arguments = ApprovedArguments()
         self._sessions: OrderedDict[tuple[str, Approved], None] = OrderedDict()
         self._always: OrderedDict[Approved, None] = OrderedDict()
 
@@ -96,7 +100,7 @@ class Approval:
         request = ApprovalRequest(
             tool_id=run.name,
             args=self.redact.value(run.args, None),
-            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) requires an approval",
+            reason=visible_line(verdict.reason, _MAX_REASON) or f"the policy ({verdict.rule}) requires an approval",
             description=f"run {run}",
             caller=run.origin.caller,
             path=run.origin.path,
@@ -105,6 +109,13 @@ class Approval:
         answer = await _answer(ask, request, self.timeout)
         if answer not in _ANSWERS or answer == "no":
             raise _refusal(run.name, answer, self.timeout)
+
+    def needs(self, entry: Registered, call: ToolCall) -> bool:
+        """Return whether an approver is to be asked before this call of the tool."""
+        if self.decide(entry, call).effect != "ask":
+            return False
+        origin = call.origin
+        return not self.remembers(origin.session, approved(entry, origin.caller), origin.approvals)
 
     def remembers(self, session: str, wanted: Approved, longest: Lasting = "always") -> bool:
         """Return whether this needs no question any more. Callers that cannot be distinguished from others (see
@@ -194,11 +205,14 @@ class AskFirst(Layer):
                 if not self._approval.remembers(session, wanted, longest):
                     answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
                     if line.unanswered == unanswered:
-                        answer = await _answer(ask, self._request(entry, frozen, verdict), self._approval.timeout)
+                        changed = self._approval.arguments.changed(session, wanted, frozen.args or {})
+                        request = request_of(entry, frozen, verdict, self._approval.redact, changed)
+                        answer = await _answer(ask, request, self._approval.timeout)
                         line.unanswered += answer == _UNANSWERED
                     if answer not in _ANSWERS or answer == "no":
                         raise _refusal(entry.tool.id, answer, self._approval.timeout)
                     self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
+                    self._approval.arguments.keep(session, wanted, frozen.args or {})
         frozen.resolution = Resolution(self._find, self._unchanged(call, entry, wanted), trail_of(call))
         return frozen
 
@@ -215,20 +229,6 @@ class AskFirst(Layer):
             line.waiting -= 1
             if not line.waiting:
                 del self._lines[key]
-
-    def _request(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ApprovalRequest:
-        tool = entry.tool
-        schema = tool.input_schema.to_json()
-        return ApprovalRequest(
-            tool_id=tool.id,
-            args=self._approval.redact.value(call.args, schema if isinstance(schema, dict) else None),
-            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) says that somebody must be asked",
-            description=_plain(self._approval.redact.text(tool.description)),
-            caller=call.origin.caller,
-            path=call.origin.path,
-            run_id=call.run_id,
-            longest=call.origin.approvals,
-        )
 
     def _unchanged(self, call: ToolCall, entry: Registered, wanted: Approved) -> Registered:
         """Return the call's tool; raises when its ID leads to another tool by now, which no approver has seen."""
@@ -322,10 +322,3 @@ def _no_approver(entry: Registered, verdict: Verdict) -> ApprovalRequiredError:
 
 def _because(verdict: Verdict) -> str:
     return f": {verdict.reason}" if verdict.reason else f" (the policy's {verdict.rule})"
-
-
-def _plain(text: str) -> str:
-    """Return one line of what can be seen: no control characters, no marks that hide or reorder, at most 500
-    characters."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * _MAX_DESCRIPTION]).split())
-    return line if len(line) <= _MAX_DESCRIPTION else f"{line[: _MAX_DESCRIPTION - 1]}…"
