@@ -15,6 +15,7 @@ from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from toolexec.model.declare import FunctionTool
     from toolexec.model.events import StreamEvent
     from toolexec.model.handler import Handler
+    from toolexec.model.origin import Origin
     from toolexec.model.tool import Tool
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError, Result
@@ -465,6 +467,24 @@ class Exec:
         if calls.is_watched and args:  # most calls come this way, which is the shortest there is
             args = own_parts(args, tool_id)
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
+
+    def needs_approval(self, tool_id: str, args: JSONObject | None = None) -> bool:
+        """Return whether the gate would ask an approver before this call by the `current_origin`. A call that cannot
+        be made, or is denied, needs none: it raises.
+        """
+        from toolexec.exec.approvals import needs_approval
+
+        return needs_approval(self, tool_id, args)
+
+    def approved(self, tool_id: str, args: JSONObject | None = None) -> AbstractContextManager[Origin]:
+        """Have one call of this tool with exactly these arguments count as approved, for the `current_origin`, in the
+        block: `with ex.approved("shop:refund", args): await ex.run_tool("shop:refund", args)`.
+
+        For programs in which a person has just approved that call. Whatever else needs an approval is asked as always.
+        """
+        from toolexec.exec.approvals import approved
+
+        return approved(self, tool_id, args)
 
     async def run_chain(
         self,

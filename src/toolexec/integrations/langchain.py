@@ -10,9 +10,10 @@ from pydantic import PrivateAttr
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.summary import Filters, Summary
-from toolexec.errors import MissingExtraError
+from toolexec.errors import ApprovalDeniedError, MissingExtraError
 from toolexec.exec.facade import Exec
-from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
+from toolexec.integrations.interrupts import interrupt_for
+from toolexec.integrations.toolset import Answer, Face, Mode, Toolset, failed_answer
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.run.types import Result
@@ -59,10 +60,23 @@ class ExecTool(BaseTool):
     # A tool may have arguments of any name, `self` and `config` among them, so these two have no names of their own.
 
     def _run(self, /, **arguments: Any) -> tuple[Any, Any]:
-        return _output(_finish(self._tools.call(self._face, arguments, _Blocking(self._tools.ex))))
+        approved = self._is_approved(arguments)
+        work = _Blocking(self._tools.ex)
+        return _output(_finish(self._tools.call(self._face, arguments, work, approved=approved)))
 
     async def _arun(self, /, **arguments: Any) -> tuple[Any, Any]:
-        return _output(await self._tools.call(self._face, arguments))
+        approved = self._is_approved(arguments)
+        return _output(await self._tools.call(self._face, arguments, approved=approved))
+
+    def _is_approved(self, arguments: JSONObject, /) -> bool:
+        """Return whether the graph's user has approved this call; raises what interrupts the graph to ask. Outside of a
+        graph the gate asks."""
+        if not self._tools.needs_approval(self._face, arguments):
+            return False
+        try:
+            return interrupt_for(self.name, arguments, self.description)
+        except ApprovalDeniedError as error:
+            raise ToolException(failed_answer(error).text) from None
 
 
 class _Blocking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -13,6 +14,7 @@ from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
+from toolexec.model.visible import visible_json
 
 if TYPE_CHECKING:
     from agents import Tool
@@ -22,6 +24,8 @@ __all__ = ["NeedsApproval", "toolset"]
 NeedsApproval: TypeAlias = Callable[[str, JSONObject], bool]
 """Takes a tool's ID (or `execute_code`) and the arguments; whether the SDK is to interrupt the run for approval."""
 
+_MAX_LOOKS: Final = 10_000
+_NO_CALL: Final = "no call has this ID"
 _STRICT: Final = frozenset(
     {"$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"}
     | {"required", "title", "type"}
@@ -42,7 +46,9 @@ def toolset(
     In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
     *ex*, and is made for *origin*. A failure is text for the model, with a code; it never ends the run. The SDK asks
-    for approval where *needs_approval* says so, beside what the gate asks.
+    for approval, and interrupts the run, where the gate would ask, and where *needs_approval* says so. An approval of a
+    call is the gate's for that call, with those arguments, once; one for all calls of a tool is not, as the gate asks
+    about each.
 
     Raises MissingExtraError without the `openai-agents` extra, and ConfigurationError for a mode that cannot be.
     """
@@ -51,7 +57,7 @@ def toolset(
     except ImportError:
         raise MissingExtraError("openai-agents", needed_for="a toolset for the OpenAI Agents SDK") from None
 
-    tools = Toolset(ex, mode, filters, origin)
+    tools, decisions = Toolset(ex, mode, filters, origin), _Decisions()
 
     def make(face: Face) -> Tool:
         async def invoke(context: Any, arguments: str) -> Any:
@@ -59,13 +65,19 @@ def toolset(
                 args = json.loads(arguments) if arguments.strip() else {}
             except ValueError as error:
                 return json.dumps({"error": {"code": "validation_input", "message": f"arguments are no JSON: {error}"}})
-            return _output(await tools.call(face, args))
+            return _output(await tools.call(face, args, approved=asked and decisions.counts(context, face.name, args)))
 
         async def ask(context: Any, args: JSONObject, call_id: str) -> bool:
-            assert needs_approval is not None
+            decisions.look(context, face.name, args, call_id)
+            if tools.needs_approval(face, args):
+                return True
+            if needs_approval is None:
+                return False
             if face.name == "run_tool" and not face.tool_id:
                 return needs_approval(str(args.get("tool_id", "")), args.get("args") or {})
             return needs_approval(face.tool_id or face.name, args)
+
+        asked = _acts(face) and (needs_approval is not None or tools.approves)
 
         schema, strict = _parameters(face.schema)
         return FunctionTool(
@@ -74,10 +86,35 @@ def toolset(
             params_json_schema=schema,
             on_invoke_tool=invoke,
             strict_json_schema=strict,
-            needs_approval=ask if needs_approval is not None and _acts(face) else False,
+            needs_approval=ask if asked else False,
         )
 
     return [make(face) for face in tools.faces()]
+
+
+class _Decisions:
+    """Which approvals of the SDK are for one call: of a call that it asked about, or where it has none for all calls of
+    the tool. It does not ask about calls that such an approval covers, so no user has seen their arguments."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def look(self, context: Any, name: str, args: JSONObject, call_id: str) -> None:
+        """Record a call that is still to be decided."""
+        if context.is_tool_approved(name, call_id) is None:
+            self._open[call_id, visible_json(args)] = None
+            if len(self._open) > _MAX_LOOKS:
+                self._open.popitem(last=False)
+
+    def counts(self, context: Any, name: str, args: JSONObject) -> bool:
+        """Return whether the SDK's user has approved this call, and no other one."""
+        call_id = context.tool_call_id
+        key = (call_id, visible_json(args))
+        was_open = key in self._open
+        self._open.pop(key, None)
+        if context.is_tool_approved(name, call_id) is not True:
+            return False
+        return was_open or context.is_tool_approved(name, _NO_CALL) is not True
 
 
 def _acts(face: Face) -> bool:

@@ -15,7 +15,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Origin
 
 try:
-    from pydantic_ai import BinaryContent, ModelRetry, RunContext, ToolDefinition
+    from pydantic_ai import ApprovalRequired, BinaryContent, ModelRetry, RunContext, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
 except ImportError:
@@ -39,7 +39,9 @@ class ExecToolset(AbstractToolset[Any]):
     In the mode `direct` the agent has the tools that *ex* has at that step; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
     *ex*, and is made for *origin*. Arguments that do not fit make the model try again, *max_retries* times; any other
-    failure is a value with an `error`, and the run goes on. *id* is what durable runs know the toolset by.
+    failure is a value with an `error`, and the run goes on. A call that the gate would ask about is deferred: the agent
+    needs `DeferredToolRequests` among its output types, and the approval of a call is the gate's for that call, once.
+    *id* is what durable runs know the toolset by.
 
     Raises ConfigurationError for a mode that cannot be; importing the module raises MissingExtraError without the
     `pydantic-ai` extra.
@@ -84,9 +86,11 @@ class ExecToolset(AbstractToolset[Any]):
         }
 
     async def call_tool(self, name: str, tool_args: JSONDict, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        """Call a tool; raises ModelRetry when its arguments do not fit."""
+        """Call a tool; raises ModelRetry when its arguments do not fit, ApprovalRequired for a call to approve."""
         assert isinstance(tool, _FaceTool)
-        answer = await self._tools.call(tool.face, tool_args)
+        if not ctx.tool_call_approved and self._tools.needs_approval(tool.face, tool_args):
+            raise ApprovalRequired(metadata={"tool_id": tool.face.tool_id or tool_args.get("tool_id")})
+        answer = await self._tools.call(tool.face, tool_args, approved=ctx.tool_call_approved)
         if isinstance(answer.error, InputValidationError):
             raise ModelRetry(answer.error.message)
         if not answer.images:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -16,16 +15,20 @@ from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
 from toolexec.errors.hints import did_you_mean
+from toolexec.exec.approvals import approves
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import Origin, acting, current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.model.visible import visible, visible_json
+from toolexec.model.visible_schema import visible_schema
+from toolexec.run.framing import framed_value
 from toolexec.run.layers.budget import Budget
 from toolexec.run.types import Result
 
-__all__ = ["Answer", "Face", "Mode", "Toolset", "Work"]
+__all__ = ["Answer", "Face", "Mode", "Toolset", "Work", "failed_answer"]
 
 Mode: TypeAlias = Literal["direct", "search", "code"]
 """`direct`: the tools themselves. `search`: three tools that find, describe and run them. `code`: as `search`, but the
@@ -121,9 +124,23 @@ class Toolset:
             found = [_own(SEARCH, self._search), _own(DESCRIBE, self._describe), _own(*last, read_only=False)]
         return [*found, _own(READ, self._read)] if self._results is not None else found
 
-    async def call(self, face: Face, args: JSONValue, work: Work | None = None) -> Answer:
-        """Have one of the tools do its work with the arguments of a model. Every failure is in the answer."""
+    @property
+    def approves(self) -> bool:
+        """Whether the gate may ask for an approval at all."""
+        return approves(self.ex)
+
+    def needs_approval(self, face: Face, args: JSONValue) -> bool:
+        """Return whether the gate would ask an approver before this call of a model."""
+        call = _meant(face, args)
         with self._acting():
+            return call is not None and self.ex.needs_approval(*call)
+
+    async def call(self, face: Face, args: JSONValue, work: Work | None = None, *, approved: bool = False) -> Answer:
+        """Have one of the tools do its work with the arguments of a model. Every failure is in the answer. With
+        *approved* the framework's user has approved exactly this call.
+        """
+        call = _meant(face, args) if approved else None
+        with self._acting(), self.ex.approved(*call) if call is not None else nullcontext():
             try:
                 if not face.tool_id:
                     schema = Schema.of(face.schema)
@@ -131,7 +148,7 @@ class Toolset:
                         raise InputValidationError(schema.violations(args), tool_id=face.name, op="validate_input")
                 return await face.do(self.ex if work is None else work, args)
             except ToolExecError as error:
-                return _failed(error)
+                return failed_answer(error)
 
     # -- the tools themselves -----------------------------------------------------------------------------------
 
@@ -203,20 +220,32 @@ class Toolset:
         return acting(self._origin) if self._origin is not None else nullcontext()
 
 
+def _meant(face: Face, args: JSONValue) -> tuple[str, JSONObject] | None:
+    """Return the tool that a call of *face* runs, and its arguments; None where it runs none, or only code does."""
+    if not isinstance(args, Mapping):
+        return None
+    if face.tool_id:
+        return face.tool_id, args
+    tool_id: Any = args.get("tool_id")
+    inner: Any = args.get("args", {})
+    meant = face.name == RUN.name and isinstance(tool_id, str) and isinstance(inner, Mapping)
+    return (tool_id, cast("JSONObject", inner)) if meant else None
+
+
 def _own(wording: Wording, do: _Do, *, read_only: bool = True) -> Face:
     hints = ToolAnnotations(read_only=read_only)
     return Face(name=wording.name, description=wording.text, schema=wording.schema, do=do, annotations=hints)
 
 
 def _direct_face(name: str, tool: Tool) -> Face:
-    schema = tool.input_schema.to_json()
+    schema = visible_schema(tool.input_schema.to_json())
 
     async def do(work: Work, args: JSONObject) -> Answer:
         return await _run_tool(work, tool.id, args)
 
     return Face(
         name=name,
-        description=(tool.description or tool.title or tool.id)[:_MAX_DESCRIPTION],
+        description=visible(tool.description or tool.title or tool.id, _MAX_DESCRIPTION),
         schema={"properties": {}, **(schema if isinstance(schema, dict) else {}), "type": "object"},
         do=do,
         tool_id=tool.id,
@@ -232,16 +261,17 @@ def _hashed(name: str, tool_id: str) -> str:
 async def _run_tool(work: Work, tool_id: str, args: JSONObject) -> Answer:
     result = await work.run_tool(tool_id, args)
     if result.error is not None:
-        return _failed(result.error, result)
+        return failed_answer(result.error, result)
     images = tuple(
         (str(part.get("mimeType", "image/png")), part["data"])
         for part in result.content
         if part.get("type") == "image" and isinstance(part.get("data"), str)
     )
-    return Answer(value=result.value, text=_text(result.value), images=images, result=result)
+    return Answer(value=result.value, text=framed_value(result.value), images=images, result=result)
 
 
-def _failed(error: ToolExecError, result: Result | None = None) -> Answer:
+def failed_answer(error: ToolExecError, result: Result | None = None) -> Answer:
+    """Return the answer that reports *error*."""
     data: JSONDict = {"error": _error_data(error)}
     if result is not None and result.value is not None:  # it ran, and broke its output schema
         data["value"] = result.value
@@ -257,4 +287,4 @@ def _error_data(error: ToolExecError) -> JSONDict:
 
 
 def _text(value: JSONValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else visible_json(value)
