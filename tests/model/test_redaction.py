@@ -83,9 +83,10 @@ HARMLESS = [
 
 @pytest.mark.parametrize("key", TELLING)
 def test_a_telling_key_hides_its_value(key: str) -> None:
-    """However a telling key is spelt, what is under it is replaced: strings, numbers and whole objects."""
+    """However a telling key is spelt, what is under it is replaced: strings, numbers and whole objects. A number
+    of tokens is not one of them."""
     assert is_telling(key)
-    for value in ("hunter2", 1234, {"a": "hunter2"}, ["hunter2"]):
+    for value in ("hunter2", *([1234] if key != "tokens" else []), {"a": "hunter2"}, ["hunter2"]):
         assert Redactor().value({"x": [{key: value}]}) == {"x": [{key: REDACTED}]}
 
 

@@ -131,7 +131,7 @@ class _Walk:
         copy: JSONDict = {}
         for key, item in value.items():
             name = key if type(key) is str else str(key)
-            if is_telling(name) and not _says_nothing(item):
+            if is_telling(name) and not _says_nothing(item) and not _is_count(name, item):
                 item = REDACTED  # noqa: PLW2901 - whatever it is
             elif type(item) is str and not schemas:
                 item = self._text(item)  # noqa: PLW2901
@@ -162,6 +162,10 @@ class _Walk:
 
 def _says_nothing(value: object) -> bool:
     return value is None or value is True or value is False or value in ("", REDACTED)
+
+
+def _is_count(name: str, value: object) -> bool:
+    return isinstance(value, int | float) and name.lower() == "tokens"
 
 
 def has_secret_marks(schema: object) -> bool:

@@ -22,7 +22,7 @@ _START: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]
 
 _TOKENS: Final = lazy_pattern(
     _START + r"(?:eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{3,}(?:\.[A-Za-z0-9_-]*)*"  # JWT, JWE
-    r"|(?:sk|rk)-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic
+    r"|(?:sk|rk)-(?:(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}|[A-Za-z0-9_]{16,})"  # OpenAI, Anthropic; no hyphenated words
     r"|(?:sk|rk|pk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
     r"|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}"  # Slack
     r"|npm_[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|dop_v1_[a-f0-9]{20,}|dapi[a-f0-9]{30,}"
@@ -54,6 +54,16 @@ _PROSE: Final = frozenset(
         "realm",
     ]
 )
+_PROSE_STARTS: Final = frozenset(
+    (
+        *("a", "an", "the", "is", "are", "was", "were", "must", "should", "can", "may", "will", "has", "have", "not"),
+        *("none", "null", "nil", "undefined", "unset", "empty", "missing", "required", "optional", "invalid"),
+        *("unknown", "true", "false", "yes", "no", "expired", "unchanged", "disabled", "enabled"),
+    )
+)
+"""What a sentence about a secret goes on with, after `password: `; and what says that there is none."""
+_LONGEST_WORD: Final = 16
+_LONGEST_COUNT: Final = 9
 _ADDRESS: Final = lazy_pattern(r"(?<=://)([^\s/?#\"'<>@:]*)(:[^\s/?#\"'<>]*)?@")
 _PARAMETER: Final = lazy_pattern(r"(?<=[?&;#])([^=&?;#\s\"'<>]{1,64})=([^&#\s\"'<>]+)")
 _USER: Final = lazy_pattern(r"((?<!\S)(?:-u|--user|--proxy-user)[ =]\S[^\s:]{0,100}:)(\S+)")
@@ -135,8 +145,14 @@ def _without_scheme(found: re.Match[str], put: str) -> str:
             return found[0]
         secret = b":" in plain
     else:
-        secret = value.lower().rstrip(".") not in _PROSE
+        secret = value.lower().rstrip(".") not in _PROSE and not _is_word(value)
     return f"{found['scheme']}{found['gap']}{put}" if secret else found[0]
+
+
+def _is_word(value: str) -> bool:
+    """Return whether *value* is written as a word is: `bearer bonds`."""
+    bare = value.rstrip(".")
+    return len(bare) < _LONGEST_WORD and bare.isalpha() and bare[1:].islower()
 
 
 def _without_user(found: re.Match[str], put: str) -> str:
@@ -158,11 +174,23 @@ def _without_assigned(text: str, put: str) -> str:
         if not is_telling(name.rstrip("]")) or (gap.isspace() and not name.startswith("-")):
             continue
         start, end = _value_at(text, at, name)
-        if start < end and not text.startswith(put, start):
+        bare = start == at  # and not in quotes, which hold a value
+        harmless = bare and _is_harmless(name, gap, text[start:end])
+        if start < end and not harmless and not text.startswith(put, start):
             parts += (text[done:start], put)
             done = end
         at = max(at, end)
     return "".join((*parts, text[done:])) if parts else text
+
+
+def _is_harmless(name: str, gap: str, value: str) -> bool:
+    """Return whether a number of tokens stands where a secret might, or a sentence goes on after `name: `."""
+    if name.lower() == "tokens":
+        return value.isdecimal() and len(value) <= _LONGEST_COUNT
+    if not gap.startswith(":") or len(gap) == 1:
+        return False
+    first, *rest = value.rstrip(".,;:!?)").split() or [""]
+    return first in _PROSE_STARTS and all(word.isalpha() and word.islower() for word in rest)
 
 
 def _value_at(text: str, at: int, name: str) -> tuple[int, int]:
