@@ -12,7 +12,7 @@ from toolexec.model.redaction import REDACTED, Redactor
 
 @pytest.mark.parametrize("value", STAY, ids=repr)
 def test_ids_and_ordinary_words_stay(value: Any) -> None:
-    """What is not a secret is not changed, alone or within a sentence."""
+    """An ID or a word is not changed, alone or within a sentence."""
     redact = Redactor()
     assert redact.value(value) == value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Which calls the gate would ask about, and approvals that somebody gave outside of it."""
+"""Ask the gate which calls need an approval, and pass on one that was given outside of it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def interrupt_for(name: str, args: JSONObject, description: str) -> bool:
     answer: Any = interrupt({"action_requests": [request], "review_configs": [review]})
     if _is_yes(answer):
         return True
-    raise ApprovalDeniedError(f"{name} was not approved; do not call it again unless you are told to", op="approval")
+    raise ApprovalDeniedError(f"{name} was not approved; call it again only if the user wants it", op="approval")
 
 
 def _is_yes(answer: object) -> bool:

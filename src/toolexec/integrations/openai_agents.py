@@ -93,8 +93,8 @@ def toolset(
 
 
 class _Decisions:
-    """Which approvals of the SDK are for one call: of a call that it asked about, or where it has none for all calls of
-    the tool. It does not ask about calls that such an approval covers, so no user has seen their arguments."""
+    """Distinguishes approvals of one call from those of all calls of a tool. The SDK does not ask about calls that such
+    an approval covers, so no user has seen their arguments."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, str], None] = OrderedDict()

@@ -18,7 +18,7 @@ def visible_schema(schema: JSONValue) -> JSONValue:
     """Return a copy of a JSON Schema in whose strings nothing hides, names and values among them; titles, descriptions
     and comments are cut at 2,000 characters.
 
-    A value with a character that is not seen is shown with its escape, and is not accepted so: nobody can mean it.
+    A value with a character that is not seen is shown with its escape, and is not accepted in that form.
     """
     if isinstance(schema, str):
         return visible(schema)

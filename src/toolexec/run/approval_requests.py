@@ -27,7 +27,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 def arguments_digest(args: JSONObject) -> str:
     """Return what distinguishes arguments from others within this process; it cannot be computed outside of it, and so
-    tells nothing of secrets."""
+    reveals no secrets."""
     return hashlib.blake2b(canonical(args), digest_size=16, key=_KEY).hexdigest()
 
 

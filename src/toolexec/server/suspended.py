@@ -69,7 +69,7 @@ class SuspendedRun:
         """Have *request* put before the person at the client, and wait for the answer; see `Approver`."""
         if self._given_up is not None:
             raise self._given_up
-        question(request)  # what cannot be shown whole is refused here, where the call is told so
+        question(request)  # what cannot be shown whole is refused here, where it fails the call
         self._runs.admit(self)
         self._asked += 1
         key = f"approval-{self._asked}"
