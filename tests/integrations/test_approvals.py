@@ -10,6 +10,7 @@ from tests.integrations.asking import Person, asking_shop
 from tests.integrations.test_langchain import script
 from tests.integrations.test_openai_agents import NO_TRACES, Agent, Runner, ScriptedModel
 
+from toolexec import Exec
 from toolexec.errors import ApprovalDeniedError, ApprovalRequiredError
 from toolexec.integrations.langchain import tools as langchain_tools
 from toolexec.integrations.openai_agents import toolset
@@ -51,6 +52,15 @@ async def test_without_another_approver_the_call_is_refused() -> None:
         with ex.approved("shop:refund", ORDER), pytest.raises(ApprovalRequiredError, match="of its own"):
             await ex.run_tool("shop:refund", {"order": 2})
     assert made == []
+
+
+async def test_the_default_gate_asks_about_no_tool_of_this_program() -> None:
+    """An Exec that was given no gate can be asked, too."""
+    async with Exec() as ex:
+        ex.add(lambda order: order, "shop:refund")
+        assert not ex.needs_approval("shop:refund", {"order": 1})
+        with ex.approved("shop:refund", {"order": 1}):
+            assert (await ex.run_tool("shop:refund", {"order": 1})).ok
 
 
 # -- OpenAI Agents ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin, acting, current_origin
+from toolexec.run.default_gate import DefaultGate
 from toolexec.run.grants import Grant
 from toolexec.run.layers.approval import Approval
 
@@ -44,4 +45,5 @@ def approved(ex: Exec, tool_id: str, args: JSONObject | None) -> Generator[Origi
 
 def _approval(ex: Exec) -> Approval | None:
     gate = ex.options.gate
-    return gate.approval if gate is not None and isinstance(gate.approval, Approval) else None
+    full = gate.full() if isinstance(gate, DefaultGate) else gate
+    return full.approval if full is not None and isinstance(full.approval, Approval) else None

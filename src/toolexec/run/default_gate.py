@@ -33,6 +33,7 @@ class DefaultGate:
 
     def __init__(self, approver: Callable[[], Approver | None] | None = None) -> None:
         self.approver = approver
+        self._full: Gate | None = None
 
     def wrap(
         self, runner: Runner, find: Find, layers: Sequence[Callable[[Runner], Runner]] = (), *, index: Index
@@ -42,13 +43,16 @@ class DefaultGate:
         return self.full().wrap(runner, find, layers) if layers else _ForLocalTools(self, runner, find, index)
 
     def full(self) -> Gate:
-        """Return the gate for what is not a tool of this program."""
+        """Return the gate for what is not a tool of this program, always the same: it remembers approvals."""
+        if self._full is not None:
+            return self._full
         from toolexec.run.gate import Gate, default_policy
         from toolexec.run.layers.approval import Approval
 
         policy = default_policy()
         ask = self.approver() if self.approver is not None else None
-        return Gate(policy=policy, approval=Approval(policy.decide, ask=ask))
+        self._full = Gate(policy=policy, approval=Approval(policy.decide, ask=ask))
+        return self._full
 
 
 class _ForLocalTools(Layer):
