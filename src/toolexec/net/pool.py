@@ -130,7 +130,7 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """Notes when anything of a request is sent: from then on nobody knows what became of it."""
+    """Notes when anything of a request is sent: from then on what became of it is unknown."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner

@@ -34,7 +34,7 @@ _OPEN = ("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "
 GRPC = {
     **{f"status {name}": Outcome.REFUSED for name in _REFUSED},
     **{f"status {name}": Outcome.UNKNOWN for name in _OPEN},
-    "an answer that is no message": Outcome.DONE,
+    "an answer that is not a message": Outcome.DONE,
     "an answer that is too large here": Outcome.DONE,
     "an answer that is too large there": Outcome.DONE,
     "a request that is too large there": Outcome.REFUSED,
@@ -79,7 +79,7 @@ async def grpc_trial(name: str) -> AsyncIterator[OutcomeTrial]:
         if name == "a lost connection":
             ending.append(asyncio.create_task(server.stop(None)))
             await asyncio.sleep(60)
-        return b"\xff\xff\xff" if "no message" in name else message(name="x" * size).SerializeToString()
+        return b"\xff\xff\xff" if "not a message" in name else message(name="x" * size).SerializeToString()
 
     ending: list[asyncio.Task[None]] = []
     shop = Shop()

@@ -25,7 +25,7 @@ def outcome_of_answer(error: Exception, sent: Delivery | None) -> Outcome:
     """Return what became of a call that ended with *error*, while the connection is well; *sent* is its HTTP request.
 
     A result was sent where it only cannot be read: the tool did its work. The codes of JSON-RPC for requests that are
-    wrong refuse; a server uses all others also in mid-work. Of a response that is no JSON-RPC the status decides, but
+    wrong refuse; a server uses all others also in mid-work. Of a response without JSON-RPC the status decides, but
     one that reports success says only that the request has arrived.
     """
     if isinstance(error, pydantic.ValidationError):

@@ -287,7 +287,7 @@ class _Method:
         return self.scrubber.value(value) if self.scrubber else value
 
     def _check(self, reply: Any) -> None:
-        """Raise InvalidResultError for an answer that is no message; gRPC gives None for one that it cannot read."""
+        """Raise InvalidResultError for an answer that gRPC cannot read, which is None."""
         if reply is None:
             raise InvalidResultError(
                 f"{self.name} answered, but its answer is not a {self.reply.DESCRIPTOR.full_name}", op="normalize"
