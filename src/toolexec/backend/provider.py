@@ -13,6 +13,7 @@ from toolexec.errors import (
     BackendDisabledError,
     BackendError,
     InputValidationError,
+    RateLimitedError,
 )
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall

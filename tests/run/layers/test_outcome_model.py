@@ -32,19 +32,21 @@ class Reference:
     """What may be called, as the documentation has it: nothing but lists and dictionaries."""
 
     def __init__(self) -> None:
-        self.states: dict[tuple[str, int, str], Outcome] = {}
+        self.states: dict[tuple[str, int, str], Outcome | None] = {}
+        """How each call ended at last: None with an answer, else what its failure stated."""
 
     def calls(self, tool: str, number: int, key: str, plan: list[tuple[Outcome, bool]]) -> int:
         """Return how often the service is called, when attempts end as *plan* says, and then with an answer."""
         place = (tool, number, key)
         before = self.states.get(place)
-        if tool not in REPEATABLE and (before is Outcome.UNKNOWN or (key and before is Outcome.DONE)):
+        is_lost = before in (Outcome.UNKNOWN, Outcome.DONE)  # it may be done, and its caller has no answer
+        if tool not in REPEATABLE and (is_lost or (key and place in self.states and before is None)):
             return 0
         made = 0
-        last = Outcome.DONE
+        last: Outcome | None = None
         for outcome, retryable in [*plan, (None, False)]:
             made += 1
-            last = outcome or Outcome.DONE
+            last = outcome
             again = retryable and tool != "delete" and (tool in REPEATABLE or outcome is Outcome.NOT_SENT)
             if not again or made == ATTEMPTS:
                 break
