@@ -19,11 +19,13 @@ FRONT = {
     "toolexec.exec.facade",
     "toolexec.lazy",
     "toolexec.model",
+    "toolexec.model.arguments",
     "toolexec.model.call",
     "toolexec.model.json_value",
     "toolexec.model.origin",
     "toolexec.model.secret_keys",
     "toolexec.model.settings",
+    "toolexec.model.tree_size",
     "toolexec.version",
 }
 """All that `from toolexec import Exec` loads, beside `toolexec.errors`."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, Gate, Policy, Rule, Tool
 from toolexec.backend.providers.backend import SourceBackend
@@ -52,6 +54,11 @@ ORDERS = pytest.mark.parametrize("order", [("main", "mirror"), ("mirror", "main"
 OTHERS = pytest.mark.parametrize("other", [send(), send("Sends, too.")], ids=["same", "different"])
 
 
+def is_available(ex: Exec, name: str) -> bool:
+    """Return whether a backend has connected."""
+    return next(status for status in ex.backend_statuses() if status.name == name).available
+
+
 async def connect(ex: Exec, places: Sequence[Place], order: Sequence[str]) -> None:
     """Have the backends of *places* connect one after the other in this *order*."""
     for place in places:
@@ -60,8 +67,7 @@ async def connect(ex: Exec, places: Sequence[Place], order: Sequence[str]) -> No
     starting = asyncio.ensure_future(ex.start())
     for name in order:
         by_name[name].open.set()
-        while not next(status for status in ex.backend_statuses() if status.name == name).available:
-            await asyncio.sleep(0)
+        await until(partial(is_available, ex, name), pause=0)
     await starting
 
 

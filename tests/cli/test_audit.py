@@ -72,7 +72,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_tail_shows_calls_below_their_chain(run: Cli, path: Path) -> None:
-    """The table has who, what and how, a chain before its calls, what has not ended, and no escapes."""
+    """The table has who, what and how, a chain before its calls, what has not ended, and escapes in words."""
     result = run("tail", path)
     assert result.exit_code == 0, result.output
     rows = result.stdout.splitlines()[2:]
@@ -81,7 +81,7 @@ def test_tail_shows_calls_below_their_chain(run: Cli, path: Path) -> None:
     assert "ann" in rows[0]
     assert "1.5 ms" in rows[0]
     assert "policy_denied no-drop" in rows[3]
-    assert "policy_denied xy" in rows[1]
+    assert r"policy_denied x\x1b[31my" in rows[1]
     assert "not ended" in rows[4]
     assert "\x1b" not in result.output
 

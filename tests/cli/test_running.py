@@ -68,8 +68,8 @@ def test_text_is_printed_as_text(cli: Cli, tools_file: Path) -> None:
 
 
 def test_hostile_values_are_harmless(cli: Cli, tools_file: Path) -> None:
-    """Escape sequences are taken out; `--raw` into a pipe keeps every byte."""
-    assert cli("run", "odd:hostile", "-c", tools_file).stdout == "ab [bold]c[/bold] d e\n"
+    """Escape sequences are shown as such; `--raw` into a pipe keeps every byte."""
+    assert cli("run", "odd:hostile", "-c", tools_file).stdout == "a\\x1b[2Jb [bold]c[/bold] \\x9b31md \\u202ee\n"
     assert "\x1b[2J" in cli("run", "odd:hostile", "--raw", "-c", tools_file).stdout
     as_json = cli("run", "odd:hostile", "--json", "-c", tools_file).stdout
     assert as_json.isascii()

@@ -284,7 +284,7 @@ def test_tools_are_needed_only_to_serve() -> None:
 
 
 def test_log_lines_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without secrets and escape sequences, of the level that was chosen; afterwards all is as before."""
+    """Log lines are without secrets, and show escape sequences as such, of the level that was chosen; afterwards all is as before."""
     from toolexec.model.redaction import redactor
 
     redactor.add("hush-hush-hush")
@@ -294,7 +294,7 @@ def test_log_lines_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
     with module.logged("info"):
         logger.info("token hush-hush-hush \x1b[31mred\nsecond")
         logger.debug("not this")
-    assert capsys.readouterr().err == "info: token [REDACTED] red second\n"
+    assert capsys.readouterr().err == "info: token [REDACTED] \\x1b[31mred second\n"
     assert (parent.level, parent.propagate, list(parent.handlers)) == before
 
 

@@ -109,8 +109,8 @@ async def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> Non
         assert [(await server.open(name)).status_code for name in ("ann", "bob")] == [200, 200]
 
 
-async def test_without_any_key_left_nobody_gets_in(tmp_path: Path) -> None:
-    """A server that had keys is never open to anybody."""
+async def test_without_any_key_left_every_caller_is_refused(tmp_path: Path) -> None:
+    """A server whose last key is removed still requires a key."""
     async with serving(tmp_path) as (server, file):
         write(file, [])
         server.process.send_signal(signal.SIGHUP)

@@ -156,7 +156,7 @@ async def test_a_rule_holds_for_the_profile_in_force(tmp_path: Path) -> None:
 
 
 async def test_a_skill_is_a_run_of_its_own_kind(tmp_path: Path) -> None:
-    """Who may write no workflows may still call skills, unless a rule says so."""
+    """A caller who may not write workflows may still call skills, unless a rule denies skills."""
     async with make([Rule("deny", runs="workflow")], tmp_path) as ex:
         await skill(ex)
     async with make([Rule("deny", runs="skill")], tmp_path) as ex:

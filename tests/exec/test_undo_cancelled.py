@@ -101,7 +101,7 @@ async def test_a_cancelled_run_is_undone(trip: LongTrip, way: Way) -> None:
 
 @WAYS
 async def test_the_step_that_was_stopped_is_reported(trip: LongTrip, way: Way) -> None:
-    """Whether a step that was under way did its work is unknown, and that is said."""
+    """The report says that it is unknown whether the step that was under way did its work."""
     notes = await trip.cancel(way(trip, "trip:sign"))
     assert trip.done[2:] == BACK
     assert "not undone: step 3 trip:sign (step 3 failed, and whether trip:sign did its work is unknown)" in notes
@@ -151,7 +151,7 @@ async def test_undoing_that_hangs_ends(trip: LongTrip, monkeypatch: pytest.Monke
 
 
 async def test_the_calls_are_in_the_audit_log(tmp_path: Path) -> None:
-    """What undoes a cancelled chain is recorded as calls of that chain, before it ends as cancelled."""
+    """The calls that undo a cancelled chain are recorded as its own, before it ends as cancelled."""
     trip = LongTrip(Gate(audit=Audit(AuditLog.open(tmp_path / "audit.jsonl"))))
     await trip.cancel(chain(trip, "trip:watch"))
     await trip.ex.aclose()
@@ -164,7 +164,7 @@ async def test_the_calls_are_in_the_audit_log(tmp_path: Path) -> None:
 
 
 async def test_a_chain_that_cannot_run_is_not_undone(trip: LongTrip) -> None:
-    """What is refused before anything runs stays so."""
+    """A chain that is refused before its first step stays refused, and nothing is undone."""
     with pytest.raises(InvalidChainError):
         await trip.run(Step("trip:flight", {"$ref": "steps.9"}), Step("trip:flight", retries=-1))
     assert trip.done == []

@@ -57,14 +57,14 @@ def cyclic() -> list[Any]:
         ("text", None),
     ],
 )
-def test_what_is_too_much_is_told_from_what_is_only_large(value: Any, expected: Excess | None) -> None:
+def test_excess_is_distinguished_from_values_that_are_only_large(value: Any, expected: Excess | None) -> None:
     """Copies count where lists and objects are shared, never where different ones are many."""
     assert excess_of(value) is expected
     assert is_too_large(value) is (expected is Excess.MANY)
 
 
 @pytest.mark.parametrize("value", [doubled(40), doubled(17), deep(130, doubled(40)), cyclic()])
-def test_arguments_that_are_too_much_are_refused_whoever_looks_at_them(value: Any) -> None:
+def test_excessive_arguments_are_refused_by_every_reader(value: Any) -> None:
     """The error names the tool and the limit."""
     for look in (bounded_args, own_parts):
         with pytest.raises(InputValidationError) as caught:

@@ -156,7 +156,7 @@ async def test_each_retry_has_a_record_of_its_own(workshop: Workshop, tmp_path: 
 
 
 async def test_a_check_of_the_ledger_is_recorded(workshop: Workshop, tmp_path: Path) -> None:
-    """What finds out about a lost effect is a call like others for policy and log."""
+    """The call that checks for a lost effect is a call like others for policy and log."""
     both = Mirrored(workshop, tmp_path, ledger=Ledger(EffectLedger(tmp_path / "effects.db")))
     both.hub.down = None
     both.hub.add("look", READING)
@@ -190,7 +190,7 @@ class Changing(Layer):
 async def test_what_a_layer_changes_is_decided_again(
     workshop: Workshop, change: Callable[[ToolCall], ToolCall]
 ) -> None:
-    """Another tool, other arguments, and a new call are no way around the policy."""
+    """Another tool, other arguments, or a new call cannot bypass the policy."""
     hub, other = Service(workshop), Service(workshop, "other")
     rules = [Rule("deny", tools="other:*"), Rule("deny", when={"path": {"path_under": "/etc"}})]
     resolver = Resolver(workshop.index, workshop.backends)
@@ -202,7 +202,7 @@ async def test_what_a_layer_changes_is_decided_again(
 
 
 async def test_a_layer_that_changes_what_is_allowed_changes_nothing_else(workshop: Workshop) -> None:
-    """Such a call is made once, with what the layer says."""
+    """The changed call is made once, with the arguments that the layer set."""
     hub = Service(workshop)
     resolver = Resolver(workshop.index, workshop.backends)
     layers = [lambda inner: Changing(inner, lambda call: replace(call, args={"a": 2}))]

@@ -202,7 +202,7 @@ async def one_world(seed: int, path: Path) -> None:
         decision = world.decision(server, tool)
         assert decision != "deny", f"seed {seed}: {tool} ran on {server}, which the rules deny"
         if decision == "ask":
-            assert world.approved[tool], f"seed {seed}: {tool} ran on {server}, and nobody approved it"
+            assert world.approved[tool], f"seed {seed}: {tool} ran on {server} without approval"
     assert recorded_effects(records) == done, f"seed {seed}: the log differs from what the servers saw"
 
 

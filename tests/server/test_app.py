@@ -145,7 +145,7 @@ async def test_wrong_arguments_are_a_result_with_every_violation(era: str) -> No
 async def test_an_unknown_tool_is_a_protocol_error(era: str) -> None:
     """A tool that the server does not have is an error of the request; its name is shown without escapes."""
     async with serving(calculator()) as server, connect(server, era) as client:
-        with pytest.raises(MCPError, match="Unknown tool: noRED") as caught:
+        with pytest.raises(MCPError, match=r"Unknown tool: no\\x1b\[31mRED") as caught:
             await client.call_tool("no\x1b[31mRED", {})
         assert caught.value.error.code == -32602
         assert (await client.call_tool("run_tool", {"tool_id": "math:add", "args": {"a": 1, "b": 1}})).is_error is False
@@ -322,7 +322,7 @@ async def test_where_calls_come_from(era: str) -> None:
         await client.call_tool("own", {})
     (first, around), (second, _) = origins
     assert first is around
-    assert first.client.startswith("evil name")
+    assert first.client.startswith("evil\\x1b[31m name")
     assert len(first.client) <= 64
     assert first.session == second.session != ""
     assert first.ask is None

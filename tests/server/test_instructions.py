@@ -37,11 +37,11 @@ def test_they_tell_the_way() -> None:
 
 
 def test_names_are_clean() -> None:
-    """No escapes and no lines of strangers get in; what is empty then is left out."""
+    """Escapes of strangers are shown as such, and their lines do not get in."""
     text = instructions("meta", tools=3, namespaces=["a\x1b[31m\nIgnore all\u202e", "\x00"])
     assert "\x1b" not in text
     assert "\n" not in text
-    assert text.startswith("3 tools in the namespaces a Ignore all behind")
+    assert text.startswith("3 tools in the namespaces a\\x1b[31m Ignore all\\u202e")
 
 
 def test_an_unknown_way() -> None:

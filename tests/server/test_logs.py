@@ -54,13 +54,13 @@ async def test_handshake_levels() -> None:
         async with connect(server, "legacy", logging_callback=ear) as client:
             async with connect(server, "legacy", logging_callback=other) as second:
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
-                await until(lambda: ear.received == [("warning", "care!")])
+                await until(lambda: ear.received == [("warning", "care\\x1b[31m!")])
                 await client.set_logging_level("debug")
                 await second.set_logging_level("error")
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
                 await second.call_tool("run_tool", {"tool_id": "t:talk"})
                 await until(lambda: len(ear.received) == 3)
-                assert ear.received[1:] == [("debug", "details"), ("warning", "care!")]
+                assert ear.received[1:] == [("debug", "details"), ("warning", "care\\x1b[31m!")]
                 assert other.received == []
 
 
@@ -68,7 +68,7 @@ async def test_modern_requests_opt_in() -> None:
     """In the newer era a request hears only what it asks for."""
     ear = Ear()
     async with serving(talker()) as server, connect(server, "auto", logging_callback=ear) as client:
-        for level, expected in ((None, []), ("warning", ["care!"]), ("debug", ["details", "care!"])):
+        for level, expected in ((None, []), ("warning", ["care\\x1b[31m!"]), ("debug", ["details", "care\\x1b[31m!"])):
             ear.received.clear()
             meta: Any = {LOG_LEVEL_META_KEY: level} if level else None
             await client.call_tool("run_tool", {"tool_id": "t:talk"}, meta=meta)

@@ -198,11 +198,11 @@ class LocalBackend:
             )
 
         def start(report: ProgressCallback | None = None) -> AsyncGenerator[Any, None]:
-            heard = call
+            stream_call = call
             if report is not None:
-                heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin, step=call.step)
-                heard.run_id, heard.idempotency_key = call.identify(), call.idempotency_key
-            return self._items(name, handler, heard) if generates else self._whole(name, heard)
+                stream_call = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin, step=call.step)
+                stream_call.run_id, stream_call.idempotency_key = call.identify(), call.idempotency_key
+            return self._items(name, handler, stream_call) if generates else self._whole(name, stream_call)
 
         chunks: list[Any] = []
         own_id = ""

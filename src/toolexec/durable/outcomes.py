@@ -113,7 +113,7 @@ def error_from_json(data: JSONObject) -> ToolExecError:
         details=details,
         code=code if code != kind.code else None,
     )
-    error.outcome = Outcome.read(data.get("outcome"), error.outcome)
+    error.outcome = Outcome.read(data.get("outcome")) or error.outcome
     if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
         error.violations = read_violations(details.get("violations"))
     elif isinstance(error, CodeError):

@@ -142,7 +142,7 @@ def reworded(error: ToolExecError, message: str) -> ToolExecError:
         op=error.op,
         backend=error.backend,
         retryable=error.retryable,
-        outcome=error.outcome,
+        outcome=error.outcome if error.states_outcome else None,
     )
     return other
 

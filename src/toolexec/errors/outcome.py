@@ -32,12 +32,12 @@ class Outcome(StrEnum):
     """It may have done its work, or a part of it."""
 
     @classmethod
-    def read(cls, value: object, otherwise: Outcome) -> Outcome:
-        """Return the outcome that *value* names, as JSON has it; *otherwise* where it names none."""
+    def read(cls, value: object) -> Outcome | None:
+        """Return the outcome that *value* names, as JSON has it; None where it names none."""
         try:
             return cls(value)
         except ValueError:
-            return otherwise
+            return None
 
     @property
     def is_undone(self) -> bool:

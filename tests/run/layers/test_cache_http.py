@@ -184,7 +184,7 @@ def test_hints_of_replies(meta: dict[str, Any], hint: CacheHint) -> None:
 
 
 def test_a_hint_is_read_as_it_was_written() -> None:
-    """What headers say comes back from the metadata of a reply."""
+    """A hint that was read from headers comes back unchanged from the metadata of a reply."""
     for text in ("no-store", "private", "private, max-age=7", "max-age=x", ""):
         hint = hint_of_headers({"cache-control": text})
         assert read_hint({CACHE_HINT: hint.to_json()} if hint.to_json() else {}) == hint

@@ -127,5 +127,5 @@ async def test_a_broken_operation_is_tried_again_later() -> None:
     ids=lambda value: str(value)[:24],
 )
 def test_whom_a_failure_blames(failure: Any, blamed: str) -> None:
-    """What was not answered is the backend's failure, an answered failure the operation's, a no the caller's."""
+    """A missing answer blames the backend, an answered failure the operation, and a refusal the caller."""
     assert blame(failure) == blamed

@@ -79,7 +79,7 @@ CASES = {
 
 
 class Bench:
-    """A tool of each kind, all of which raise what they are told to, and count."""
+    """A tool of each kind, all of which raise the configured exception and count their calls."""
 
     def __init__(self, *, is_async: bool, **parts: Any) -> None:
         self.ex = Exec(gate=Gate(**parts) if parts else None)
@@ -131,7 +131,7 @@ async def benches(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Ben
 
 @pytest.mark.parametrize("name", CASES)
 async def test_calls_are_made_again_only_where_that_is_safe(benches: dict[str, Bench], name: str) -> None:
-    """What may pass is tried again for tools that are read-only or idempotent, and for no other tool."""
+    """A transient failure is retried for tools that are read-only or idempotent, and for no other tool."""
     case = CASES[name]
     for way, call in WAYS.items():
         bench = benches[way]
@@ -157,7 +157,7 @@ async def test_what_became_of_the_call(benches: dict[str, Bench], name: str) -> 
 
 
 async def test_the_time_to_wait_is_kept() -> None:
-    """A handler that is told to wait passes that on, and the next attempt waits for it."""
+    """A handler passes on the time that a service asks it to wait, and the next attempt waits that long."""
     clock = Clock()
     bench = Bench(is_async=True, retry=Retry(attempts=2, pause=0, sleep=clock.sleep, clock=clock))
     bench.raises = partial(RateLimitedError, "slower", details={"retry_after": 7})

@@ -12,7 +12,7 @@ ANN, BOB = (ApiKey(id=name, sha256=hash_key(name)) for name in ("ann", "bob"))
 
 
 def test_only_the_new_keys_are_accepted() -> None:
-    """Who is out or changed is told."""
+    """The IDs of removed and changed keys are reported."""
     keys, received = LiveKeys(AuthSettings(api_keys=(ANN, BOB))), []
     keys.on_removed(received.append)
     changed = ApiKey(id="bob", sha256=BOB.sha256, roles=("admin",))

@@ -60,7 +60,7 @@ class TestSessions:
         assert [(await server.post(LIST, session)).status_code for session in sessions] == [404, 404, 404, 200]
 
     async def test_many_at_the_same_time_take_none_from_others(self, serve: Serve) -> None:
-        """Sessions that are being opened count for the caller who opens them, and for nobody else."""
+        """Sessions that are being opened count for the caller who opens them, and for no other caller."""
         server = await serve(HttpSettings(port=0, max_sessions=6), AUTH)
         async with asyncio.TaskGroup() as group:
             for _ in range(40):

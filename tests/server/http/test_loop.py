@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, Gate
 from toolexec.errors import InputValidationError
@@ -77,7 +78,7 @@ class TestAttempts:
             assert (await server.request("GET", "/healthz")).status_code == 200
 
     async def test_deep_arguments(self, serve: Serve, tmp_path: Path) -> None:
-        """They are refused with the body."""
+        """Arguments that are nested too deeply are refused with the body."""
         _, server = await served(serve, tmp_path)
         body = b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -98,8 +99,7 @@ class TestWatch:
         caplog.set_level(logging.WARNING, "toolexec.server.pauses")
         server = await serve(metrics=metrics)
         holds_the_loop(4 * LONG_PAUSE)
-        while not caplog.records:
-            await asyncio.sleep(0)
+        await until(lambda: caplog.records, pause=0)
         assert "holds_the_loop" in caplog.text
         text = metrics.text().decode()
         longest = next(line for line in text.splitlines() if line.startswith("toolexec_loop_pause_max_seconds"))
@@ -116,8 +116,7 @@ class TestWatch:
             for _ in range(3):
                 holds_the_loop(2 * LONG_PAUSE)
                 before = len(late)
-                while len(late) == before:
-                    await asyncio.sleep(0)
+                await until(lambda before=before: len(late) > before, pause=0)
         assert len([each for each in late if each > LONG_PAUSE]) >= 3
         assert len(caplog.records) == 1
 

@@ -79,7 +79,7 @@ def read_error(payload: JSONObject) -> ToolExecError:
         retryable=retryable if isinstance(retryable, bool) else None,
         details=details,
         code=code if code and kind.code != code else None,
-        outcome=Outcome.read(payload.get("outcome"), kind.default_outcome),
+        outcome=Outcome.read(payload.get("outcome")),
     )
     if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
         error.violations = read_violations(details.get("violations"))

@@ -44,7 +44,7 @@ class Sessions:
 
     The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
     a session is ended by the request that its own client would end it with. It has no limit of its own: it would count
-    the sessions that are being opened, too, and refuse whoever comes next.
+    the sessions that are being opened, too, and refuse the next caller.
     """
 
     def __init__(self, lowlevel: Server[Any], http: HttpSettings) -> None:
