@@ -229,10 +229,10 @@ def test_a_terminal_gets_a_panel_and_a_footer(cli: Cli, tools_file: Path) -> Non
 
 
 def test_a_terminal_gets_no_orders(cli: Cli) -> None:
-    """Escape sequences of the program are taken out there, and kept in a pipe."""
+    """Escape sequences of the program are shown as such there, and kept in a pipe."""
     code = r"print('a\x1b[2Jb')"
     assert cli("code", "-e", code).stdout == "a\x1b[2Jb\n"
-    assert cli("code", "-e", code, FORCE_COLOR="1").stdout == "ab\n"
+    assert cli("code", "-e", code, FORCE_COLOR="1").stdout == "a\\x1b[2Jb\n"
 
 
 def test_what_was_dropped_is_mentioned(cli: Cli) -> None:

@@ -96,7 +96,7 @@ async def test_a_fallback_asks_for_its_own_backend(workshop: Workshop, tmp_path:
     asked: list[str] = []
 
     def ask(request: ApprovalRequest) -> Any:
-        asked.append(request.tool_id)
+        asked.append(f"{request.tool_id} on {request.backend}")
         return answer
 
     policy = asking("provider:mirror")
@@ -106,7 +106,7 @@ async def test_a_fallback_asks_for_its_own_backend(workshop: Workshop, tmp_path:
     else:
         result = await both.runner.run(ToolCall("hub:again"))
         assert result.raise_for_error().binding == ProviderBinding("mirror", "again")
-    assert (asked, both.mirror.count) == (["hub:again"], int(answer == "once"))
+    assert (asked, both.mirror.count) == (["hub:again on provider:mirror"], int(answer == "once"))
 
 
 async def test_the_log_names_the_backend_that_answered(workshop: Workshop, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def question(request: ApprovalRequest) -> str:
     way = {"direct": "", "chain": ", as a step of a chain", "code": ", from code"}[request.path]
     lines = [
         "",
-        f"May {visible_line(request.tool_id, 400)} be called?",
+        f"May {visible_line(request.tool_id, 400)} be called{_where(request)}?",
         f"  about   {visible_line(request.description, 500)}",
         f"  caller  {who}{way}",
         f"  reason  {visible_line(request.reason, 500)}",
@@ -75,6 +75,10 @@ def question(request: ApprovalRequest) -> str:
     ]
     shown = [line for line in lines if line.strip() != "about"]
     return "\n".join(shown) + "\n  [y] once  [s] this session  [a] always  [N] no: "
+
+
+def _where(request: ApprovalRequest) -> str:
+    return f" on {visible_line(request.backend, 200)}" if request.backend else ""
 
 
 async def _typed(path: str, text: str) -> str:

@@ -53,6 +53,7 @@ def approval_details(request: ApprovalRequest) -> JSONDict:
         "longest": request.longest,
         "required": list(request.required),
         "changed": list(request.changed),
+        "backend": request.backend,
     }
 
 
@@ -68,6 +69,7 @@ def request_from(details: JSONObject) -> ApprovalRequest:
         longest=details.get("longest") or "always",
         required=tuple(details.get("required") or ()),
         changed=tuple(details.get("changed") or ()),
+        backend=str(details.get("backend", "")),
     )
 
 

@@ -55,7 +55,8 @@ class Caller:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
     """What an approver is asked to approve: this tool with these arguments (already without secrets), and why it is
-    asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that.
+    asked. `caller` wants it, by way of `path`. `backend` is where the call would go, as `mcp:github`, and empty for a
+    tool of this program. An answer that would last longer than `longest` counts as that.
 
     `changed` are the names of the arguments that differ from those with which this tool was last approved in the
     session, `required` those that the tool requires. `digest` distinguishes the exact arguments, secrets included, from
@@ -72,6 +73,7 @@ class ApprovalRequest:
     longest: Lasting = "always"
     required: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    backend: str = ""
     digest: str = field(default="", repr=False, compare=False)
 
 

@@ -58,7 +58,7 @@ def request_of(
 ) -> ApprovalRequest:
     """Return the question about a call, with its arguments without secrets; *changed* are the names of those that are
     not as they were at the last approval."""
-    tool = entry.tool
+    tool, binding = entry.tool, entry.binding
     schema = tool.input_schema.to_json()
     args = call.args or {}
     listed = schema.get("required") if isinstance(schema, Mapping) else None
@@ -76,6 +76,7 @@ def request_of(
         longest=call.origin.approvals,
         required=required,
         changed=changed,
+        backend=f"{binding.kind}:{binding.backend}" if binding.kind != "local" else "",
         digest=arguments_digest(args),
     )
 

@@ -40,7 +40,7 @@ def question(request: ApprovalRequest) -> ElicitRequest:
     """
     caller = visible_line(request.caller.id, 100)
     lines = [
-        f"The tool {visible_line(request.tool_id, 200)} is to run{_PATHS.get(request.path, '')}."
+        f"The tool {visible_line(request.tool_id, 200)} is to run{_where(request)}{_PATHS.get(request.path, '')}."
         + (f" {caller} wants it." if caller else "")
     ]
     if request.reason:
@@ -51,6 +51,10 @@ def question(request: ApprovalRequest) -> ElicitRequest:
         lines.append(f"The tool says of itself: {visible_json(visible_line(request.description, _LINE))}")
     schema = _schema(request.longest)
     return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
+
+
+def _where(request: ApprovalRequest) -> str:
+    return f" on {visible_line(request.backend, 200)}" if request.backend else ""
 
 
 def _schema(longest: Lasting) -> JSONDict:

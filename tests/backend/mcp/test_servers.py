@@ -55,7 +55,7 @@ async def run(ex: Exec, tool_id: str, args: dict[str, object]):
 
 async def test_every_tool_of_everything(everything):
     """All tools of server-everything are listed and run."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         (status,) = await ex.add_mcp("all", **everything)
         assert status.available, status.reason
         tools = {tool.name for tool in await ex.backends.get("all").list_tools()}
@@ -75,7 +75,7 @@ async def test_every_tool_of_everything(everything):
 
 async def test_a_tool_that_runs_as_a_task(everything):
     """A tool that answers later is waited for; its status messages are its progress."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         await ex.add_mcp("all", **everything)
         seen = []
         result = await ex.run_tool("all:simulate-research-query", {"topic": "tools"}, on_progress=seen.append)
@@ -85,7 +85,7 @@ async def test_a_tool_that_runs_as_a_task(everything):
 
 async def test_progress_of_everything(everything):
     """The long-running tool reports its steps."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         await ex.add_mcp("all", **everything)
         args = {"duration": 0.3, "steps": 3}
         events = [event async for event in ex.stream_tool("all:trigger-long-running-operation", args)]
@@ -97,7 +97,7 @@ async def test_every_tool_of_filesystem(tmp_path):
     """All tools of server-filesystem are listed and run, on a directory of their own."""
     root = tmp_path.resolve()
     calls = filesystem_calls(root)
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         (status,) = await ex.add_mcp("fs", command=[*require_npm_server("filesystem"), str(root)])
         assert status.available, status.reason
         assert {tool.name for tool in await ex.backends.get("fs").list_tools()} == {name for name, _ in calls}
@@ -110,7 +110,7 @@ async def test_every_tool_of_filesystem(tmp_path):
 
 async def test_a_forbidden_path_is_the_tools_error(tmp_path):
     """A refusal of the server is the call's error, in the server's words."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         await ex.add_mcp("fs", command=[*require_npm_server("filesystem"), str(tmp_path.resolve())])
         result = await ex.run_tool("fs:read_text_file", {"path": "/etc/hostname"})
         assert "Access denied" in str(result.error)
@@ -148,7 +148,7 @@ async def test_every_tool_of_git(repository):
         ("git_checkout", {"branch_name": "side"}),
         ("git_commit", {"message": "second"}),
     ]
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         (status,) = await ex.add_mcp("git", command=[sys.executable, "-m", "mcp_server_git"])
         assert status.available, status.reason
         assert {tool.name for tool in await ex.backends.get("git").list_tools()} == {name for name, _ in calls}
@@ -162,7 +162,7 @@ async def test_every_tool_of_git(repository):
 
 async def test_every_tool_of_time():
     """All tools of mcp-server-time are listed and run."""
-    async with Exec() as ex:
+    async with Exec(gate=None) as ex:
         await ex.add_mcp("time", command=[sys.executable, "-m", "mcp_server_time"])
         assert {tool.name for tool in await ex.backends.get("time").list_tools()} == {
             "get_current_time",
