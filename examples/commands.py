@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolexec import Exec
+from toolexec import Exec, Gate, Policy, Rule
 from toolexec.errors import InputValidationError
 
 GIT = {
@@ -63,7 +63,9 @@ async def main(directory: str) -> None:
         "output": "lines",
         "read_only": True,
     }
-    async with Exec() as ex:
+    # Commits are marked as destructive: without this rule, each would need approval.
+    rule = Rule("allow", tools="git:commit", reason="the directory is ours, and new")
+    async with Exec(gate=Gate(policy=Policy([rule]))) as ex:
         await ex.add_commands("git", tools=GIT, cwd=directory, env=repository(directory))
         await ex.add_commands("text", tools={"count": count}, cwd=directory)
         for entry in sorted(ex.index.tools(), key=lambda entry: entry.tool.id):

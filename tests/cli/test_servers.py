@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,17 @@ from tests.servers import EVERYTHING, filesystem_calls, require_npm_server
 pytestmark = pytest.mark.full
 
 
-def run(directory: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
+def run(directory: Path, tool_id: str, args: dict[str, object], **more: str) -> dict[str, Any]:
     """`toolexec run` in a process of its own; its one JSON document."""
     command = [sys.executable, "-m", "toolexec", "run", tool_id, json.dumps(args), "--json"]
-    done = subprocess.run([*command, "-c", "mcp.json"], cwd=directory, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, "-c", "mcp.json"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **more},
+    )
     assert done.returncode == 0, f"{tool_id}: {done.stdout} {done.stderr}"
     return json.loads(done.stdout)
 
@@ -41,5 +49,8 @@ def test_every_tool_of_filesystem(tmp_path: Path) -> None:
     root = tmp_path / "files"
     root.mkdir()
     configure(tmp_path, "fs", [*require_npm_server("filesystem"), str(root.resolve())])
-    values = {name: run(tmp_path, f"fs:{name}", args)["value"] for name, args in filesystem_calls(root.resolve())}
+    allowed = {"TOOLEXEC_POLICY__REMOTE_DESTRUCTIVE": "allow"}  # some of them are marked as destructive
+    values = {
+        name: run(tmp_path, f"fs:{name}", args, **allowed)["value"] for name, args in filesystem_calls(root.resolve())
+    }
     assert "three" in json.dumps(values["read_file"])

@@ -50,6 +50,7 @@ class Attempt(ToolCall):
 
     @waiting.setter
     def waiting(self, what: str) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Set it where the time limit reads it."""
         self._asked.waiting = what
 
     def identify(self) -> str:
