@@ -277,7 +277,7 @@ async def test_progress_rises_and_only_with_a_token(era: str) -> None:
         numbers = [done for done, _, _ in received]
         assert numbers == sorted(set(numbers))
         assert len(numbers) >= 5
-        assert "step 3" in [message for _, _, message in received]
+        assert r"step\x1b[31m 3" in [message for _, _, message in received]
         count = len(received)
         await client.call_tool("run_tool", {"tool_id": "t:work"})
         assert len(received) == count

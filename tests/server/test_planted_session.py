@@ -99,7 +99,9 @@ async def test_no_output_has_a_secret(mode: Any, tmp_path: Path) -> None:
         stderr.seek(0)
         log = stderr.read()
     audit = (tmp_path / "audit.jsonl").read_text()
-    state = "".join(path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file())
+    state = "".join(
+        path.read_bytes().decode(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file()
+    )
     said = json.dumps(received, default=str, ensure_ascii=False)
     assert "the key is [REDACTED]" in said
     assert audit.count('"outcome":"ok"') > 10
