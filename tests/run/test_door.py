@@ -141,6 +141,16 @@ async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path)
     assert [effect.tool for effect in effects.unsettled()] == ["mirror:post"]
 
 
+async def test_a_fallback_of_unknown_outcome_is_the_last(workshop: Workshop, tmp_path: Path) -> None:
+    """What another tool may have done is not done again by a third one, however harmless the first is."""
+    both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:read": ["mirror:post", "third:post"]}))
+    third = Service(workshop, "third")
+    both.mirror.fail(ConnectionLostError("gone"))
+    result = await both.runner.run(ToolCall("hub:read"))
+    assert isinstance(result.error, ConnectionLostError)
+    assert (both.mirror.count, third.count) == (1, 0)
+
+
 async def test_each_retry_has_a_record_of_its_own(workshop: Workshop, tmp_path: Path) -> None:
     """Three attempts are the record of the call, and two more."""
     both = Mirrored(workshop, tmp_path, retry=quick(3))

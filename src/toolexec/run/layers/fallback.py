@@ -150,7 +150,8 @@ class _Elsewhere(Layer):
                 result = await runner.run(attempt)
             except ToolExecError:
                 continue
-            if result.error is None or not _is_unavailable(entry, result.error):
+            tried = resolved(attempt, self._find)  # its own marks say whether what it may have done can be done again
+            if result.error is None or not all(_is_unavailable(each, result.error) for each in (entry, tried)):
                 return result
         return None
 
