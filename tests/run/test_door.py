@@ -142,7 +142,7 @@ async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path)
 
 
 async def test_a_fallback_of_unknown_outcome_is_the_last(workshop: Workshop, tmp_path: Path) -> None:
-    """What another tool may have done is not done again by a third one, however harmless the first is."""
+    """A third tool never repeats what the second may have done, however harmless the first is."""
     both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:read": ["mirror:post", "third:post"]}))
     third = Service(workshop, "third")
     both.mirror.fail(ConnectionLostError("gone"))
