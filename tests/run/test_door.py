@@ -22,6 +22,7 @@ from toolexec.errors import (
     ConnectionLostError,
     DefinitionChangedError,
     PolicyError,
+    ToolExecError,
 )
 from toolexec.model import MCPBinding, ProviderBinding, ToolCall
 from toolexec.model.origin import ApprovalRequest, Origin, acting
@@ -141,13 +142,38 @@ async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path)
     assert [effect.tool for effect in effects.unsettled()] == ["mirror:post"]
 
 
-async def test_a_fallback_of_unknown_outcome_is_the_last(workshop: Workshop, tmp_path: Path) -> None:
+async def by_call(runner: Any, call: ToolCall) -> ToolExecError | None:
+    """Return why a call failed."""
+    return (await runner.run(call)).error
+
+
+async def by_stream(runner: Any, call: ToolCall) -> ToolExecError | None:
+    """Return why a stream failed."""
+    [event] = await events_of(runner, replace(call, fallback=True))
+    return event.error
+
+
+@pytest.mark.parametrize("path", [by_call, by_stream])
+async def test_a_fallback_of_unknown_outcome_is_the_last(workshop: Workshop, tmp_path: Path, path: Any) -> None:
     """A third tool never repeats what the second may have done, however harmless the first is."""
     both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:read": ["mirror:post", "third:post"]}))
     third = Service(workshop, "third")
     both.mirror.fail(ConnectionLostError("gone"))
-    result = await both.runner.run(ToolCall("hub:read"))
-    assert isinstance(result.error, ConnectionLostError)
+    assert isinstance(await path(both.runner, ToolCall("hub:read")), ConnectionLostError)
+    assert (both.mirror.count, third.count) == (1, 0)
+
+
+@pytest.mark.parametrize("path", [by_call, by_stream])
+async def test_an_unknown_outcome_of_before_ends_the_search(workshop: Workshop, tmp_path: Path, path: Any) -> None:
+    """A third tool never repeats what the second may have done in an earlier call."""
+    ledger = Ledger(EffectLedger(tmp_path / "effects.db"))
+    others = Fallback({"hub:post": ["mirror:post", "third:post"]})
+    both = Mirrored(workshop, tmp_path, fallback=others, ledger=ledger)
+    third = Service(workshop, "third")
+    both.mirror.fail(ConnectionLostError("gone"))
+    assert isinstance(await path(both.runner, ToolCall("hub:post")), ConnectionLostError)
+    with pytest.raises(BackendUnavailableError):
+        await path(both.runner, ToolCall("hub:post"))
     assert (both.mirror.count, third.count) == (1, 0)
 
 

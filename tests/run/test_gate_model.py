@@ -26,6 +26,7 @@ from toolexec.run.layers.fallback import Fallback
 from toolexec.run.layers.ledger import CHECK, Ledger
 from toolexec.run.layers.retry import Retry
 from toolexec.run.policy import Policy, Rule
+from toolexec.run.repeating import is_repeatable
 from toolexec.run.undo import UNDO
 
 SERVERS = ("a", "b", "c")
@@ -62,6 +63,10 @@ class World:
     """How often the approver has said yes, by tool."""
     rules: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     default: str = "allow"
+    tools: dict[str, Tool] = field(default_factory=dict)
+    is_one_call: bool = False
+    spent: str = ""
+    """The tool that may have done the work of the current call, where that must not be done twice."""
 
     def __post_init__(self) -> None:
         chance = self.chance
@@ -90,6 +95,9 @@ class World:
         if fault == "down":
             raise BackendUnavailableError("down")
         self.effects.append((server, f"t:{name}"))
+        assert not self.spent or name == "check", f"{self.spent} may have done it, and {name} at {server} does it again"
+        if fault in ("lost", "busy") and self.is_one_call and not is_repeatable(self.tools[name]):
+            self.spent = f"{name} at {server}"
         await asyncio.sleep(0)
         if fault == "lost":
             raise ConnectionLostError("gone")
@@ -135,6 +143,7 @@ def made(world: World, log: AuditLog, path: Path) -> Exec:
         meta = {UNDO: "t:undo", CHECK: "t:check"} if name in ("one", "two", "three") else {}
         hints = ToolAnnotations(read_only=True) if name == "check" else chance.choice(HINTS)
         tool = Tool(name=name, namespace="t", input_schema={"type": "object"}, annotations=hints, meta=meta)
+        world.tools[name] = tool
         for server in chance.sample(SERVERS, chance.randint(1, 3)):
             ex.index.register(tool, ProviderBinding(server, name))
     return ex
@@ -145,6 +154,7 @@ async def act(world: World, ex: Exec) -> None:
     chance = world.chance
     tools = [chance.choice(IDS) for _ in range(chance.randint(1, 3))]
     way = chance.choice(["call", "stream", "chain", "undo", "workflow", "key"])
+    world.is_one_call, world.spent = way in ("call", "stream", "key"), ""
     try:
         if way == "call":
             await ex.run_tool(tools[0], {"x": chance.randrange(2)})

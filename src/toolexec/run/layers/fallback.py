@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
-from toolexec.errors import BackendError, ConfigurationError, ExecutionError, Outcome, ToolExecError
+from toolexec.errors import BackendError, ConfigurationError, ExecutionError, Outcome, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.settings import checked
@@ -67,6 +69,45 @@ class Fallback:
                         yield other
 
 
+_Ending = TypeVar("_Ending", Result | ToolExecError, StreamEvent | ToolExecError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a call may be made, as what, and the tool that it is made with there."""
+
+    runner: Runner
+    call: ToolCall
+    entry: Registered
+
+
+class _Way(Generic[_Ending]):
+    """Decides for one call, after each failure, where it goes next: the one place where that is decided."""
+
+    def __init__(self, entry: Registered, choices: Iterator[_Place]) -> None:
+        self._entry = entry
+        self._choices = choices
+        self.ending: _Ending | None = None
+        """How the call ended, once there is nowhere to go: as the first try did, or as one that may have done it."""
+
+    def after(self, ending: _Ending, place: _Place) -> _Place | None:
+        """Return where to go after the call at *place* ended this way; None where that is the end."""
+        failure = ending if isinstance(ending, ToolExecError) else _failure_of(ending)
+        is_first, refused = self.ending is None, ending is failure
+        if is_first:
+            self.ending = ending
+        if failure is None:
+            self.ending = ending
+            return None
+        if refused and not is_first:  # no tool was called, and what refused it says nothing about the others
+            return None if failure.code in PolicyError.further_codes else next(self._choices, None)
+        # The marks of a tool say whether what it may have done can be done again: they all must.
+        if all(_is_unavailable(each, failure) for each in (self._entry, place.entry)):
+            return next(self._choices, None)
+        self.ending = ending
+        return None
+
+
 class _Elsewhere(Layer):
     def __init__(self, rules: Fallback, inner: Runner, find: Find, others: Runner) -> None:
         super().__init__(inner)
@@ -76,92 +117,61 @@ class _Elsewhere(Layer):
 
     async def run(self, call: ToolCall) -> Result:
         entry = resolved(call, self._find)
-        started = self._rules.clock()
-        try:
-            result = await self.inner.run(call)
-        except ToolExecError as error:
-            if not _is_unavailable(entry, error):
-                raise
-            other = await self._elsewhere(call, entry, started)
-            if other is None:
-                raise
-            return other
-        if result.error is None or not _is_unavailable(entry, result.error):
-            return result
-        return await self._elsewhere(call, entry, started) or result
+        way = _Way[Result | ToolExecError](entry, self._choices(call, entry, self._rules.clock()))
+        return await _made(way, _Place(self.inner, call, entry))
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         entry = resolved(call, self._find)
-        started = self._rules.clock()
-        choices = self._choices(call, entry, started)
-        first: StreamEvent | ToolExecError | None = None
-        choice: tuple[Runner, ToolCall] | None = (self.inner, call)
-        while choice is not None:
-            runner, attempt = choice
+        way = _Way[StreamEvent | ToolExecError](entry, self._choices(call, entry, self._rules.clock()))
+        place: _Place | None = _Place(self.inner, call, entry)
+        while place is not None:
             given = False
-            failed = False
-            events = runner.stream(attempt)
+            ending: StreamEvent | ToolExecError | None = None
+            events = place.runner.stream(place.call)
             try:
                 async for event in events:
-                    if event.kind == "error" and not given and _is_unavailable(entry, _error_of(event)):
-                        first = first or event
-                        failed = True
+                    if event.kind == "error" and not given:
+                        ending = event
                         break
                     given = given or event.kind == "chunk"
                     yield event
             except ToolExecError as error:
-                if given or (first is None and not _is_unavailable(entry, error)):
+                if given:
                     raise
-                first = first or error
-                failed = True
+                ending = error
             finally:
                 await events.aclose()
-            if not failed:
+            if ending is None:
                 return
-            choice = next(choices, None)
-        if isinstance(first, ToolExecError):
-            raise first
-        if first is not None:
-            yield first
+            place = way.after(ending, place)
+        if isinstance(way.ending, ToolExecError):
+            raise way.ending
+        if way.ending is not None:
+            yield way.ending
 
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         inner = self.inner_in_thread
         if inner is None or not self.runs_in_thread(call, within):
             return None
         entry = resolved(call, self._find)
-        started = self._rules.clock()
+        way = _Way[Result | ToolExecError](entry, self._choices(call, entry, self._rules.clock()))
         try:
-            result = inner.run_in_thread(call, wait, within)
+            ending = inner.run_in_thread(call, wait, within)
         except ToolExecError as error:
-            if not _is_unavailable(entry, error):
-                raise
-            other = wait(self._elsewhere(call, entry, started))
-            if other is None:
-                raise
-            return other
-        if result is None or result.error is None or not _is_unavailable(entry, result.error):
-            return result
-        return wait(self._elsewhere(call, entry, started)) or result
+            ending = error
+        if ending is None:
+            return None
+        place = way.after(ending, _Place(self.inner, call, entry))
+        return _result_of(ending) if place is None else wait(_made(way, place))
 
-    async def _elsewhere(self, call: ToolCall, entry: Registered, started: float) -> Result | None:
-        """Make the call where it can be made; None where that is nowhere."""
-        for runner, attempt in self._choices(call, entry, started):
-            try:
-                result = await runner.run(attempt)
-            except ToolExecError:
-                continue
-            tried = resolved(attempt, self._find)  # its own marks say whether what it may have done can be done again
-            if result.error is None or not all(_is_unavailable(each, result.error) for each in (entry, tried)):
-                return result
-        return None
-
-    def _choices(self, call: ToolCall, entry: Registered, started: float) -> Iterator[tuple[Runner, ToolCall]]:
+    def _choices(self, call: ToolCall, entry: Registered, started: float) -> Iterator[_Place]:
         """Yield the other ways to make the call, as long as there is time."""
         if self._rules.bindings:
             for binding in entry.bindings:
                 if binding != entry.binding and self._has_time(call, started):
                     other = Registered(entry.tool, entry.bindings, binding)
-                    yield self._others, copied(call, self._find, other, timeout=self._left(call, started))
+                    copy = copied(call, self._find, other, timeout=self._left(call, started))
+                    yield _Place(self._others, copy, other)
         for tool_id in self._rules.ids(entry):
             if not self._has_time(call, started):
                 return
@@ -169,7 +179,8 @@ class _Elsewhere(Layer):
                 other = self._find(tool_id)
             except ToolExecError:
                 continue
-            yield self._others, copied(call, self._find, other, tool_id=tool_id, timeout=self._left(call, started))
+            copy = copied(call, self._find, other, tool_id=tool_id, timeout=self._left(call, started))
+            yield _Place(self._others, copy, other)
 
     def _left(self, call: ToolCall, started: float) -> float | None:
         return None if call.timeout is None else call.timeout - (self._rules.clock() - started)
@@ -179,6 +190,31 @@ class _Elsewhere(Layer):
         return left is None or left > 0
 
 
+async def _made(way: _Way[Result | ToolExecError], place: _Place | None) -> Result:
+    """Make the call at *place*, and then wherever *way* leads; raises what it ends with."""
+    while place is not None:
+        try:
+            ending = await place.runner.run(place.call)
+        except ToolExecError as error:
+            ending = error
+        place = way.after(ending, place)
+    return _result_of(way.ending)
+
+
+def _result_of(ending: Result | ToolExecError | None) -> Result:
+    """Return what a call ended with, or raise it."""
+    if isinstance(ending, Result):
+        return ending
+    raise ending or ExecutionError("the call was not made")
+
+
+def _failure_of(ending: Result | StreamEvent) -> ToolExecError | None:
+    """Return why a call that was made failed; None where it did not."""
+    if isinstance(ending, StreamEvent) and ending.kind == "error" and ending.error is None:
+        return ExecutionError("the stream ended with an error")
+    return ending.error
+
+
 def _is_unavailable(entry: Registered, failure: ToolExecError) -> bool:
     """Return whether the call may be made elsewhere after this failure."""
     if entry.tool.annotations.destructive:
@@ -186,10 +222,6 @@ def _is_unavailable(entry: Registered, failure: ToolExecError) -> bool:
     return may_repeat(entry.tool, failure) or (
         isinstance(failure, BackendError) and failure.outcome is Outcome.NOT_SENT
     )
-
-
-def _error_of(event: StreamEvent) -> ToolExecError:
-    return event.error or ExecutionError("the stream ended with an error")
 
 
 def _ids(pattern: str, ids: str | Sequence[str]) -> tuple[str, ...]:
