@@ -185,7 +185,6 @@ async def test_outside_of_a_graph_the_gate_asks() -> None:
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_an_interrupt_of_langgraph(resume: Any, runs: bool, blocking: bool) -> None:
     """The graph is interrupted with the call; resumed with a yes it runs, and the gate asks no more."""
-    pytest.importorskip("langgraph")
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import END, START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode

@@ -11,15 +11,17 @@ __all__ = ["CredentialOrigins", "read_origins"]
 
 
 class CredentialOrigins:
-    """Decides whether credentials may go to a URL: only to the origins in *allowed*, such as `https://api.example.com`.
+    """Decides whether the credentials of *provider* may go to a URL: only to the origins in *allowed*, such as
+    `https://api.example.com`.
 
-    What adds a credential to a request asks here first. *fix* is what the error has the operator set, in which
-    `{origin}` is the origin that was refused.
+    What adds a credential to a request asks here first. *instead* is what the operator can set, other than
+    `credential_origins`, and the error says so.
     """
 
-    def __init__(self, allowed: Iterable[str], *, fix: str) -> None:
+    def __init__(self, provider: str, allowed: Iterable[str], *, instead: str) -> None:
         self.allowed: frozenset[str] = frozenset(allowed) - {""}
-        self._fix = fix
+        self._provider = provider
+        self._instead = instead
 
     def check(self, url: str, what: str) -> None:
         """Raise BackendUnavailableError unless *what* may go to *url*; nothing was sent then."""
@@ -27,8 +29,9 @@ class CredentialOrigins:
         if origin in self.allowed:
             return
         raise BackendUnavailableError(
-            f"{what} may not go to {origin or 'a URL without a host'}, which only the document of the provider names; "
-            f"if it should go there, {self._fix.format(origin=origin)}",
+            f"{what} may not go to {origin or 'a URL without a host'}, which is not named for credentials; "
+            f"if it should go there, add {origin} to credential_origins of the provider {self._provider}, "
+            f"or set {self._instead}",
             retryable=False,
             details={"origin": origin, "allowed": sorted(self.allowed)},
         )

@@ -16,6 +16,7 @@ from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
 from toolexec.backend.providers.source import check_header
 from toolexec.backend.secrets import SecretResolver, has_reference
+from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
@@ -188,6 +189,7 @@ class HTTPSettings(TypedDict, total=False):
     headers: Mapping[str, str]
     query: Mapping[str, str]
     auth: Mapping[str, str]
+    credential_origins: Sequence[str]
     hosts: Sequence[str]
     allow_private: bool
     timeout: float
@@ -206,12 +208,13 @@ class _AllSettings(HTTPSettings, total=False):
 class HTTPProvider:
     """Endpoints as tools: `tools` are `HTTPTool`s, `base_url` is what their paths follow.
 
-    `headers` and `query` go along with every request. `auth` is one of `{bearer}`, `{username, password}`,
-    `{header, value}` and `{query, value}`. Only the hosts of these URLs are reached; redirects may also lead to
-    `hosts`. `allow_private` allows names of private addresses, an address that is written in a URL is allowed anyway.
-    `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response. `namespace` is that of
-    the tools' IDs; the default is the name. `idempotency_header` names the header that takes the idempotency key of a
-    call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
+    `headers`, `query` and `auth` go along with every request, and only to the origin of `base_url`, or of all tools
+    where there is no `base_url` and they have one in common, and to `credential_origins`. `auth` is one of `{bearer}`,
+    `{username, password}`, `{header, value}` and `{query, value}`. Only the hosts of these URLs are reached; redirects
+    may also lead to `hosts`. `allow_private` allows names of private addresses, an address that is written in a URL is
+    allowed anyway. `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response.
+    `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header that takes the
+    idempotency key of a call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
 
     With *secrets*, references in base_url, headers, query and auth are filled in when the tools are loaded; the values
     are taken out of what comes back. The repr shows none of them. Raises ConfigurationError.
@@ -224,6 +227,7 @@ class HTTPProvider:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, str] = field(default_factory=dict[str, str])
+    credential_origins: Sequence[str] = ()
     hosts: Sequence[str] = ()
     allow_private: bool = False
     timeout: float = 30.0
@@ -244,6 +248,7 @@ class HTTPProvider:
             if not tool.origin and not self.base_url:
                 raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
         check_header(f"provider {self.name}", self.idempotency_header)
+        read_origins(f"provider {self.name}: credential_origins", self.credential_origins)
         later = self.secrets is not None and has_reference(self.base_url)
         if self.base_url and not later and not _BASE.fullmatch(self.base_url):
             raise ConfigurationError(

@@ -16,6 +16,7 @@ from jmespath.exceptions import JMESPathError
 
 from toolexec.backend.providers.caching import with_cache_hint
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
+from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
@@ -107,6 +108,8 @@ class _Endpoint:
         self._headers, self._query = auth_parts(provider.auth)
         self._headers = {**provider.headers, **self._headers}
         self._query = {**provider.query, **self._query}
+        self._origins = named_origins(provider)
+        self._credential = next((each for each in ("auth", "headers", "query") if getattr(provider, each)), "")
 
     @property
     def destination(self) -> str:
@@ -158,12 +161,16 @@ class _Endpoint:
         return with_cache_hint(value, response)
 
     def _request(self, args: JSONObject, key: str) -> HTTPRequest:
-        """Return the request for *args*. Raises InputValidationError for values that cannot be sent."""
+        """Return the request for *args*. Raises InputValidationError for values that cannot be sent, and
+        BackendUnavailableError where its credentials may not go.
+        """
         spec = self._spec
         path = self._path.fill(args)
         if path and not spec.origin and not path.startswith(("/", "?")):
             path = f"/{path}"
         url = self._base + path
+        if self._credential:
+            self._origins.check(url, self._credential)
         query = urlencode([*self._query.items(), *_pairs(spec.query, args)], quote_via=quote)
         if query:
             url += ("&" if "?" in url else "?") + query

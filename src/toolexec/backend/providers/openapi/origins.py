@@ -38,10 +38,9 @@ def named_origins(provider: OpenAPIProvider, document: Document, servers: Server
         tokens |= {origin_of(schemes.token_url(name)) for name in schemes.auth}
     elif isinstance(provider.server, str) and origin_of(provider.server) == own:
         named |= {own}
-    setting = f"add {{origin}} to credential_origins of the provider {provider.name}"
     return NamedOrigins(
-        CredentialOrigins(named, fix=f"{setting}, or set its base_url"),
-        CredentialOrigins(tokens | named, fix=f"{setting}, or set the token_url of the credential"),
+        CredentialOrigins(provider.name, named, instead="its base_url"),
+        CredentialOrigins(provider.name, tokens | named, instead="the token_url of the credential"),
     )
 
 
