@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from socket import SHUT_RDWR
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import (
@@ -23,6 +23,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.process.child import to_the_end, uncut
 from toolexec.runtime.remote.channel import Channel, Kind, NeverStartedError
 from toolexec.runtime.remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
 from toolexec.runtime.remote.wire import read_response
@@ -202,7 +203,8 @@ class EndpointConnection:
 
     async def _connect_once(self) -> None:
         """Connect and talk until the connection is lost; raises why."""
-        socket = await self._dial(self.endpoint)
+        socket = await uncut(self._dial(self.endpoint), undo=_part, seconds=_BYE_SECONDS)
+        raw = socket.get_extra_info("socket")  # later it may not say
         sender: asyncio.Task[None] | None = None
         try:
             self._greet(await self._first(socket))
@@ -216,14 +218,8 @@ class EndpointConnection:
             self.up = False
             if sender is not None:
                 sender.cancel()
-                await asyncio.wait({sender})
-            raw = socket.get_extra_info("socket")
-            with suppress(OSError, TimeoutError):
-                async with asyncio.timeout(_BYE_SECONDS):
-                    await socket.close()
-            if raw is not None:  # TLS would wait half a minute for a machine that has vanished to say goodbye
-                with suppress(OSError):
-                    raw.shutdown(SHUT_RDWR)
+            # to the end: a cancellation that comes now, too, must not leave the connection open
+            await to_the_end(asyncio.create_task(_part(socket, raw, sender)))
 
     async def _first(self, socket: aiohttp.ClientWebSocketResponse) -> RemoteMessage:
         message = await socket.receive()
@@ -335,6 +331,20 @@ class EndpointConnection:
             channel.lose(self._never("the server was restarted before the program had started"))
             return
         channel.lose(self._lost(f"the server at {self.endpoint} was restarted while the program ran"))
+
+
+async def _part(
+    socket: aiohttp.ClientWebSocketResponse, raw: Any = None, sender: asyncio.Task[None] | None = None
+) -> None:
+    """Close a connection, once its *sender* has ended; *raw* is its socket."""
+    if sender is not None:
+        await asyncio.wait({sender})
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_BYE_SECONDS):
+            await socket.close()
+    if raw is not None:  # TLS would wait half a minute for a machine that has vanished to say goodbye
+        with suppress(OSError):
+            raw.shutdown(SHUT_RDWR)
 
 
 def read_welcome(fields: JSONObject) -> Welcome:
