@@ -226,7 +226,7 @@ async def test_requests_that_are_not_right_are_refused(
     """With a status and a code that say why, in the body and in a header."""
     found, headers, answer = await signed_post(endpoint, body("wait"), headers=change)
     error = json.loads(answer)["error"]
-    assert (found, error["code"], error["never_began"]) == (status, code, True)
+    assert (found, error["code"], error["outcome"]) == (status, code, "not_sent")
     assert json.loads(headers["X-Toolruntime-Error"])["error"]["code"] == code
     assert programs.begun == []
 
@@ -272,7 +272,7 @@ async def test_a_body_over_the_limit_is_refused(endpoint: str) -> None:
 async def test_a_body_that_makes_no_sense_is_refused(endpoint: str, wrong: bytes) -> None:
     """With the status 400."""
     status, _, answer = await signed_post(endpoint, wrong)
-    assert (status, json.loads(answer)["error"]["never_began"]) == (400, True)
+    assert (status, json.loads(answer)["error"]["outcome"]) == (400, "not_sent")
 
 
 async def test_a_full_queue_is_a_503(tmp_path: Path, programs: Programs) -> None:

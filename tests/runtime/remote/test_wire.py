@@ -13,6 +13,7 @@ from toolexec.errors import (
     CodeError,
     InvalidRequestError,
     LimitExceededError,
+    Outcome,
     SandboxFailedError,
     SandboxUnavailableError,
     ToolExecError,
@@ -196,6 +197,39 @@ def test_a_result_comes_back_whole() -> None:
     assert (read.error.message, read.error.line, read.error.kind) == ("boom", 3, "ValueError")
     assert isinstance(read.error.__cause__, ToolNotFoundError)
     assert (read.files, read.language, read.backend) == ({"a.bin": b"\x00"}, "python", result.backend)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_error_keeps_its_outcome(outcome: Outcome) -> None:
+    """An error and its cause come back with the outcome that was stated, whatever the default of their class is."""
+    for kind in (SandboxUnavailableError, CodeError):
+        error, reason = kind("odd"), kind("odd, too")
+        error.outcome = reason.outcome = outcome
+        error.__cause__ = reason
+        with pytest.raises(kind) as caught:
+            read_response(encode_error(error))
+        cause = caught.value.__cause__
+        assert isinstance(cause, kind)
+        assert (caught.value.outcome, cause.outcome) == (outcome, outcome)
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"never_began": True}, Outcome.NOT_SENT),
+        ({"never_began": False}, Outcome.UNKNOWN),
+        ({"never_began": "yes"}, Outcome.UNKNOWN),
+        ({"never_began": True, "outcome": "unknown"}, Outcome.UNKNOWN),
+        ({"outcome": "odd"}, Outcome.UNKNOWN),
+    ],
+    ids=str,
+)
+def test_errors_of_earlier_versions_are_read(said: dict[str, Any], outcome: Outcome) -> None:
+    """A server of an earlier version says by `never_began` that nothing was run; an outcome goes before that."""
+    body = json.dumps({"error": {"code": SandboxFailedError.code, "message": "odd", **said}}).encode()
+    with pytest.raises(SandboxFailedError) as caught:
+        read_response(body)
+    assert caught.value.outcome is outcome
 
 
 def test_a_limit_comes_back_as_one() -> None:

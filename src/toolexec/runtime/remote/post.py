@@ -210,8 +210,9 @@ class PostClient:
             if after.isdecimal():
                 error.details.setdefault("retry_after", float(after))
             error.retryable = True
-            never_began = status in (429, 503) or error.outcome is Outcome.NOT_SENT
-            return NeverStartedError(error) if never_began else self._lost(attempt, error)
+            if status in (429, 503) or error.outcome is Outcome.NOT_SENT:
+                return NeverStartedError(error)
+            return self._lost(attempt, error)
         if error.outcome is Outcome.NOT_SENT or isinstance(error, SandboxDeniedError) or 400 <= status < 500:
             return NeverStartedError(error, final=True)
         return self._lost(attempt, error)

@@ -252,8 +252,7 @@ def _error_data(error: BaseException, depth: int = 0) -> JSONDict:
     if not isinstance(error, ToolExecError):
         return {"code": ToolExecError.code, "message": f"the server failed: {type(error).__name__}"}
     data = cast("JSONDict", to_json_lossy(error.public().to_dict()))
-    if error.outcome is Outcome.NOT_SENT:
-        data["never_began"] = True
+    data["outcome"] = error.outcome.value
     if isinstance(error.__cause__, ToolExecError) and depth < _MAX_CAUSES:
         data["cause"] = _error_data(error.__cause__, depth + 1)
     return data
@@ -336,10 +335,10 @@ def _read_enforced(data: JSONValue) -> LimitsEnforced:
 
 def _read_error(data: JSONObject) -> ToolExecError:
     payload = {"error": data.get("message"), "toolId": data.get("tool_id")}
-    payload |= {name: data.get(name) for name in ("code", "retryable", "op", "backend", "details")}
+    payload |= {name: data.get(name) for name in ("code", "retryable", "op", "backend", "details", "outcome")}
+    if "outcome" not in data and data.get("never_began") is True:  # as servers of earlier versions say it
+        payload["outcome"] = Outcome.NOT_SENT.value
     error = read_error(payload)
-    if data.get("never_began") is True:
-        error.outcome = Outcome.NOT_SENT
     if isinstance(data.get("cause"), dict):
         error.__cause__ = _read_error(data["cause"])
     return error
