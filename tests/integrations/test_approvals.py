@@ -162,6 +162,71 @@ async def test_an_approval_of_pydantic_ai(mode: Any, name: str, args: Any) -> No
     assert person.asked == []
 
 
+# -- programs -----------------------------------------------------------------------------------------------------
+
+
+PROGRAM = {"code": "first = tools.shop.price(item='tea')\nreturn [first, tools.shop.refund(order=1)]"}
+
+
+async def _by_openai(ex: Exec) -> str:
+    model = ScriptedModel(("execute_code", PROGRAM))
+    agent = Agent(name="clerk", tools=toolset(ex, mode="code"), model=model)
+    result = await Runner.run(agent, "go", run_config=NO_TRACES)
+    assert result.interruptions == []
+    return str(model.received[-1])
+
+
+async def _by_pydantic(ex: Exec) -> str:
+    import pydantic_ai
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse(parts=[TextPart(str(returned[0].content))] if returned else [code])
+
+    code = ToolCallPart("execute_code", PROGRAM)
+    agent: Any = pydantic_ai.Agent(FunctionModel(answer), toolsets=[ExecToolset(ex, mode="code")])
+    return str((await agent.run("go")).output)
+
+
+async def _by_langchain(ex: Exec) -> str:
+    tool = next(tool for tool in langchain_tools(ex, mode="code") if tool.name == "execute_code")
+    answer = await tool.ainvoke({"name": tool.name, "args": PROGRAM, "id": "c", "type": "tool_call"})
+    return str(answer.content)
+
+
+@pytest.mark.parametrize("run", [_by_openai, _by_pydantic, _by_langchain])
+async def test_a_program_is_not_suspended_for_an_approval(run: Any) -> None:
+    """A call in a program is not made unasked: without an approver of the gate, the error says which rule allows it."""
+    ex, made = asking_shop()
+    async with ex:
+        said = await run(ex)
+    assert made == []
+    assert "call it outside of the program" in said
+    assert "give the gate an approver" in said
+    assert "effect" in said
+    assert "shop:refund" in said
+
+
+@pytest.mark.parametrize("answer", ["once", "no"])
+@pytest.mark.parametrize("run", [_by_openai, _by_pydantic, _by_langchain])
+async def test_the_approver_of_the_gate_is_asked_about_a_call_in_a_program(run: Any, answer: str) -> None:
+    """The gate's approver sees the call with its arguments, once, while the program waits."""
+    asked: list[Any] = []
+
+    def person(request: Any) -> Any:
+        asked.append((request.tool_id, dict(request.args), request.path))
+        return answer
+
+    ex, made = asking_shop(person)
+    async with ex:
+        said = await run(ex)
+    assert asked == [("shop:refund", {"order": 1}, "code")]
+    assert made == ([{"order": 1, "token": ""}] if answer == "once" else [])
+    assert ("refunded 1" in said) is (answer == "once")
+
+
 # -- LangChain and LangGraph --------------------------------------------------------------------------------------
 
 

@@ -198,7 +198,7 @@ class AskFirst(Layer):
             return frozen
         ask = call.origin.ask or self._approval.ask
         if ask is None:
-            raise _no_approver(entry, verdict)
+            raise _no_approver(entry, verdict, in_code=call.origin.path == "code")
         with self._line(ask, session, wanted) as line:
             unanswered = line.unanswered
             async with line.turn:
@@ -308,11 +308,17 @@ def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
     return frozen
 
 
-def _no_approver(entry: Registered, verdict: Verdict) -> ApprovalRequiredError:
+def _no_approver(entry: Registered, verdict: Verdict, *, in_code: bool) -> ApprovalRequiredError:
     tool_id = entry.tool.id
+    instead = "there is no approver to ask here; call it where there is one"
+    if in_code:  # a framework asks its user between calls of the model, and cannot suspend a program
+        instead = (
+            "a program is not suspended to have a framework's user asked; call it outside of the program, where its "
+            "user is asked, or give the gate an approver"
+        )
     return ApprovalRequiredError(
-        f"{tool_id} needs approval{_because(verdict)}, and there is no approver to ask here; call it where there is "
-        f'one, or allow it by a rule of the policy: Rule("allow", tools="{tool_id}"), in a settings file '
+        f"{tool_id} needs approval{_because(verdict)}, and {instead}, "
+        f'or allow it by a rule of the policy: Rule("allow", tools="{tool_id}"), in a settings file '
         f'[[policy.rules]] with effect = "allow" and tools = ["{tool_id}"]; remote_destructive = "allow" is for all',
         tool_id=tool_id,
         op="approval",
