@@ -20,21 +20,14 @@ from toolexec.testing import OutcomeTrial
 __all__ = ["GRPC", "grpc_trial"]
 
 _LIMIT = 2000
-_REFUSED = (
-    "ALREADY_EXISTS",
-    "FAILED_PRECONDITION",
-    "INVALID_ARGUMENT",
-    "NOT_FOUND",
-    "OUT_OF_RANGE",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "UNAUTHENTICATED",
-    "UNIMPLEMENTED",
-)
 _OPEN = ("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN")
+"""The statuses after which the work may be done; a service refuses with all others."""
 GRPC = {
-    **{f"status {name}": Outcome.REFUSED for name in _REFUSED},
-    **{f"status {name}": Outcome.UNKNOWN for name in _OPEN},
+    **{
+        f"status {code.name}": Outcome.UNKNOWN if code.name in _OPEN else Outcome.REFUSED
+        for code in grpc.StatusCode
+        if code is not grpc.StatusCode.OK
+    },
     "an answer that is not a message": Outcome.DONE,
     "an answer that is too large here": Outcome.DONE,
     "an answer that is too large there": Outcome.DONE,
