@@ -16,9 +16,9 @@ from toolexec.backend.providers.kinds import provider_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["HTTP", "OPENAPI", "http_trial", "openapi_trial"]
+__all__ = ["HTTP", "OPENAPI", "REDIRECTS", "http_trial", "openapi_trial", "redirect_trial"]
 
-_UNREACHED = {"nothing listens": Outcome.NOT_SENT, "no TLS": Outcome.NOT_SENT}
+_UNREACHED = dict.fromkeys(("nothing listens", "no TLS", "no such name"), Outcome.NOT_SENT)
 _PICKS = {
     "no JSON where a part is picked": response(200, b"hello", "text/plain"),
     "no part to pick": response(200, b"[1]"),
@@ -35,6 +35,22 @@ _SHARED = {name: outcome for name, (_, outcome) in ANSWERS.items()} | _UNREACHED
 HTTP = _SHARED | dict.fromkeys(_PICKS, Outcome.DONE)
 OPENAPI = _SHARED | dict.fromkeys(_TOKENS, Outcome.NOT_SENT)
 
+_HERE, _THERE, _AGAIN = "/there", "http://127.0.0.1:1/", "/read"
+_HOPS: Mapping[str, tuple[int, str, Answer, Outcome]] = {
+    "302 to broken JSON": (302, _HERE, Answer(response(200, b"{")), Outcome.DONE),
+    "302 to a failure": (302, _HERE, Answer(response(500)), Outcome.UNKNOWN),
+    "302 to a closed connection": (302, _HERE, Answer(), Outcome.UNKNOWN),
+    "303 to silence": (303, _HERE, Answer(hangs=True), Outcome.UNKNOWN),
+    "307 to a refusal": (307, _HERE, Answer(response(404), works=False), Outcome.REFUSED),
+    "302 to a host that is not allowed": (302, _THERE, _CALL, Outcome.UNKNOWN),
+    "303 to a host that is not allowed": (303, _THERE, _CALL, Outcome.DONE),
+    "308 to a host that is not allowed": (308, _THERE, _CALL, Outcome.REFUSED),
+    "302 to no URL": (302, "http://[", _CALL, Outcome.UNKNOWN),
+    "307 without an end": (307, _AGAIN, _CALL, Outcome.REFUSED),
+}
+REDIRECTS = {name: outcome for name, (*_, outcome) in _HOPS.items()}
+"""Where a GET is led, and what became of the call."""
+
 
 def _reply(name: str) -> Reply:
     if name in _TOKENS:
@@ -49,6 +65,7 @@ def _url(name: str, service: OddService) -> str:
     return {
         "nothing listens": "http://127.0.0.1:1",
         "no TLS": f"https://127.0.0.1:{port}",
+        "no such name": f"http://no-such-host.invalid:{port}",
     }.get(name, service.url)
 
 
@@ -75,6 +92,19 @@ async def http_trial(name: str) -> AsyncIterator[OutcomeTrial]:
             pay["response"] = "sum(a.b)" if name == "no part to pick" else "a"
         settings = {"base_url": _url(name, service), "tools": {"pay": pay}, **_settings(name)}
         settings["idempotency_header"] = "Idempotency-Key"
+        async with _started(provider_backend("http", "odd", settings), service) as trial:
+            yield trial
+
+
+@asynccontextmanager
+async def redirect_trial(name: str) -> AsyncIterator[OutcomeTrial]:
+    """Make an endpoint that is read, but not marked so, and that leads elsewhere."""
+    status, location, there, outcome = _HOPS[name]
+    first = Answer(response(status, Location=location), works=location == _THERE and outcome is not Outcome.REFUSED)
+
+    async with serving(lambda head, _: there if head.startswith(f"GET {_HERE} ") else first) as service:
+        pay: dict[str, Any] = {"path": "/read", "query": {"amount": "{{amount}}"}, "read_only": False}
+        settings = {"base_url": service.url, "tools": {"pay": pay | {"idempotent": False}}, **_settings(name)}
         async with _started(provider_backend("http", "odd", settings), service) as trial:
             yield trial
 

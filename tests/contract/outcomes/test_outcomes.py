@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from tests.contract.outcomes.command_trials import COMMAND, command_trial
 from tests.contract.outcomes.grpc_trials import GRPC, grpc_trial
-from tests.contract.outcomes.http_trials import HTTP, OPENAPI, http_trial, openapi_trial
+from tests.contract.outcomes.http_trials import HTTP, OPENAPI, REDIRECTS, http_trial, openapi_trial, redirect_trial
 from tests.contract.outcomes.mcp_trials import MCP_HTTP, MCP_STDIO, mcp_http_trial, mcp_stdio_trial
 from tests.contract.outcomes.python_trials import PROVIDER, PYTHON, local_trial, module_trial, provider_trial
 
@@ -17,6 +17,7 @@ from toolexec.testing.outcome_suite import OUTCOME_CHECKS, MakeTrial, run_outcom
 
 TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "http": (http_trial, HTTP),
+    "http get": (redirect_trial, REDIRECTS),
     "openapi": (openapi_trial, OPENAPI),
     "grpc": (grpc_trial, GRPC),
     "command": (command_trial, COMMAND),
