@@ -20,13 +20,13 @@ def interrupt_for(name: str, args: JSONObject, description: str) -> bool:
     False where there is no graph, or none that can be resumed. Raises ApprovalDeniedError for any other answer.
     """
     try:  # it comes with LangGraph, and not with this extra
-        from langgraph.config import get_config  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-        from langgraph.types import interrupt  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+        from langgraph.config import get_config
+        from langgraph.types import interrupt
     except ImportError:
         return False
     try:
-        settings: Any = get_config()["configurable"]
-    except (RuntimeError, KeyError):
+        settings: Any = get_config().get("configurable", {})
+    except RuntimeError:
         return False
     if settings.get("__pregel_checkpointer") is None:
         return False

@@ -7,7 +7,7 @@ import json
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from socket import SHUT_RDWR
@@ -40,7 +40,7 @@ _MAX_REASON: Final = 500
 _BYE_SECONDS: Final = 1.0
 _MAX_PARTING: Final = 10_000
 
-Dial = Callable[[str], Awaitable["aiohttp.ClientWebSocketResponse"]]
+Dial = Callable[[str], Coroutine[Any, Any, "aiohttp.ClientWebSocketResponse"]]
 """Opens a WebSocket to an endpoint; raises OSError, TimeoutError and ToolExecError."""
 
 
