@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,8 @@ from toolexec.net.http import HTTPRequest
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALAR = TEXT | st.integers(-(2**60), 2**60) | st.booleans()
 FILE = st.binary(max_size=50)
+LEADS_ELSEWHERE = re.compile(r"^$|^[/\\]|\0|(^|[/\\])\s*\.\.?\s*($|[/\\;])")
+"""What is refused as a part of a path; see `tests/backend/providers/test_paths.py`."""
 
 
 async def parse(request: HTTPRequest) -> Request:
@@ -81,7 +84,7 @@ LISTS = operation(
 )
 
 
-@given(path=TEXT.filter(lambda text: text not in ("", ".", "..")), query=SCALAR, odd=TEXT, cookie=TEXT)
+@given(path=TEXT.filter(lambda text: not LEADS_ELSEWHERE.search(text)), query=SCALAR, odd=TEXT, cookie=TEXT)
 def test_any_value_arrives_in_its_place(path: str, query: Any, odd: str, cookie: str) -> None:
     """Whatever characters it has, it is one segment, one parameter and one cookie."""
     sent = draft_of(PLACES, {"p": path, "q": query, "a&b=c#d": odd, "c": cookie}).request()
@@ -197,14 +200,14 @@ async def test_hostile_arguments_arrive_literally(service: Service) -> None:
     """Each is one segment of the path; those that would lead elsewhere send nothing."""
     async with Exec() as ex:
         await ex.add_openapi("shop", shop(service))
-        for value in ("../../admin", "a/b?c=d#e", "; rm -rf /", "$(id)", "a\r\nX-Admin: 1", "%2e%2e", "é\0"):
+        for value in ("admin", "a/b?c=d#e", "; rm -rf /", "$(id)", "a\r\nX-Admin: 1", "%41.x", "é"):
             answered = (await ex.run_tool("shop:keys", {"id": value})).value
             assert unquote(answered["path"]) == f"/users/{value}/keys"
             assert len(answered["path"].split("/")) == 4
             assert "x-admin" not in answered["headers"]
         sent = len(service.seen)
         for name, args in (
-            *(("keys", {"id": value}) for value in (".", "..", "")),
+            *(("keys", {"id": value}) for value in (".", "..", "", "../../admin", "%2e%2e", "é\0")),
             *(("head", {"X-Note": value}) for value in ("a\r\nX-Admin: 1", "a\0b")),
         ):
             with pytest.raises(InputValidationError):

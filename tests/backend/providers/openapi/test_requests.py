@@ -106,9 +106,7 @@ def test_headers_and_cookies() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "value", ["../../admin", "a/b", "a?b=c", "a#b", "a\\b", "%2e%2e", "; rm -rf /", "$(id)", "\r\nX: y"]
-)
+@pytest.mark.parametrize("value", ["a/b", "a?b=c", "a#b", "a\\b", "%2e.x", "; rm -rf /", "$(id)", "\r\nX: y"])
 def test_a_path_argument_stays_one_segment(value: str) -> None:
     """No character of it is structure."""
     sent = request(parameter("path"), {"v": value}, path="/users/{v}/keys")
@@ -118,7 +116,7 @@ def test_a_path_argument_stays_one_segment(value: str) -> None:
     assert set(path[2]) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%.-_~")
 
 
-@pytest.mark.parametrize("value", [".", "..", "", None, [], {}])
+@pytest.mark.parametrize("value", [".", "..", "../../admin", "%2e%2e", "", None, [], {}])
 def test_a_path_argument_that_leads_elsewhere_is_refused(value: Any) -> None:
     """Nothing is sent: the server would take it for another path."""
     with pytest.raises(InputValidationError, match="/v: "):
@@ -128,9 +126,9 @@ def test_a_path_argument_that_leads_elsewhere_is_refused(value: Any) -> None:
 def test_arguments_that_make_dots_together_are_refused() -> None:
     """The segment counts, not the argument."""
     node = {"parameters": [{"name": name, "in": "path", "required": True, "schema": {}} for name in ("a", "b")]}
-    with pytest.raises(InputValidationError, match="would lead to another one"):
+    with pytest.raises(InputValidationError, match="would lead to another path"):
         request(node, {"a": ".", "b": "."}, path="/x/{a}{b}")
-    with pytest.raises(InputValidationError, match="would lead to another one"):
+    with pytest.raises(InputValidationError, match="would lead to another path"):
         request(parameter("path", style="label"), {"v": "."}, path="/x/{v}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
+from toolexec.backend.providers.paths import filled_path
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
@@ -14,7 +15,6 @@ __all__ = ["LEFT_OUT", "PathTemplate", "as_text", "filled", "placeholders", "ref
 
 _HOLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _VALUE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}", re.ASCII)
-_STEP_UP: Final = re.compile(r"(?:^|[/\\])\.\.?(?:$|[/\\])")
 LEFT_OUT: Final = object()
 """Stands for a value whose argument was not given."""
 
@@ -29,30 +29,19 @@ class PathTemplate:
         rest = _HOLE.sub("", text)
         if "{" in rest or "}" in rest:
             raise ConfigurationError(f"{where}: a placeholder in {text!r} is not written {{name}}")
-        self._parts = _HOLE.split(text)  # the even ones are text, the odd ones names
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(self._parts[1::2]))
+        self._text = text
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(_HOLE.findall(text)))
 
     def fill(self, args: JSONObject) -> str:
         """Return the path. Raises InputValidationError for an argument that cannot be a part of a path."""
-        if not self.names:
-            return self._parts[0]
-        written = [
-            part if number % 2 == 0 else quote(_segment(part, args.get(part)), safe="")
-            for number, part in enumerate(self._parts)
-        ]
-        path = "".join(written)
-        if any(unquote(segment) in (".", "..") for segment in path.partition("?")[0].split("/")):
-            raise refused(self.names[0], "must not make a path that leads elsewhere")
-        return path
+        return filled_path(self._text, lambda name: _written(name, args.get(name)))
 
 
-def _segment(name: str, value: object) -> str:
+def _written(name: str, value: object) -> str:
     text = as_text(value)
-    if text is None or not text:
+    if text is None:
         raise refused(name, "must be a string that is not empty, a number or a boolean: it is a part of the path")
-    if _STEP_UP.search(text) or "\0" in text:
-        raise refused(name, "must not have the segments . or .. in it: it is a part of the path")
-    return text
+    return quote(text, safe="", errors="replace")
 
 
 def as_text(value: object) -> str | None:
