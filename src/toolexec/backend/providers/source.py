@@ -16,7 +16,7 @@ from toolexec.model.tool import Tool
 __all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source", "check_header", "key_header", "key_of"]
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_SAFE: Final = ("GET", "HEAD", "OPTIONS", "QUERY")
 
 MakeCall: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
 """Makes a call and returns its raw answer; see `Backend.call`."""

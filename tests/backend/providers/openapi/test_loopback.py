@@ -28,7 +28,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALAR = TEXT | st.integers(-(2**60), 2**60) | st.booleans()
 FILE = st.binary(max_size=50)
 LEADS_ELSEWHERE = re.compile(r"^$|^[/\\]|\0|(^|[/\\])\s*\.\.?\s*($|[/\\;])")
-"""What is refused as a part of a path; see `tests/backend/providers/test_paths.py`."""
+"""Values that are refused as a part of a path; see `tests/backend/providers/test_paths.py`."""
 
 
 async def parse(request: HTTPRequest) -> Request:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from toolexec.backend.providers.openapi.document import mapping_of
-from toolexec.backend.providers.openapi.styles import Parameter, encoded, plain_text, query_pairs, refused
+from toolexec.backend.providers.openapi.styles import Parameter, encoded, is_json_type, plain_text, query_pairs, refused
 from toolexec.errors import InputValidationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
@@ -60,9 +60,9 @@ class Body:
 
 def kind_of(media_type: str) -> BodyKind:
     """Return how a body of *media_type* is written."""
-    kind = media_type.partition(";")[0].strip().lower()
-    if kind in ("", "*/*", "application/*") or kind.endswith(("/json", "+json")):
+    if is_json_type(media_type):
         return "json"
+    kind = media_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return "multipart"
     if kind == "application/x-www-form-urlencoded":

@@ -39,7 +39,16 @@ class _Fields:
     def __init__(self) -> None:
         self.properties: JSONDict = {}
         self.required: dict[str, None] = {}
+        self.hidden: set[str] = set()
         self.extras: JSONValue = False
+
+    def settle(self) -> None:
+        """Require nothing that only replies have, and let what is required without being declared be anything."""
+        for name in [each for each in self.required if each not in self.properties]:
+            if name in self.hidden or not self.properties:
+                del self.required[name]
+            else:
+                self.properties[name] = {}
 
 
 def preferred(content: JSONDict) -> tuple[str, JSONDict]:
@@ -71,6 +80,8 @@ class BodyReader:
         kind = kind_of(media_type)
         schema = media.get("schema", {})
         fields = self._fields(schema) if kind in ("json", "form", "multipart") else None
+        if fields is not None:
+            fields.settle()
         files = self._files(fields, mapping_of(media.get("encoding"))) if kind == "multipart" and fields else {}
         form = {name: mapping_of(how) for name, how in mapping_of(media.get("encoding")).items()}
         required = given.get("required") is True
@@ -97,10 +108,18 @@ class BodyReader:
         )
 
     def _merge(self, fields: _Fields, files: dict[str, str], arguments: dict[str, Argument], *, required: bool) -> str:
+        needed = [name for name in fields.required if name in fields.properties]
+
+        def needs(name: str) -> list[str]:
+            """Return what a body that may be left out has to have once it is there: all through the first of them."""
+            if required or not needed:
+                return []
+            return needed[:1] if name != needed[0] else needed[1:]
+
         for name, child in fields.properties.items():
             refs: Refs = {}
             text = files.get(name) or self._converted(child, refs)
-            arguments[name] = Argument(text, refs, required=required and name in fields.required)
+            arguments[name] = Argument(text, refs, required=required and name in needed, needs=needs(name))
         refs = {}
         extras = encode(self._table.convert(fields.extras, refs))
         # The references of further properties count as those of the last argument: all end in one `$defs`.
@@ -165,18 +184,12 @@ class BodyReader:
                 return None
             found.properties |= fields.properties
             found.required |= fields.required
+            found.hidden |= fields.hidden
             found.extras = found.extras or fields.extras
         own = mapping_of(node.get("properties"))
-        found.properties |= {
-            name: child
-            for name, child in own.items()
-            if not (isinstance(child, dict) and child.get("readOnly") is True)
-        }
-        found.required |= {
-            name: None
-            for name in items_of(node.get("required"))
-            if isinstance(name, str) and (name in found.properties or name not in own)
-        }
+        found.properties |= {name: child for name, child in own.items() if not self._table.is_hidden(child)}
+        found.hidden |= own.keys() - found.properties.keys()
+        found.required |= {name: None for name in items_of(node.get("required")) if isinstance(name, str)}
         extras = node.get("additionalProperties")
         if isinstance(extras, dict) or extras is True:
             found.extras = extras

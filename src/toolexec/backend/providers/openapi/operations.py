@@ -26,20 +26,21 @@ from toolexec.backend.providers.openapi.styles import Parameter
 from toolexec.backend.providers.openapi.swagger import PROBLEM
 from toolexec.discovery.links import OPENAPI_LINKS
 from toolexec.errors import ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import Schema
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES
 from toolexec.model.tool import Tool, ToolAnnotations
 
 __all__ = ["Operation", "Operations", "read_operations"]
 
-METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_NOT_SENT: Final = ("trace", "connect")
 _MAX_DESCRIPTION: Final = 4000
 _MAX_TAGS: Final = 20
 _READ: Final = ToolAnnotations(read_only=True, idempotent=True, destructive=False, open_world=True)
 _OTHER: Final = ToolAnnotations(open_world=True)
 _ANNOTATIONS: Final[Mapping[str, ToolAnnotations]] = {
-    **dict.fromkeys(("get", "head", "options"), _READ),
+    **dict.fromkeys(("get", "head", "options", "query"), _READ),
     "put": ToolAnnotations(idempotent=True, open_world=True),
     "delete": ToolAnnotations(idempotent=True, destructive=True, open_world=True),
 }
@@ -132,10 +133,7 @@ def _entries(document: Document, selection: Selection, skipped: dict[str, str]) 
         except InvalidPartError as error:
             skipped[path[:200]] = str(error)
             continue
-        for method in METHODS:
-            if method not in item:
-                continue
-            node = item[method]
+        for method, node in _operations_of(item):
             if not isinstance(node, dict):
                 skipped[f"{method.upper()} {path}"[:200]] = f"it is {type(node).__name__}, not an object"
                 continue
@@ -148,6 +146,16 @@ def _entries(document: Document, selection: Selection, skipped: dict[str, str]) 
                 chosen.append(_Entry(name, method, path, item, node))
     names.check(known)
     yield from chosen
+
+
+def _operations_of(item: JSONDict) -> Iterator[tuple[str, JSONValue]]:
+    """Yield the methods of a path: those of their own name, and those of `additionalOperations`."""
+    for method in METHODS:
+        if method in item:
+            yield method, item[method]
+    for method, node in mapping_of(item.get("additionalOperations")).items():
+        if method.lower() not in METHODS:
+            yield method, node
 
 
 class _Reader:
@@ -173,8 +181,8 @@ class _Reader:
         node = entry.node
         if PROBLEM in node:
             raise InvalidPartError(str(node[PROBLEM])[:500])
-        if entry.method == "trace":
-            raise InvalidPartError("requests with TRACE are not sent")
+        if entry.method.lower() in _NOT_SENT:
+            raise InvalidPartError(f"requests with {entry.method.upper()} are not sent")
         if not entry.path.startswith("/"):
             raise InvalidPartError("its path does not begin with a slash")
         parameters, arguments = self._parameters.read(entry.path, entry.item.get("parameters"), node.get("parameters"))
@@ -217,6 +225,8 @@ class _Reader:
         members = ",".join(f"{encode(name)}:{argument.text}" for name, argument in arguments.items())
         required = [name for name, argument in arguments.items() if argument.required]
         needed = f',"required":{encode(required)}' if required else ""
+        together = {name: argument.needs for name, argument in arguments.items() if argument.needs}
+        needed += f',"dependentRequired":{encode(together)}' if together else ""
         text = f'{{"type":"object","properties":{{{members}}}{needed},"additionalProperties":{extras}}}'
         return self._schema(with_definitions(text, self._inputs.definitions(refs, self._room)) if refs else text)
 

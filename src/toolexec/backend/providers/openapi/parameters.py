@@ -33,11 +33,12 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Argument:
-    """A property of a tool's input schema, as JSON text."""
+    """A property of a tool's input schema, as JSON text; `needs` are arguments that it is not given without."""
 
-    __slots__ = ("refs", "required", "text")
+    __slots__ = ("needs", "refs", "required", "text")
 
-    def __init__(self, text: str, refs: Refs, *, required: bool) -> None:
+    def __init__(self, text: str, refs: Refs, *, required: bool, needs: Iterable[str] = ()) -> None:
+        self.needs: tuple[str, ...] = tuple(needs)
         self.text: str = text
         self.refs: Refs = refs
         self.required: bool = required

@@ -62,6 +62,8 @@ class SchemaTable:
         self._definitions: dict[str, _Definition] = {}
         self._by_name: dict[str, str] = {}
         self._named: dict[str, str] = {}
+        self._hidden: dict[str, bool] = {}
+        self._hidden_members: dict[str, frozenset[str]] = {}
         self._sections: dict[tuple[tuple[str, ...], int], str] = {}
 
     # -- from a schema of the document to one of JSON Schema ---------------------------------------------------------
@@ -119,7 +121,7 @@ class SchemaTable:
     def _properties(self, value: JSONValue, out: JSONDict, refs: Refs, level: int) -> None:
         kept: JSONDict = {}
         for name, child in mapping_of(value).items():
-            if self._output or not (isinstance(child, dict) and child.get("readOnly") is True):
+            if self._output or not self.is_hidden(child):
                 kept[name] = self.convert(child, refs, level + 1)
         out["properties"] = kept
 
@@ -149,15 +151,47 @@ class SchemaTable:
         if "discriminator" in node:
             _discriminate(mapping_of(node["discriminator"]), node, out)
         if "required" in out:
-            hidden = self._not_asked_for(mapping_of(node.get("properties")))
-            out["required"] = [name for name in out["required"] if name not in hidden]
-            if not out["required"]:
-                del out["required"]
+            _no_longer_required(out, self._hidden_of(node))
+        if "allOf" in out:
+            hidden = self._hidden_of(node)
+            for part in out["allOf"] if hidden else ():
+                if isinstance(part, dict) and "required" in part:
+                    _no_longer_required(part, hidden)
 
-    def _not_asked_for(self, properties: JSONDict) -> set[str]:
-        """Return the properties that belong to the other direction only."""
-        mark = "writeOnly" if self._output else "readOnly"
-        return {name for name, child in properties.items() if isinstance(child, dict) and child.get(mark) is True}
+    def is_hidden(self, node: JSONValue) -> bool:
+        """Return whether a property belongs to the other direction only, by itself or by what it refers to."""
+        if not isinstance(node, dict):
+            return False
+        if node.get("writeOnly" if self._output else "readOnly") is True:
+            return True
+        ref = node.get("$ref")
+        if not isinstance(ref, str):
+            return any(self.is_hidden(part) for part in items_of(node.get("allOf")))
+        if ref not in self._hidden:
+            self._hidden[ref] = False  # what refers to itself says no more about it
+            self._hidden[ref] = self.is_hidden(self._referred(ref))
+        return self._hidden[ref]
+
+    def _hidden_of(self, node: JSONValue) -> frozenset[str]:
+        """Return the properties of an object, and of all that it consists of, that belong to the other direction."""
+        if not isinstance(node, dict):
+            return frozenset()
+        own = frozenset(name for name, child in mapping_of(node.get("properties")).items() if self.is_hidden(child))
+        found = own.union(*(self._hidden_of(part) for part in items_of(node.get("allOf"))))
+        ref = node.get("$ref")
+        if not isinstance(ref, str):
+            return found
+        if ref not in self._hidden_members:
+            self._hidden_members[ref] = frozenset()
+            self._hidden_members[ref] = self._hidden_of(self._referred(ref))
+        return found | self._hidden_members[ref]
+
+    def _referred(self, ref: str) -> JSONValue:
+        """Return what *ref* points at, None where it leads nowhere."""
+        try:
+            return self._document.at(ref)
+        except InvalidPartError:
+            return None
 
     # -- definitions -------------------------------------------------------------------------------------------------
 
@@ -307,6 +341,12 @@ def _discriminate(value: JSONDict, node: JSONDict, out: JSONDict) -> None:
             if keys and keyword in out:
                 required = {"properties": {name: {"enum": keys}}, "required": [name]}
                 out[keyword][number] = out[keyword][number] | required
+
+
+def _no_longer_required(schema: JSONDict, names: frozenset[str]) -> None:
+    schema["required"] = [name for name in schema["required"] if name not in names]
+    if not schema["required"]:
+        del schema["required"]
 
 
 def _or_null(schema: JSONDict) -> JSONDict:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = ["Parameter", "Place", "encoded", "plain_text", "query_pairs", "refused", "written"]
+__all__ = ["Parameter", "Place", "encoded", "is_json_type", "plain_text", "query_pairs", "refused", "written"]
 
 Place: TypeAlias = Literal["path", "query", "header", "cookie"]
 
@@ -25,7 +25,7 @@ _DELIMITERS: Final[Mapping[str, str]] = {"spaceDelimited": "%20", "pipeDelimited
 class Parameter:
     """One parameter of an operation: its `name` in the request, and the `argument` that has its value.
 
-    `media_type` is set for one whose value is written as a document, in JSON.
+    `media_type` is set for one whose value is written as a document, in JSON or as text.
     """
 
     name: str
@@ -59,7 +59,7 @@ def written(parameter: Parameter, value: JSONValue) -> str:
     """Return a value in a path, or in a header (there without percent-encoding)."""
     as_text: Callable[[JSONValue], str] = plain_text if parameter.place == "header" else encoded
     if parameter.media_type:
-        return as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        return as_text(_document(parameter, value))
     if parameter.style == "label":
         return _label(parameter, value, as_text)
     if parameter.style == "matrix":
@@ -78,7 +78,7 @@ def query_pairs(parameter: Parameter, value: JSONValue) -> list[tuple[str, str]]
 
     name = encoded(parameter.name)
     if parameter.media_type:
-        return [(name, as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))]
+        return [(name, as_text(_document(parameter, value)))]
     if parameter.style == "deepObject" and isinstance(value, dict | list):
         return [(encoded(path), as_text(item)) for path, item in _deep(parameter.name, value)]
     if isinstance(value, dict):
@@ -93,6 +93,19 @@ def query_pairs(parameter: Parameter, value: JSONValue) -> list[tuple[str, str]]
             return [(name, part) for part in parts]
         return [(name, _DELIMITERS.get(parameter.style, ",").join(parts))] if parts else []
     return [(name, as_text(value))]
+
+
+def _document(parameter: Parameter, value: JSONValue) -> str:
+    """Return a value as a document of the parameter's media type: JSON, or text as it is."""
+    if is_json_type(parameter.media_type) or not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value
+
+
+def is_json_type(media_type: str) -> bool:
+    """Return whether what has *media_type* is written as JSON, also where it may be anything."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind in ("", "*/*", "application/*") or kind.endswith(("/json", "+json"))
 
 
 def _label(parameter: Parameter, value: JSONValue, as_text: Callable[[JSONValue], str]) -> str:
@@ -128,9 +141,14 @@ def _pairs(value: JSONObject, as_text: Callable[[JSONValue], str]) -> list[tuple
 
 
 def _deep(path: str, value: JSONValue) -> list[tuple[str, JSONValue]]:
-    """Return the leaves of an object with their paths: `filter[owner][name]`, and `tags[]` for items of an array."""
+    """Return the leaves of an object with their paths: `filter[owner][name]`, and `tags[]` for items of an array.
+
+    Items that have members of their own carry their number, `lines[0][price]`: servers would merge them otherwise.
+    """
     if isinstance(value, dict):
         return [pair for key, item in value.items() for pair in _deep(f"{path}[{key}]", item)]
     if isinstance(value, list):
-        return [pair for item in value for pair in _deep(f"{path}[]", item)]
+        nested = any(isinstance(item, dict | list) for item in value)
+        marked = ((f"{path}[{number}]" if nested else f"{path}[]", item) for number, item in enumerate(value))
+        return [pair for name, item in marked for pair in _deep(name, item)]
     return [] if value is None else [(path, value)]
