@@ -26,6 +26,7 @@ _ROOT = Path(__file__).parent
 # What the names of files below tests/ begin with whose tests are all of the full tier, with the reason.
 FULL = {
     "process/test_workers.py": "starts a process for each case; tests of killable handlers elsewhere are of the fast tier",
+    "backend/providers/openapi/test_mock_server.py": "judges hundreds of requests, by documents that come from npm",
     "conformance/": "the official suites come from npm",
     "release/": "builds wheels and installs them into clean environments",
     "runtime/containers/bubblewrap/": "needs bubblewrap",

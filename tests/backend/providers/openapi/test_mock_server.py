@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from tests.backend.providers.openapi.arguments import Ungiven, arguments_for
 from tests.backend.providers.openapi.mock_server import judging
 from tests.openapi import examples, operations
@@ -14,8 +13,6 @@ from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.model.json_value import JSONObject
 from toolexec.net.http import HTTPClient
-
-pytestmark = pytest.mark.full
 
 APIS = (
     *("docker.com/engine", "docker.com/hub", "twilio.com/twilio_messaging_v1", "asana.com", "spotify.com/sonallux"),
