@@ -10,7 +10,7 @@ from toolexec import Exec
 from toolexec.code import Limits, Tools
 from toolexec.code.limits import CountedGateway, counted
 from toolexec.errors import ChainStepLimitError, ToolCallLimitError
-from toolexec.run import ChainStep
+from toolexec.run.steps import Step
 
 pytestmark = pytest.mark.anyio
 
@@ -35,13 +35,13 @@ async def test_a_tighter_cap_holds_over_everything() -> None:
     gateway = counted(tools(), Limits(max_tool_calls=3, max_chain_steps=2))
     assert isinstance(gateway, CountedGateway)
     with pytest.raises(ChainStepLimitError):
-        await gateway.run_chain([ChainStep(tool_id="math:next")] * 3)
-    result, steps = await gateway.run_chain([ChainStep(tool_id="math:none"), ChainStep(tool_id="math:next")])
+        await gateway.run_chain([Step(tool_id="math:next")] * 3)
+    result, steps = await gateway.run_chain([Step(tool_id="math:none"), Step(tool_id="math:next")])
     assert result is None
     assert len(steps) == 1
     assert (await gateway.run_tool("math:next", {"a": 1})).value == 2
     with pytest.raises(ToolCallLimitError):
-        await gateway.run_chain([ChainStep(tool_id="math:next")] * 2)
+        await gateway.run_chain([Step(tool_id="math:next")] * 2)
     assert (await gateway.run_tool("math:next")).value == 1
     with pytest.raises(ToolCallLimitError):
         await gateway.run_tool("math:next")

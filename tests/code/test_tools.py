@@ -28,11 +28,11 @@ from toolexec.errors import (
 )
 from toolexec.model import MCPBinding, ProviderBinding, Tool
 from toolexec.run import DefaultRunner, Result, StreamEvent, ToolCall
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import GatewayTestbed
 
 ANY = {"type": "object"}
-ADD = ChainStep(tool_id="suite:add", args={"a": 1})
+ADD = Step(tool_id="suite:add", args={"a": 1})
 
 
 def tools_of(testbed: GatewayTestbed, *, max_tool_calls: int = 0, max_chain_steps: int = 0, **parts: Any) -> Tools:
@@ -295,22 +295,27 @@ class TestChains:
         assert await tools.run_chain([]) == (None, [])
 
     async def test_the_records_of_a_chain(self, testbed: GatewayTestbed) -> None:
-        """With the arguments that really went in: the value before takes the place of a `previous` that is there."""
+        """With the arguments that really went in: the value before goes in as `previous`, unless that is there."""
         tools = tools_of(testbed)
-        steps = [ADD, ChainStep(tool_id="suite:echo", args={"previous": "mine"}, use_previous=True)]
+        steps = [
+            ADD,
+            Step(tool_id="suite:echo", args={}, use_previous=True),
+            Step(tool_id="suite:echo", args={"previous": "mine"}, use_previous=True),
+        ]
         result, outcomes = await tools.run_chain(steps)
         assert result is not None
-        assert result.value == 2
-        assert len(outcomes) == 2
-        one, two = tools.tool_calls()
+        assert result.value == "mine"
+        assert len(outcomes) == 3
+        one, two, three = tools.tool_calls()
         assert (one.tool_id, one.args, one.value, one.backend_kind) == ("suite:add", {"a": 1}, 2, "local")
         assert (two.tool_id, two.args, two.value) == ("suite:echo", {"previous": 2}, 2)
         assert two.duration > 0
+        assert (three.args, three.value) == ({"previous": "mine"}, "mine")
 
     async def test_the_record_of_a_failed_step(self, testbed: GatewayTestbed) -> None:
         """The record names the step of the chain; steps after it have none."""
         tools = tools_of(testbed)
-        result, outcomes = await tools.run_chain([ADD, ChainStep(tool_id="suite:fail"), ADD])
+        result, outcomes = await tools.run_chain([ADD, Step(tool_id="suite:fail"), ADD])
         assert result is None
         assert [outcome.ok for outcome in outcomes] == [True, False]
         assert [(record.tool_id, record.error_op) for record in tools.tool_calls()] == [

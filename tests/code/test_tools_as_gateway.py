@@ -10,10 +10,10 @@ import pytest
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.errors import InvalidLimitsError, ToolCallLimitError
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import GatewayTestbed
 
-ADD = ChainStep(tool_id="suite:add", args={"a": 1})
+ADD = Step(tool_id="suite:add", args={"a": 1})
 
 
 def direct(testbed: GatewayTestbed, **limits: Any) -> Tools:
@@ -42,7 +42,7 @@ async def test_beginning_again(testbed: GatewayTestbed) -> None:
 async def test_a_chain_over_a_reset(testbed: GatewayTestbed) -> None:
     """Calls that such a chain returns belong to the old count: the new one does not grow by them."""
     gateway = direct(testbed, max_tool_calls=3)
-    steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
+    steps = [Step(tool_id="suite:meet", args={"number": 1}), Step(tool_id="suite:fail"), ADD]
     chain = asyncio.ensure_future(gateway.run_chain(steps))
     await testbed.until(lambda: testbed.calls == ["meet"])
     gateway.reset()

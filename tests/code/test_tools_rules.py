@@ -18,11 +18,11 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model import ProviderBinding, Tool
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import GatewayTestbed
 
 ANY = {"type": "object"}
-ADD = ChainStep(tool_id="suite:add", args={"a": 1})
+ADD = Step(tool_id="suite:add", args={"a": 1})
 
 
 def tools_of(testbed: GatewayTestbed, *, max_tool_calls: int = 0, max_chain_steps: int = 0, **parts: Any) -> Tools:
@@ -102,7 +102,7 @@ class TestLimits:
     async def test_a_chain_reserves_all_its_steps(self, testbed: GatewayTestbed) -> None:
         """Later steps cannot be taken by other calls while it is under way; unused ones come back."""
         tools = tools_of(testbed, max_tool_calls=3)
-        steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
+        steps = [Step(tool_id="suite:meet", args={"number": 1}), Step(tool_id="suite:fail"), ADD]
         chain = asyncio.ensure_future(tools.run_chain(steps))
         await testbed.until(lambda: testbed.calls == ["meet"])
         with pytest.raises(ToolCallLimitError):
@@ -115,7 +115,7 @@ class TestLimits:
     async def test_a_cancelled_chain(self, testbed: GatewayTestbed) -> None:
         """The step that had begun counts, those after it are given back: cancelling is no way around the cap."""
         tools = tools_of(testbed, max_tool_calls=3)
-        chain = asyncio.ensure_future(tools.run_chain([ChainStep(tool_id="suite:wait"), ADD, ADD]))
+        chain = asyncio.ensure_future(tools.run_chain([Step(tool_id="suite:wait"), ADD, ADD]))
         await testbed.until(lambda: testbed.calls == ["wait"])
         chain.cancel()
         await asyncio.wait([chain])
@@ -206,7 +206,7 @@ class TestAllowedTools:
         """None of its steps is run, and nothing is counted."""
         tools = tools_of(testbed, max_tool_calls=2, allowed=["suite:add"])
         with pytest.raises(ToolNotAllowedError):
-            await tools.run_chain([ADD, ChainStep(tool_id="vault:secret")])
+            await tools.run_chain([ADD, Step(tool_id="vault:secret")])
         assert testbed.calls == []
         assert [record.tool_id for record in tools.tool_calls()] == ["vault:secret"]
         assert tools.calls_made == 0

@@ -167,9 +167,14 @@ class TestFailures:
         assert (result.ok, result.value, result.tool_id) == (True, None, "fail")
 
     async def test_a_step_that_cannot_be_called(self, kitchen: Any) -> None:
-        """An exception of a single call is the step's error."""
-        result = await kitchen.run(kitchen.give(1), Step(tool_id="ehco"))
+        """An unknown tool is its step's error, before any step runs; one that may fail is left to its turn."""
+        result = await kitchen.run(kitchen.give(1), Step(tool_id="ehco"), kitchen.give(2))
         assert isinstance(result.error, ToolNotFoundError)
+        assert "echo" in str(result.error)
+        assert [(step.skipped, step.attempts) for step in result.steps] == [(True, 0), (False, 0), (True, 0)]
+        assert (result.value, result.tool_id, result.steps[1].error) == (None, "ehco", result.error)
+        result = await kitchen.run(kitchen.give(1), Step(tool_id="ehco", stop_on_error=False))
+        assert [type(step.error) for step in result.steps] == [type(None), ToolNotFoundError]
         assert result.steps[0].value == 1
 
     async def test_a_result_that_breaks_its_schema(self, kitchen: Any) -> None:

@@ -237,7 +237,8 @@ async def test_a_remote_tool_names_only_tools_of_its_own_backend(owner: str) -> 
         meta = {UNDO: "bank:take", DRY_RUN: "bank:take"}
         ex.add(Tool(name="buy", namespace="shop", input_schema=ANY, meta=meta), binding=ProviderBinding("shop", "buy"))
         ex.add(Tool(name="take", namespace="bank", input_schema=ANY), binding=ProviderBinding(owner, "take"))
-        result = await ex.run_chain([Step("shop:buy"), Step("shop:none")], on_error="undo")
+        ex.add(Tool(name="fail", namespace="bank", input_schema=ANY), handler=lambda args: 1 / 0)
+        result = await ex.run_chain([Step("shop:buy"), Step("bank:fail")], on_error="undo")
         assert called == ["shop buy", *(["shop take"] if owner == "shop" else [])]
         assert [each.reason for each in result.undone] == [
             "" if owner == "shop" else "bank:take, which shop:buy names, is not of the same backend"

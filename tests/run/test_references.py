@@ -44,14 +44,14 @@ def resolve(args: Any, names: Any = NAMES) -> Any:
         ("steps.fetch.total", 2),
         ("steps.five", 5),
         ("get-all.total", 2),
-        ("steps.0.nothing", None),
-        ("steps.0.items[99]", None),
-        ("steps.2.a.b.c", None),
         ("steps.3.a", None),
+        ("steps.3.a[0].b", None),
+        ("steps.0.nothing || `null`", None),
+        ("steps.0.items[?id > `99`].id | [0] || `null`", None),
     ],
 )
 def test_where_a_reference_leads(reference: str, value: Any) -> None:
-    """Numbers, names and paths; a path that leads nowhere gives null."""
+    """Numbers, names and paths; a path into a null gives null."""
     assert resolve({"a": {"$ref": reference}}) == {"a": value}
 
 
@@ -142,6 +142,29 @@ def test_paths_that_fail_on_the_value(reference: str) -> None:
     check_references(args, 4, NAMES)
     with pytest.raises(InvalidChainError, match="cannot be looked up"):
         resolve_references(args, 4, NAMES, VALUES, Budget())
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"),
+    [
+        ("steps.0.nothing", "there is no 'nothing'; it has"),
+        ("steps.0.totl", "did you mean total?"),
+        ("fetch.items[0].Id", "did you mean id?"),
+        ("steps.0.item[*].id", "did you mean items?"),
+        ("steps.0.item[0].id", "did you mean items?"),
+        ("steps.0.item[] | [0]", "did you mean items?"),
+        ("steps.0.items[99]", "there is no item 99; the list has 2 items, 0 to 1"),
+        ("steps.0.items.id", "a list has no key 'id'; did you mean [0] or [*] before it?"),
+        ("five.a", "a number has no key 'a'"),
+        ("five[0]", "a number has no item 0"),
+    ],
+)
+def test_paths_that_lead_nowhere(reference: str, text: str) -> None:
+    """The error says what there is, and how to allow that it is absent."""
+    with pytest.raises(InvalidChainError, match=r"step 4: .* cannot be looked up") as caught:
+        resolve({"a": {"$ref": reference}})
+    assert text in str(caught.value)
+    assert "|| `null`" in str(caught.value)
 
 
 def test_deep_arguments() -> None:

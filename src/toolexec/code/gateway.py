@@ -10,7 +10,7 @@ from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.summary import Summary
 from toolexec.model.json_value import JSONObject
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.run.types import Result, StepResult
 
 __all__ = ["Gateway", "checkpoint"]
@@ -44,8 +44,9 @@ class Gateway(Protocol):
         """Run one tool; raises as `Runner.run` does, and LimitExceededError or PolicyError with nothing run."""
         ...
 
-    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
-        """Run a chain as `toolexec.run.run_chain` does; an empty one gives nothing and no error."""
+    async def run_chain(self, steps: Sequence[Step]) -> tuple[Result | None, list[StepResult]]:
+        """Run a chain as `Exec.run_chain` does. Gives its last result, None after a failure that stopped it, and the
+        steps up to there; for an empty chain nothing, and no error."""
         ...
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.examples import ToolExample
     from toolexec.discovery.index import Index
     from toolexec.discovery.summary import Summary
-    from toolexec.run.chain import ChainStep
+    from toolexec.run.steps import Step
     from toolexec.run.types import Result, StepResult
 
 __all__ = [
@@ -141,8 +141,8 @@ class CallCount:
                 )
             self.made += count
 
-    def reserve_chain(self, steps: int) -> None:
-        """Count the steps of a chain; raises ChainStepLimitError too."""
+    def reserve_chain(self, steps: int, calls: int | None = None) -> None:
+        """Count the *calls* of a chain, by default one for each of its *steps*; raises ChainStepLimitError too."""
         most = self.limits.max_chain_steps
         if most and steps > most:
             raise ChainStepLimitError(
@@ -150,7 +150,7 @@ class CallCount:
                 op="chain",
                 details={"limit": most, "steps": steps},
             )
-        self.reserve(steps)
+        self.reserve(steps if calls is None else calls)
 
     def give_back(self, count: int) -> None:
         """Forget calls that were counted and not made."""
@@ -251,14 +251,16 @@ class CountedGateway:
         self._count.reserve()
         return await self.inner.run_tool(tool_id, args)
 
-    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
+    async def run_chain(self, steps: Sequence[Step]) -> tuple[Result | None, list[StepResult]]:
         """Run a chain; raises ChainStepLimitError and ToolCallLimitError with nothing run."""
-        self._count.reserve_chain(len(steps))
-        done: list[StepResult] = []
+        most = len(steps) + sum(step.retries for step in steps)
+        self._count.reserve_chain(len(steps), most)
+        made = 0
         try:
             result, done = await self.inner.run_chain(steps)
+            made = sum(step.attempts for step in done)
         finally:
-            self._count.give_back(len(steps) - min(len(done), len(steps)))
+            self._count.give_back(most - min(made, most))
         return result, done
 
     def tool_calls(self) -> list[ToolCallRecord]:

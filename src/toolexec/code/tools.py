@@ -33,9 +33,9 @@ from toolexec.model.arguments import bounded_args
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
-from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, thread_runner
+from toolexec.run.steps import ChainResult, Step, execute_chain, unknown_step
 from toolexec.run.types import Result, StepResult
 
 __all__ = ["ACTIVE", "MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
@@ -230,9 +230,9 @@ class Tools:
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
-    async def run_chain(self, steps: Sequence[ChainStep], *, step: str = "") -> tuple[Result | None, list[StepResult]]:
-        """Run a chain as `toolexec.run.run_chain` does; each step counts as a call, those not run are given back. They
-        are the steps *step*.0, *step*.1 and so on of the run.
+    async def run_chain(self, steps: Sequence[Step], *, step: str = "") -> tuple[Result | None, list[StepResult]]:
+        """Run a chain as `Exec.run_chain` does; each attempt counts as a call, steps not run are given back. They are
+        the steps *step*.0, *step*.1 and so on of the run. Steps after the failure that stopped it are left out.
 
         Raises ChainStepLimitError, ToolCallLimitError or ToolNotAllowedError before the first step is run.
         """
@@ -246,17 +246,29 @@ class Tools:
 
         async def run(call: ToolCall) -> Result:
             nonlocal begun
-            call.origin, call.step = self.origin, f"{step}.{begun}" if step else ""
-            begun += 1  # a step that is cancelled counts: it may have done its work
+            if "." in call.step:
+                count.reserve()  # one more attempt; the steps are counted already
+            else:
+                begun += 1  # a step that is cancelled counts: it may have done its work
+            call.origin, call.step = self.origin, f"{step}.{call.step}" if step else ""
             return await self.finish(self._admit(call, "chain"))
 
         try:
             for each in steps:
                 if not self.allows(each.tool_id):
                     self._admit(ToolCall(each.tool_id, each.args), "chain")
-            return await run_chain(_StepRunner(run), steps)
+            unknown = unknown_step(self.index, steps, self.index)
+            if unknown is not None and isinstance(unknown[1], ToolNotFoundError):
+                unknown = unknown[0], self._allowed.without_hints(unknown[1])
+            outcome = ChainResult()
+            await execute_chain(_StepRunner(run), self.index, steps, outcome, unknown=unknown)
         finally:
             count.give_back(len(steps) - begun)
+        done = [each for each in outcome.steps if not each.skipped]
+        if outcome.error is not None:
+            return None, done
+        last = done[-1]
+        return last.result if last.ok and last.result is not None else Result(last.tool_id, last.value), done
 
     def println(self, *values: object) -> None:
         """Print values as `print` does: their `str`, one space between them, a line break at the end."""

@@ -1,31 +1,22 @@
-"""Chains as the facade runs them: references, retries, time limits, going on after a failure."""
+"""Chains as the facade runs them: as a whole that the gate knows of, tried, or undone after a failure."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
-from time import perf_counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from toolexec.discovery.index import Index
-from toolexec.errors import InvalidChainError, ToolExecError
+from toolexec.errors import InvalidChainError
 from toolexec.errors.base import reworded
-from toolexec.model.arguments import bounded_args
-from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.call import ProgressCallback
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import HERE, Origin, current_origin
-from toolexec.model.settings import checked, unknown_setting
 from toolexec.model.tool import DRY_RUN
 from toolexec.run.admission import RunRequest, begun
-from toolexec.run.chain import notify, run_step
-from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
-from toolexec.run.references import check_references, resolve_references
-from toolexec.run.repeating import is_repeatable, retry_after
 from toolexec.run.runner import Runner
-from toolexec.run.types import OnError, StepResult, UndoneStep
+from toolexec.run.steps import ChainResult, Step, execute_chain, read_chain_steps, unknown_step
+from toolexec.run.types import OnError
 from toolexec.run.undo import DryRun, tried_by, undo
 
 if TYPE_CHECKING:
@@ -35,102 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "asked_chain", "execute_chain"]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_MAX_PAUSE = 10.0
 _ON_ERROR = get_args(OnError)
-
-
-@checked("a step", error=InvalidChainError)
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A call in a chain.
-
-    `use_previous` without args: the value of the step before *is* the arguments (one that is not a mapping becomes
-    `{"previous": value}`); with args: it is added as `previous`, unless that is there already. For the first step it is
-    null. Any argument may also be a reference to an earlier step: `{"$ref": "steps.0.items[0].id"}`, or by a step's
-    `name`. With `stop_on_error` false the chain goes on after a failure, and "previous" stays the last value there was.
-    `timeout` is in seconds for each attempt. `retries` is how many more attempts follow a retryable failure, after a
-    pause of `retry_pause` seconds that doubles each time; only for tools that are read-only or idempotent.
-
-    >>> from toolexec import Exec
-    >>> with Exec().sync as ex:
-    ...     _ = ex.add(lambda a, b: a + b, "math:add")
-    ...     first = Step("math:add", {"a": 1, "b": 2})
-    ...     ex.run_chain([first, Step("math:add", {"a": {"$ref": "steps.0"}, "b": 4})]).value
-    7
-    """
-
-    tool_id: str
-    args: JSONObject | None = None
-    _: KW_ONLY
-    use_previous: bool = False
-    stop_on_error: bool = True
-    name: str = ""
-    timeout: float | None = None
-    retries: int = 0
-    retry_pause: float = 0.1
-
-    @classmethod
-    def from_dict(cls, data: JSONObject) -> Step:
-        """Read a step from JSON data: the fields above, with `tool` as another word for `tool_id`.
-
-        Raises InvalidChainError for unknown keys, values of the wrong type, or a missing tool.
-        """
-        if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidChainError(f"a step is a Step or a mapping of its fields, not {type(data).__name__}")
-        known = ("tool", *cls.__dataclass_fields__)
-        for key in data:
-            if key not in known:
-                raise unknown_setting("a step", key, known, InvalidChainError)
-        parts = {("tool_id" if key == "tool" else key): value for key, value in data.items()}
-        if "tool_id" not in parts:
-            raise InvalidChainError(f"a step has no tool; the keys are {', '.join(known)}")
-        return cls(**parts)
-
-
-@dataclass(slots=True)
-class ChainResult:
-    """The outcome of a chain.
-
-    `value` is that of the last step that ran (None if it has none; one that breaks its output schema is there beside
-    the error), `error` the failure that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one
-    entry for each step. `undone` says what became of the steps of a chain with `on_error="undo"`, the last one first.
-
-    >>> from toolexec import Exec
-    >>> with Exec().sync as ex:
-    ...     _ = ex.add(lambda a, b: a + b, "math:add")
-    ...     first = Step("math:add", {"a": 1, "b": 2})
-    ...     result = ex.run_chain([first, Step("math:add", {"a": {"$ref": "steps.0"}, "b": 4})])
-    ...     result.value, len(result.steps)
-    (7, 2)
-    """
-
-    value: JSONValue = None
-    error: ToolExecError | None = None
-    tool_id: str = ""
-    duration: float = 0.0
-    steps: list[StepResult] = field(default_factory=list[StepResult])
-    undone: list[UndoneStep] = field(default_factory=list[UndoneStep])
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing stopped the chain."""
-        return self.error is None
-
-    def raise_for_error(self) -> ChainResult:
-        """Return the result itself, or its error raised."""
-        if self.error is not None:
-            raise self.error
-        return self
-
-    def to_dict(self) -> JSONDict:
-        """Return the result as JSON-able data."""
-        data: JSONDict = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
-        if self.error is not None:
-            data["error"] = self.error.to_dict()
-        if self.undone:
-            data["undone"] = [step.to_dict() for step in self.undone]
-        return data | {"steps": [step.to_dict() for step in self.steps]}
 
 
 class Chains:
@@ -163,7 +59,7 @@ class Chains:
             raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
         if self._sources.pending:
             await self._sources.start()
-        chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        chain = read_chain_steps(steps)
         runner = self._runner
         if dry_run:
             index, on_error = self._visible(), "stop"  # nothing is done, so nothing is undone
@@ -193,7 +89,10 @@ class Chains:
     ) -> ChainResult:
         result = ChainResult()
         try:
-            await execute_chain(runner, self._index, chain, result, on_progress=on_progress, origin=origin)
+            unknown = unknown_step(self._index, chain, self._visible())
+            await execute_chain(
+                runner, self._index, chain, result, on_progress=on_progress, origin=origin, unknown=unknown
+            )
         except asyncio.CancelledError as cancelled:
             if on_error == "undo" and not self._goes_on:
                 await undo(self._runner, self._index, result.steps, origin, cancelled=cancelled)
@@ -209,136 +108,9 @@ def asked_chain(chain: Sequence[Step], origin: Origin) -> RunRequest:
     return RunRequest(kind="chain", origin=origin, details={"steps": len(chain)}, args={"steps": steps})
 
 
-async def execute_chain(
-    runner: Runner,
-    index: Index,
-    steps: Sequence[Step],
-    outcome: ChainResult,
-    *,
-    on_progress: ProgressCallback | None = None,
-    origin: Origin = HERE,
-) -> None:
-    """Run *steps*, each as a call from *origin*; what came of them is written down in *outcome*, also when the chain is
-    cancelled: the last step is then the one that was stopped.
-
-    Raises InvalidChainError, before anything runs, for a chain that cannot work.
-    """
-    names, referring = _check(index, steps)
-    started = perf_counter()
-    values: list[JSONValue] = []
-    previous: JSONValue = None
-    task = asyncio.current_task()
-    notify(on_progress, 0, len(steps), "started")
-    for number, step in enumerate(steps):
-        if outcome.error is not None:
-            outcome.steps.append(StepResult(number, step.tool_id, step.name, skipped=True))
-            continue
-        if task is not None and task.cancelling():
-            await asyncio.sleep(0)  # let a cancellation that is due arrive before more work begins
-        args = _arguments(step, previous)
-        try:
-            if number in referring:
-                budget = Budget(steps=MAX_STEPS)
-                resolve = partial(resolve_references, args, number, names, values)
-                args = resolve(budget) if all(map(is_small, values)) else await off_loop(resolve, budget)
-        except InvalidChainError as error:  # a path that fails on the value it meets is known only now
-            done = StepResult(number, step.tool_id, step.name, args, error=error)
-        else:
-            if step.use_previous and step.args is not None and isinstance(args, dict):
-                args = {"previous": previous, **args}
-            call = ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number))
-            try:
-                done, _ = await run_step(runner, call, number, step.name)
-                if step.retries and done.error is not None:
-                    done = await _try_again(runner, index, step, call, done)
-            except asyncio.CancelledError:
-                outcome.steps.append(_stopped(number, step, call))
-                raise
-        outcome.steps.append(done)
-        outcome.tool_id = done.tool_id
-        outcome.value = done.value
-        values.append(done.value if done.error is None else None)
-        if done.error is None:
-            previous = done.value
-        elif step.stop_on_error:
-            outcome.error = done.error
-        notify(on_progress, number + 1, len(steps), "step_completed" if done.ok else "step_error")
-    outcome.duration = perf_counter() - started
-
-
-def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:
-    """Return the step that was under way when the chain was cancelled."""
-    error = ToolExecError(f"{step.tool_id} was stopped: the chain was cancelled", tool_id=step.tool_id)
-    return StepResult(number, step.tool_id, step.name, call.args or {}, error=error, attempts=1)
-
-
-def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int]]:
-    """The steps' numbers by name, and the numbers of those that refer to others."""
-    names: dict[str, int] = {}
-    referring: set[int] = set()
-    for number, step in enumerate(steps):
-        if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
-            raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
-        if step.retries:
-            _check_retries(index, step, number)
-        args = step.args
-        if args is not None and type(args) is not dict:  # a test that costs little, as most are dicts
-            if not isinstance(args, Mapping):
-                raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
-            args = dict(args)
-        if args:
-            bounded_args(args, step.tool_id)
-        if args and check_references(args, number, names):
-            referring.add(number)
-        if step.name:
-            if not _NAME.fullmatch(step.name) or step.name == "steps" or step.name in names:
-                raise InvalidChainError(f"step {number}: the name {step.name!r} is taken or not a plain word")
-            names[step.name] = number
-    return names, referring
-
-
 def _check_trial(index: Index, step: Step, number: int) -> None:
     """Raise InvalidChainError for a step that a dry run cannot try."""
     try:
         tried_by(index, step.tool_id)
     except InvalidChainError as error:
         raise reworded(error, f"step {number}: {error}") from None
-
-
-def _check_retries(index: Index, step: Step, number: int) -> None:
-    if index.find(step.tool_id) is not None and not _repeatable(index, step.tool_id):
-        raise InvalidChainError(
-            f"step {number}: {step.tool_id} is not marked read-only or idempotent, so it is never retried; "
-            "drop retries, or mark the tool"
-        )
-
-
-def _repeatable(index: Index, tool_id: str) -> bool:
-    """Return whether repeating a call certainly does no harm; False for a tool that is not in the index."""
-    found = index.find(tool_id)
-    return found is not None and is_repeatable(found.tool)
-
-
-def _arguments(step: Step, previous: JSONValue) -> JSONDict:
-    """A mapping of the step's own: its arguments, or the previous value in their place."""
-    if step.args is None:
-        if not step.use_previous:
-            return {}
-        return dict(previous) if isinstance(previous, dict) else {"previous": previous}
-    return dict(step.args)
-
-
-async def _try_again(runner: Runner, index: Index, step: Step, call: ToolCall, done: StepResult) -> StepResult:
-    """More attempts, as long as the failure is retryable; the last outcome, with the time that all of them took."""
-    started, spent, pause = perf_counter(), done.duration, step.retry_pause
-    for attempt in range(1, step.retries + 1):
-        if done.error is None or not done.error.retryable or not _repeatable(index, step.tool_id):
-            break
-        await asyncio.sleep(min(max(pause, retry_after(done.error)), _MAX_PAUSE))
-        pause *= 2
-        attempts = done.attempts
-        call.step = f"{done.index}.{attempt}"
-        done, _ = await run_step(runner, call, done.index, step.name)
-        done.attempts += attempts
-    done.duration = spent + perf_counter() - started
-    return done

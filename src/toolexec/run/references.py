@@ -1,8 +1,9 @@
 """References from one step's arguments to the values of earlier steps.
 
 An argument `{"$ref": "steps.0.items[0].id"}` stands for a part of the value of step 0, in JMESPath
-(https://jmespath.org); a step with a name can be called by it (`{"$ref": "fetch.items[0].id"}`). `{"$literal": ...}` is
-taken as it is. A `$ref` that begins with `#` or has `://` in it is ordinary data, as in a JSON Schema.
+(https://jmespath.org); a step with a name can be called by it (`{"$ref": "fetch.items[0].id"}`). A path that
+leads nowhere is an error; with "|| `null`" at its end it gives null. `{"$literal": ...}` is taken as it is. A `$ref`
+that begins with `#` or has `://` in it is ordinary data, as in a JSON Schema.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from toolexec.errors import InvalidChainError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONObject, JSONValue, shorten
 from toolexec.run.large import Budget, search, spend_on
+from toolexec.run.paths import follow
 
 __all__ = ["check_references", "resolve_references"]
 
@@ -51,10 +53,10 @@ def _check(args: JSONValue, index: int, names: Mapping[str, int], depth: int) ->
 def resolve_references(
     args: JSONValue, index: int, names: Mapping[str, int], values: Sequence[JSONValue], budget: Budget
 ) -> JSONValue:
-    """*args* with every reference replaced; a path that leads nowhere gives None.
+    """*args* with every reference replaced.
 
-    Raises InvalidChainError for a path that fails on the value it meets, such as `length(@)` of a number, or takes or
-    makes more than *budget* allows. With large *values* this is not for the event loop.
+    Raises InvalidChainError for a path that leads nowhere, or fails on the value it meets, such as `length(@)` of a
+    number, or takes or makes more than *budget* allows. With large *values* this is not for the event loop.
     """
     if isinstance(args, dict):
         if len(args) == 1:
@@ -104,6 +106,8 @@ def _search(reference: str, index: int, expression: Any, value: JSONValue, budge
     try:
         found = search(expression.parsed, value, budget)
         spend_on(found, budget)
+        if found is None:
+            follow(expression.parsed, value)
         return found
     except Exception as error:  # unknown functions and wrong types show only now, some as plain ValueErrors
         raise InvalidChainError(f"step {index}: {shorten(repr(reference))} cannot be looked up: {error}") from error

@@ -24,7 +24,7 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import LocalBinding
 from toolexec.model.json_value import JSONDict
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import PATIENCE, GatewayTestbed, MakeGateway
 from toolexec.testing.report import Report
 
@@ -189,7 +189,7 @@ async def a_call_cancelled_at_once_does_no_harm(testbed: GatewayTestbed) -> None
 
         for attempt in (
             gateway.run_tool("suite:add", {"a": 1}),
-            gateway.run_chain([ChainStep(tool_id="suite:add", args={"a": 1})]),
+            gateway.run_chain([Step(tool_id="suite:add", args={"a": 1})]),
             gateway.search_tools("add"),
             gateway.list_namespaces(),
             gateway.describe_tool("suite:add"),
@@ -208,8 +208,8 @@ async def a_call_cancelled_at_once_does_no_harm(testbed: GatewayTestbed) -> None
 async def a_chain_passes_values_on(testbed: GatewayTestbed) -> None:
     """Require that the last value is the chain's, and that each step has its arguments, value and index."""
     steps = [
-        ChainStep(tool_id="suite:add", args={"a": 1}),
-        ChainStep(tool_id="suite:echo", use_previous=True),
+        Step(tool_id="suite:add", args={"a": 1}),
+        Step(tool_id="suite:echo", use_previous=True),
     ]
     async with testbed.gateway() as gateway:
         result, outcomes = await gateway.run_chain(steps)
@@ -224,9 +224,7 @@ async def a_chain_passes_values_on(testbed: GatewayTestbed) -> None:
 
 async def a_chain_stops_at_its_first_failure(testbed: GatewayTestbed) -> None:
     """Require that the failed step has the error, and that those after it are not run."""
-    steps = [
-        ChainStep(tool_id=f"suite:{name}", args={"a": 1} if name == "add" else {}) for name in ("add", "fail", "add")
-    ]
+    steps = [Step(tool_id=f"suite:{name}", args={"a": 1} if name == "add" else {}) for name in ("add", "fail", "add")]
     async with testbed.gateway() as gateway:
         result, outcomes = await gateway.run_chain(steps)
         assert result is None
@@ -249,7 +247,7 @@ async def the_call_cap_holds_under_load(testbed: GatewayTestbed) -> None:
     """Of 30 operations of every kind at once exactly as many calls are made as there may be, and the rest is refused
     with nothing run."""
     async with testbed.gateway(max_tool_calls=11) as gateway:
-        pair = [ChainStep(tool_id="suite:add", args={"a": 1})] * 2
+        pair = [Step(tool_id="suite:add", args={"a": 1})] * 2
         operations: list[Awaitable[Any]] = []
         for number in range(6):
             operations += [
@@ -284,7 +282,7 @@ async def failing_calls_count(testbed: GatewayTestbed) -> None:
 async def a_chain_gives_back_what_it_did_not_use(testbed: GatewayTestbed) -> None:
     """Only the steps that were run count: of four calls a chain of three that fails at once leaves three."""
     async with testbed.gateway(max_tool_calls=4) as gateway:
-        failing = [ChainStep(tool_id="suite:fail"), *[ChainStep(tool_id="suite:add", args={"a": 1})] * 2]
+        failing = [Step(tool_id="suite:fail"), *[Step(tool_id="suite:add", args={"a": 1})] * 2]
         await gateway.run_chain(failing)
         for _ in range(3):
             await gateway.run_tool("suite:add", {"a": 1})
@@ -294,7 +292,7 @@ async def a_chain_gives_back_what_it_did_not_use(testbed: GatewayTestbed) -> Non
 
 async def a_chain_over_a_cap_does_not_begin(testbed: GatewayTestbed) -> None:
     """Too many steps, or more than there are calls left: nothing is run and nothing counted."""
-    two = [ChainStep(tool_id="suite:add", args={"a": 1})] * 2
+    two = [Step(tool_id="suite:add", args={"a": 1})] * 2
     async with testbed.gateway(max_tool_calls=1, max_chain_steps=2) as gateway:
         error = await _raised(gateway.run_chain([*two, *two]), ChainStepLimitError)
         assert error.details["limit"] == 2
@@ -308,7 +306,7 @@ async def a_tool_that_is_not_allowed_is_not_called(testbed: GatewayTestbed) -> N
     async with testbed.gateway(allowed=["suite:*"]) as gateway:
         error = await _raised(gateway.run_tool("vault:secret", {}), ToolNotAllowedError)
         assert (error.code, error.tool_id) == ("tool_not_allowed", "vault:secret")
-        chain = [ChainStep(tool_id="suite:add", args={"a": 1}), ChainStep(tool_id="vault:secret")]
+        chain = [Step(tool_id="suite:add", args={"a": 1}), Step(tool_id="vault:secret")]
         await _raised(gateway.run_chain(chain), ToolNotAllowedError)
         await _raised(gateway.describe_tool("vault:secret"), ToolNotAllowedError)
         await _raised(gateway.list_tool_examples("vault:secret"), ToolNotAllowedError)

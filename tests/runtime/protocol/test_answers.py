@@ -15,11 +15,11 @@ from toolexec.errors import HandlerError, Violation
 from toolexec.model import LocalBinding, MCPBinding, ProviderBinding, Tool, ToolAnnotations, ToolReply
 from toolexec.model.content import text
 from toolexec.run import Result, StepResult
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.runtime.protocol import answers
 from toolexec.runtime.protocol.wire import error_payload, result_fields, step_payload
 
-STEP = ChainStep(tool_id="a:b", args={"x": 1})
+STEP = Step(tool_id="a:b", args={"x": 1})
 RICH = Tool(
     name="b",
     namespace="a",
@@ -104,14 +104,14 @@ class TestChains:
 
     def test_nothing_is_lost(self) -> None:
         """Each step with its value, time, place and the arguments that went in."""
-        steps = [STEP, ChainStep(tool_id="c", args={"previous": 0}, use_previous=True)]
+        steps = [STEP, Step(tool_id="c", args={"y": 0}, use_previous=True)]
         results = [
             Result("a:b", 5, None, 0.5, LocalBinding("a:b")),
             Result("c", 6, None, 0.25, MCPBinding("s", "c"), ToolReply(content=[text("6")])),
         ]
         outcomes = [
             StepResult(0, "a:b", "", {"x": 1}, 5, None, 0.5, False, 1, results[0]),
-            StepResult(1, "c", "", {"previous": 5}, 6, None, 0.25, False, 3, results[1]),
+            StepResult(1, "c", "", {"previous": 5, "y": 0}, 6, None, 0.25, False, 3, results[1]),
         ]
         payload = over_json({"structured": 6, "stepResults": [step_payload(each) for each in outcomes]})
         assert answers.read_chain(payload, steps) == (results[1], outcomes)
@@ -137,7 +137,7 @@ class TestChains:
     def test_a_skipped_step(self) -> None:
         """A skipped step has no value and no attempts, and passes nothing on."""
         items = [{"structured": 1}, {"skipped": True}, {"structured": 2}]
-        steps = [STEP, STEP, ChainStep(tool_id="c", use_previous=True)]
+        steps = [STEP, STEP, Step(tool_id="c", use_previous=True)]
         _, outcomes = answers.read_chain({"stepResults": items, "structured": 2}, steps)
         assert [(each.skipped, each.attempts) for each in outcomes] == [(False, 1), (True, 0), (False, 1)]
         assert outcomes[2].args == {"previous": 1}

@@ -20,13 +20,13 @@ from toolexec.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.runtime.protocol.connections import MemoryConnection, memory_pair
 from toolexec.runtime.protocol.messages import PROTOCOL, VERSION, JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 
 CODEC = JSONCodec()
-STEP = ChainStep(tool_id="a:b", args={"x": 1}, use_previous=True)
+STEP = Step(tool_id="a:b", args={"x": 1}, use_previous=True)
 
 
 class Peer:

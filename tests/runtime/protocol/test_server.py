@@ -184,7 +184,6 @@ class TestBadRequests:
             ("run_tool", {"id": "suite:add", "timeout": 0}, "above 0"),
             ("run_tool", {"id": "suite:add", "timeout": 1e999}, "above 0"),
             ("run_chain", {}, "list of steps"),
-            ("run_chain", {"steps": [{"toolId": 5}]}, "step 0"),
             ("search_tools", {}, "query must be a text"),
             ("search_tools", {"query": "x", "limit": -1}, "integer"),
             ("search_tools", {"query": "x", "limit": 1.5}, "integer"),
@@ -208,6 +207,16 @@ class TestBadRequests:
             assert (answer.type, answer.payload["code"]) == ("error", "protocol")
             assert reason in answer.payload["error"]
             assert len(answer.payload["error"]) < 200
+        assert testbed.calls == []
+
+    async def test_a_wrong_step(self, testbed: GatewayTestbed) -> None:
+        """The error is that of the chain, before any step is run."""
+        for gateway in (tools_of(testbed), Foreign(tools_of(testbed))):
+            steps = [{"toolId": "suite:add", "args": {"a": 1}}, {"toolId": "suite:add", "retrys": 2}]
+            answer = await ask(gateway, "run_chain", {"steps": steps})
+            assert (answer.type, answer.payload["code"]) == ("error", "invalid_chain")
+            assert "step 1" in answer.payload["error"]
+            assert "did you mean retries?" in answer.payload["error"]
         assert testbed.calls == []
 
     @pytest.mark.parametrize("level", ["everything", 5, ["full"], {"a": 1}], ids=str)

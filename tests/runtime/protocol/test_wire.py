@@ -16,6 +16,7 @@ from toolexec.errors import (
     GatewayTimeoutError,
     HandlerError,
     InputValidationError,
+    InvalidChainError,
     LimitExceededError,
     MissingExtraError,
     OutputValidationError,
@@ -27,7 +28,7 @@ from toolexec.errors import (
 )
 from toolexec.model import LocalBinding, ToolReply
 from toolexec.run import Result, StepResult
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.runtime.protocol.wire import (
     error_payload,
     read_code_error,
@@ -254,9 +255,9 @@ class TestSteps:
             {"toolId": "d", "args": None},
         ]
         assert read_steps({"steps": items}) == [
-            ChainStep(tool_id="a:b", args={"x": 1}, use_previous=True),
-            ChainStep(tool_id="c"),
-            ChainStep(tool_id="d"),
+            Step(tool_id="a:b", args={"x": 1}, use_previous=True),
+            Step(tool_id="c"),
+            Step(tool_id="d"),
         ]
         assert read_steps({"steps": []}) == []
 
@@ -273,7 +274,7 @@ class TestSteps:
     )
     def test_a_wrong_step(self, item: Any) -> None:
         """The error says which."""
-        with pytest.raises(ProtocolError, match="step 1 of"):
+        with pytest.raises(InvalidChainError, match="step 1: "):
             read_steps({"steps": [{"toolId": "a"}, item]})
 
 

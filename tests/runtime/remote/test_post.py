@@ -63,11 +63,11 @@ class Programs:
         return (await request.gateway.run_tool("math:add", {"a": 1, "b": 2})).value
 
     async def chain(self, request: ExecuteRequest) -> Any:
-        from toolexec.run.chain import ChainStep
+        from toolexec.run.steps import Step
 
         assert request.gateway is not None
         result, steps = await request.gateway.run_chain(
-            [ChainStep(tool_id="math:add", args={}), ChainStep(tool_id="math:add", args={})]
+            [Step(tool_id="math:add", args={}), Step(tool_id="math:add", args={})]
         )
         return [result.value if result is not None else None, len(steps)]
 

@@ -14,7 +14,7 @@ from toolexec.model.binding import Binding, LocalBinding, MCPBinding, ProviderBi
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step, step_arguments
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.wire import read_error, read_violations
 
@@ -68,7 +68,7 @@ def read_failure(payload: JSONObject, tool_id: str) -> Result | None:
     return result
 
 
-def read_chain(payload: JSONObject, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
+def read_chain(payload: JSONObject, steps: Sequence[Step]) -> tuple[Result | None, list[StepResult]]:
     """Return what came of a chain of *steps*; of more outcomes than steps the surplus is left out."""
     outcomes: list[StepResult] = []
     previous: JSONValue = None
@@ -77,7 +77,8 @@ def read_chain(payload: JSONObject, steps: Sequence[ChainStep]) -> tuple[Result 
         outcomes.append(outcome)
         if outcome.ok:
             previous = outcome.value
-    if "failed" in payload or any(outcome.error is not None for outcome in outcomes):
+    stopped = any(outcome.error is not None and steps[outcome.index].stop_on_error for outcome in outcomes)
+    if "failed" in payload or stopped:
         return None, outcomes
     last = outcomes[-1].result if len(outcomes) == len(steps) else None
     result = last or Result(steps[-1].tool_id)
@@ -85,8 +86,10 @@ def read_chain(payload: JSONObject, steps: Sequence[ChainStep]) -> tuple[Result 
     return result, outcomes
 
 
-def _step(index: int, step: ChainStep, data: JSONObject, previous: JSONValue) -> StepResult:
-    args = dict(step.args or {}) | ({"previous": previous} if step.use_previous else {})
+def _step(index: int, step: Step, data: JSONObject, previous: JSONValue) -> StepResult:
+    args = step_arguments(step, previous)
+    if step.use_previous and step.args is not None:
+        args = {"previous": previous, **args}
     result = read_result(data, step.tool_id)
     result.tool_id = _text(data.get("toolId")) or step.tool_id
     error = data.get("error")

@@ -19,7 +19,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol import answers
 from toolexec.runtime.protocol.connections import Connection
@@ -154,12 +154,12 @@ class ProxyGateway:
             raise read_error(answer.payload)
         return failed
 
-    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
-        """Run a chain as `toolexec.run.run_chain` does; an empty one gives nothing, and nothing is sent."""
+    async def run_chain(self, steps: Sequence[Step]) -> tuple[Result | None, list[StepResult]]:
+        """Run a chain as `Gateway.run_chain` does; an empty one gives nothing, and nothing is sent."""
         if not steps:
             self._check_open()
             return None, []
-        items = [{"toolId": each.tool_id, "args": each.args, "usePrevious": each.use_previous} for each in steps]
+        items = [step.to_dict() for step in steps]
         return answers.read_chain(await self._ask("run_chain", {"steps": items}), steps)
 
     async def read_result(

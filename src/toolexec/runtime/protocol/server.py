@@ -260,7 +260,7 @@ class RequestServer:
             data["handle"] = handle
         else:
             data["structured"] = result.value if result is not None else None
-        failed = next((part for part in parts if "error" in part), None)
+        failed = next((part for part in reversed(parts) if "error" in part), None) if result is None else None
         if failed is not None:
             data["failed"] = failed["error"]
         return json.dumps(data, allow_nan=False)

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import toolexec.errors as errors
 from toolexec.errors import CodeError, Outcome, ProtocolError, ToolExecError, Violation
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.run.chain import ChainStep
+from toolexec.run.steps import Step, read_chain_steps
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
 
@@ -126,24 +126,16 @@ def read_code_error(payload: JSONValue) -> CodeError:
     return error
 
 
-def read_steps(payload: JSONObject) -> list[ChainStep]:
-    """Return the steps of a `run_chain` request; raises ProtocolError that names the first wrong one."""
+def read_steps(payload: JSONObject) -> list[Step]:
+    """Return the steps of a `run_chain` request.
+
+    Raises ProtocolError for what is not a list, InvalidChainError that names the first wrong step, as `Exec.run_chain`
+    does.
+    """
     items = payload.get("steps")
     if not isinstance(items, list):
         raise ProtocolError("run_chain needs a list of steps")
-    steps: list[ChainStep] = []
-    for number, item in enumerate(items):
-        step = item if isinstance(item, dict) else {}
-        tool_id, args, previous = step.get("toolId"), step.get("args"), step.get("usePrevious", False)
-        if (
-            not isinstance(tool_id, str)
-            or len(tool_id) > _MAX_TEXT
-            or not (args is None or isinstance(args, dict))
-            or not isinstance(previous, bool)
-        ):
-            raise ProtocolError(f"step {number} of run_chain needs a toolId, args that are an object, and usePrevious")
-        steps.append(ChainStep(tool_id=tool_id, args=args, use_previous=previous))
-    return steps
+    return read_chain_steps(items)
 
 
 def result_fields(result: Result, most: int) -> JSONDict:

@@ -156,12 +156,7 @@ globalThis.__toolexec = (() => {
   const structured = (payload) => (payload.handle ? large(payload.handle) : payload.structured ?? null);
 
   const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured, "tools.run");
-  const runChain = (steps) => ask("run_chain", { steps: Array.from(steps, chainStep) }, structured, "tools.runChain");
-  const chainStep = (step) => ({
-    toolId: step.toolId ?? step.tool_id ?? step.tool ?? step.id,
-    args: step.args ?? null,
-    usePrevious: Boolean(step.usePrevious ?? step.use_previous),
-  });
+  const runChain = (steps) => ask("run_chain", { steps: Array.from(steps) }, structured, "tools.runChain");
   const search = (query, limit = 10) => ask("search_tools", { query, limit }, (payload) => payload.results ?? [], "tools.search");
   const describe = (id, level = "full") => ask("describe_tool", { id, level }, (payload) => payload, "tools.describe");
   const listNamespaces = () => ask("list_namespaces", {}, (payload) => payload.namespaces ?? [], "tools.listNamespaces");

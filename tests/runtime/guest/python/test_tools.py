@@ -89,20 +89,13 @@ class TestCalls:
             tools_of(Host()).git.create(x="x" * (17 << 20))
 
     def test_a_chain(self) -> None:
-        """Its steps may be written in either way; a failed one raises."""
+        """Its steps go to the host as they were written; a failed one raises."""
         failed = {"stepResults": [], "failed": {"error": "no", "code": "handler_failed", "toolId": "a:c"}}
         host = Host({"structured": 5}, failed)
         tools = tools_of(host)
-        assert tools.run_chain([{"tool_id": "a:b", "args": {"x": 1}}, {"toolId": "a:c", "usePrevious": True}]) == 5
-        assert host.asked[0] == (
-            "run_chain",
-            {
-                "steps": [
-                    {"toolId": "a:b", "args": {"x": 1}, "usePrevious": False},
-                    {"toolId": "a:c", "args": None, "usePrevious": True},
-                ]
-            },
-        )
+        steps = [{"tool_id": "a:b", "args": {"x": 1}, "retries": 2}, {"toolId": "a:c", "usePrevious": True}]
+        assert tools.run_chain(steps) == 5
+        assert host.asked[0] == ("run_chain", {"steps": steps})
         with pytest.raises(CLASSES["HandlerError"]) as caught:
             tools.run_chain([{"tool": "a:c"}])
         assert caught.value.tool_id == "a:c"

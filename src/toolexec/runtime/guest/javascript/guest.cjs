@@ -225,12 +225,7 @@ function makeTools(line) {
     run: (id, args = null, options = {}) =>
       call(options.timeout === undefined ? { id, args } : { id, args, timeout: options.timeout }),
     runChain: async (steps) => {
-      const plain = steps.map((step) => ({
-        toolId: step.toolId ?? step.tool,
-        args: step.args ?? null,
-        usePrevious: Boolean(step.usePrevious),
-      }));
-      return structured(line, await line.ask("run_chain", { steps: plain }));
+      return structured(line, await line.ask("run_chain", { steps: Array.from(steps) }));
     },
     search: async (query, limit = 10) => (await line.ask("search_tools", { query, limit })).results ?? [],
     describe: (id, level = "full") => line.ask("describe_tool", { id, level }),

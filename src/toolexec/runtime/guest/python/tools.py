@@ -83,18 +83,10 @@ class Tools:
         return self(payload)
 
     def run_chain(self, steps: list[Any]) -> Any:
-        """Return the last result of a chain of {"tool_id", "args", "use_previous"}; raises ToolError when a step
-        failed.
+        """Return the last result of a chain of {"tool_id", "args", "use_previous", "name", "retries", "timeout",
+        "stop_on_error"}; raises ToolError when a step failed. An argument may be {"$ref": "steps.0.items[0].id"}.
         """
-        plain = [
-            {
-                "toolId": step.get("tool_id") or step.get("toolId") or step.get("tool"),
-                "args": step.get("args"),
-                "usePrevious": bool(step.get("use_previous") or step.get("usePrevious")),
-            }
-            for step in steps
-        ]
-        return self.__ask("run_chain", {"steps": plain}, self.__last)
+        return self.__ask("run_chain", {"steps": list(steps)}, self.__last)
 
     def search(self, query: str, limit: int = 10) -> Any:
         """Return the best tools for a query."""

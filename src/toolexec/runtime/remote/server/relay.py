@@ -17,7 +17,7 @@ from toolexec.errors import ConnectionClosedError, ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.runtime.protocol.messages import JSONCodec, Message, encode_message
 from toolexec.runtime.protocol.proxy import ProxyGateway
-from toolexec.runtime.protocol.wire import error_payload, read_error
+from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
 
 __all__ = ["Answer", "FrameRoute", "NoRoute", "RelayGateway", "Route"]
 
@@ -161,15 +161,16 @@ class RelayGateway(CountedGateway):
         return encode_message(answer.type, message.id, answer.payload)
 
     async def _relay_chain(self, message: Message) -> str:
-        """Return the answer to a chain; the steps that were not executed are not counted."""
-        steps = len(_list(message.payload, "steps"))
-        self._count.reserve_chain(steps)
+        """Return the answer to a chain; the attempts that were not made are not counted."""
+        steps = read_steps(message.payload)
+        most = len(steps) + sum(step.retries for step in steps)
+        self._count.reserve_chain(len(steps), most)
         done = 0
         try:
             answer = await self._asked(message)
-            done = len(_list(answer.data(), "stepResults"))
+            done = sum(_attempts(item) for item in _list(answer.data(), "stepResults"))
         finally:
-            self._count.give_back(steps - min(done, steps))
+            self._count.give_back(most - min(done, most))
         return encode_message(answer.type, message.id, answer.payload)
 
     async def _asked(self, message: Message) -> Answer:
@@ -211,6 +212,12 @@ class RelayGateway(CountedGateway):
                 failed = "error" in item
                 whole = Answer("error" if failed else "response", json.dumps(item["error"] if failed else item))
                 self._note("chain", item.get("toolId"), whole, seconds / len(done))
+
+
+def _attempts(item: object) -> int:
+    """Return how many calls a step's outcome says that it took, at least the one that it is."""
+    made = item.get("attempts") if isinstance(item, dict) else 1
+    return made if type(made) is int and made > 0 else 1
 
 
 def _list(data: JSONObject, name: str) -> list[Any]:
