@@ -16,7 +16,13 @@ from .conftest import Counter, refuses
 ASKED: dict[str, tuple[MetaTool, dict[str, Any]]] = {
     "chain": (
         RUN_CHAIN,
-        {"steps": [{"tool_id": "trip:book", "args": {"to": "Bern"}}, {"tool_id": "trip:mail"}, {"tool_id": "no:such"}]},
+        {
+            "steps": [
+                {"tool_id": "trip:book", "args": {"to": "Bern"}},
+                {"tool_id": "trip:mail"},
+                {"tool_id": "trip:book"},
+            ]
+        },
     ),
     "workflow": (
         RUN_WORKFLOW,
