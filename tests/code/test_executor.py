@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from toolexec.code.engine import Engines
-from toolexec.code.executor import CodeConfig, Executor, without_fence
+from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.limits import Limits
+from toolexec.code.repair.fences import without_fence
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeEvent, CodeResult, ExecuteRequest
 from toolexec.errors import (
@@ -465,7 +466,7 @@ class TestEvents:
         ("x = '''\n```\n'''", "x = '''\n```\n'''"),
         ("```not a fence```\n1\n```", "```not a fence```\n1\n```"),
         ("Here it is:\n```python\n1\n```", "Here it is:\n```python\n1\n```"),
-        ("```python\n1\n```\nDone.", "\n1\n```\nDone."),
+        ("```python\n1\n```\nDone.", "\n1"),
     ],
 )
 def test_without_fence(code: str, plain: str) -> None:

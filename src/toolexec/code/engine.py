@@ -10,9 +10,11 @@ from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["ALIASES", "Engine", "Engines"]
+__all__ = ["ALIASES", "TYPED", "Engine", "Engines"]
 
 ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go", "dsl": "workflow"}
+TYPED: Mapping[str, str] = {"typescript": "javascript", "ts": "javascript", "tsx": "javascript"}
+"""Languages with types → the one that runs when the types are gone."""
 
 
 class Engine(Protocol):

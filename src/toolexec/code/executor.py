@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from importlib import import_module
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from toolexec.code.deliveries import Deliveries
-from toolexec.code.engine import ALIASES, Engine
+from toolexec.code.engine import ALIASES, TYPED, Engine
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
+from toolexec.code.repair import prepared
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest, Output, Stream, ToolCallRecord
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
@@ -26,10 +26,9 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undo import DryRun, undo
 
-__all__ = ["CodeConfig", "Executor", "without_fence"]
+__all__ = ["CodeConfig", "Executor"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*[\w+#.-]*[ \t]*\r?")
 
 
 @checked("CodeConfig")
@@ -147,8 +146,8 @@ class Executor:
         timeout = request.timeout if request.timeout is not None else config.default_timeout
         if config.default_timeout is not None and timeout is not None:
             timeout = min(timeout, config.default_timeout)
-        code = without_fence(request.code)
-        request = replace(request, code=code, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
+        language = ALIASES.get(language, language)
+        request = replace(request, language=TYPED.get(language, language), timeout=timeout, limits=limits)
         within = request.gateway if isinstance(request.gateway, Tools) else None
         undoes, is_dry = _wanted(request, within)
         tell = _Teller(request.on_event) if request.on_event is not None else None
@@ -170,7 +169,8 @@ class Executor:
             is_dry=is_dry,
             deliveries=config.deliveries,
         )
-        return tools, request
+        program = prepared(request.code, language, tools)
+        return tools, replace(request, code=program.code, names=program.names, note=program.note)
 
     async def run(self, request: ExecuteRequest, tools: Tools, work: Any) -> CodeResult:
         """Await the engine's *work* for prepared parameters, within the deadline, and complete its result."""
@@ -204,6 +204,8 @@ class Executor:
             result.undone = await self._undone(result.tool_calls, tools)
         result.stdout = _both(result.stdout, tools.output.text("stdout"))
         result.stderr = _both(result.stderr, tools.output.text("stderr"))
+        if result.error is None and result.value is not None and request.note:
+            result.notes = [*result.notes, request.note]
         result.duration = perf_counter() - started
         result.language = request.language
         logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))
@@ -276,19 +278,3 @@ def _wanted(request: ExecuteRequest, within: Tools | None) -> tuple[bool, bool]:
     if (request.on_error != "stop" or request.dry_run) and request.language != "workflow":
         raise ConfigurationError(f"on_error and dry_run are for workflows, not for {request.language}")
     return undoes, is_dry
-
-
-def without_fence(code: str) -> str:
-    """*code* without a Markdown fence around the whole of it, as models write it.
-
-    The line of the opening fence becomes an empty one, so that lines keep their numbers. A fence in the middle stays.
-    """
-    lines = code.split("\n")
-    filled = [number for number, line in enumerate(lines) if line.strip()]
-    opening = _OPENING.fullmatch(lines[filled[0]]) if filled else None
-    if opening is None:
-        return code
-    lines[filled[0]] = ""
-    if len(filled) > 1 and lines[filled[-1]].strip() == opening[1]:
-        del lines[filled[-1] :]
-    return "\n".join(lines)

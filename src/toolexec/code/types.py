@@ -143,7 +143,8 @@ class ExecuteRequest:
     for the sandbox; known keys: `unsafeOptIn`, `wasm_module`, `wasm_module_b64`. `origin` is where the calls of the
     code come from. `gateway` is its way to the tools and `output` takes what it prints: an `Executor` makes both.
     For workflows only: with `on_error` "undo", an `Executor` undoes what a failed one has done; with `dry_run`, it only
-    tries tools that are not read-only.
+    tries tools that are not read-only. An `Executor` fills in `names`, the words in the code that stand for tools where
+    nothing else has them, and `note`, what the result says of its value.
     """
 
     code: str
@@ -166,6 +167,8 @@ class ExecuteRequest:
     origin: Origin = HERE
     on_error: OnError = "stop"
     dry_run: bool = False
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    note: str = ""
 
     def validate(self) -> Self:
         """Return the request itself if a sandbox can run it.
@@ -298,7 +301,8 @@ class CodeResult:
     SandboxViolationError) or lost its sandbox (SandboxFailedError); everything captured until then is here all the
     same: what it printed, its tool calls in order, its files. `duration` is in seconds. `files` are those that the code
     made or changed. `backend` says where it ran, `limits_enforced` which bounds would really have stopped the program.
-    `undone` says what became of the calls of a workflow with `on_error="undo"`, the last one first.
+    `undone` says what became of the calls of a workflow with `on_error="undo"`, the last one first. `notes` say what
+    was understood in another way than it was written, such as a last line `result = ...`.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -319,6 +323,7 @@ class CodeResult:
     backend: BackendInfo | None = None
     limits_enforced: LimitsEnforced = field(default_factory=LimitsEnforced)
     undone: list[UndoneStep] = field(default_factory=list[UndoneStep])
+    notes: list[str] = field(default_factory=list[str])
 
     @property
     def ok(self) -> bool:
@@ -339,6 +344,8 @@ class CodeResult:
         data |= {key: text for key, text in (("stdout", self.stdout), ("stderr", self.stderr)) if text}
         if self.tool_calls:
             data["toolCalls"] = [call.to_dict() for call in self.tool_calls]
+        if self.notes:
+            data["notes"] = list(self.notes)
         if self.undone:
             data["undone"] = [each.to_dict() for each in self.undone]
         if self.files:

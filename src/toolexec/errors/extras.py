@@ -33,6 +33,8 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "quickjs_rs": "javascript",
     "starlette": "serve",
     "temporalio": "temporal",
+    "tree_sitter": "javascript",
+    "tree_sitter_typescript": "javascript",
     "uvicorn": "serve",
     "yaml": "serve",
 }

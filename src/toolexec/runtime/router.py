@@ -11,6 +11,8 @@ from typing import Any, Final, Self, TypeVar
 
 from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits, counted, trace_of
+from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
+from toolexec.code.repair.failure import Failure
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
@@ -24,7 +26,6 @@ from toolexec.errors import (
 )
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import checked
-from toolexec.runtime.advice import Failure, PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.runtime.base import (
     PROFILES,
     Availability,
@@ -230,11 +231,15 @@ class Runtime:
             message=error.message,
             code=request.code,
             backend=backend.kind,
+            language=request.language or "python",
+            source=error.source or _line_of(request.code, error.line),
+            line=error.line,
             has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
         )
         ran = backend.kind, request.language or "python"
         elsewhere = [place for place in await self._fitting(needed_by(failure), request) if place != ran]
-        if advice := advise(failure, elsewhere):
+        tools = request.gateway if isinstance(request.gateway, Tools) else None
+        if advice := advise(failure, elsewhere, tools):
             error.message = f"{error.message}; {advice}"
             error.details["advice"] = advice
         return result
@@ -362,6 +367,11 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
+
+
+def _line_of(code: str, line: int) -> str:
+    lines = code.splitlines()
+    return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
 def needed_by(failure: Failure) -> Needs:

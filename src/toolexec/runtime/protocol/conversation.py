@@ -425,6 +425,8 @@ def execute_payload(request: ExecuteRequest) -> JSONDict:
         payload["stdin"] = base64.b64encode(request.stdin).decode()
     if request.seed is not None:
         payload["seed"] = request.seed
+    if request.names:
+        payload["names"] = dict(request.names)
     return payload
 
 

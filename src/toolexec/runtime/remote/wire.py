@@ -144,6 +144,8 @@ def _own_fields(request: ExecuteRequest) -> JSONDict:
         data["seed"] = request.seed
     if request.now is not None:
         data["now"] = request.now
+    if request.names:
+        data["names"] = dict(request.names)
     if request.best_effort:
         data["best_effort"] = True
     if request.output.limit != Output().limit:
@@ -174,6 +176,10 @@ def read_request(body: bytes) -> RemoteRequest:
         "args": _strings(request.get("args", []), "request.args"),
         "stdin": _bytes(request.get("stdin", ""), "request.stdin"),
         "best_effort": _typed(request, "best_effort", bool, False),
+        "names": {
+            name: _typed({name: path}, name, str, "")
+            for name, path in _object(request.get("names", {}), "request.names").items()
+        },
     }
     milliseconds = _typed(request, "timeout_ms", int, 0)
     if milliseconds:

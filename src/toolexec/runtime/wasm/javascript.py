@@ -323,6 +323,7 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
         {
             "code": request.code,
             "env": dict(request.env),
+            "names": dict(request.names),
             "args": list(request.args),
             "stdin": request.stdin.decode("utf-8", "replace"),
             "random": struct.unpack("<4I", guest.random.take(16)),

@@ -174,14 +174,22 @@ globalThis.__toolexec = (() => {
   });
   const noTool = (name) => typeof name === "symbol" || name === "then" || name === "toJSON";
 
+  // What models call `tools.run`; a tool of such a name takes no text.
+  const CALLS = ["call", "callTool", "call_tool", "execute", "invoke", "executeTool", "invokeTool"];
+
+  const NAMES = /^[\p{ID_Start}$_][\p{ID_Continue}$]*(?::[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
+
   // A namespace or a tool, by the names that led to it; calling it calls the tool.
   function toolAt(path) {
     const call = (...given) => {
+      if (typeof given[0] === "string" && CALLS.includes(path)) return run(...given);
       if (given.length > 1 || (given.length === 1 && (given[0] === null || typeof given[0] !== "object"))) {
         throw new TypeError(`tools take one object: tools.${path.replaceAll(":", ".")}({name: value})`);
       }
       const name = `tools.${path.replaceAll(":", ".")}`;
-      return ask("run_tool", { id: path, args: given[0] ?? {}, path: true }, structured, name);
+      const called = { id: path, args: given[0] ?? {} };
+      if (NAMES.test(path)) called.path = true; // else `tools["my-space"]["list-issues"]` is an ID
+      return ask("run_tool", called, structured, name);
     };
     return new Proxy(call, { get: (_, name) => (noTool(name) ? undefined : toolAt(`${path}:${name}`)) });
   }
@@ -313,6 +321,9 @@ globalThis.__toolexec = (() => {
     give("env", Object.freeze({ ...payload.env }));
     give("args", Object.freeze([...(payload.args ?? [])]));
     give("stdin", payload.stdin ?? "");
+    for (const [name, path] of Object.entries(payload.names ?? {})) {
+      if (!(name in globalThis)) give(name, path ? toolAt(path) : run);
+    }
     began = sinceBoot();
     Math.random = generator(payload.random);
     const found = {};
@@ -432,7 +443,47 @@ globalThis.__toolexec = (() => {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }
 
+  // A deep copy, as browsers make it: of plain data, dates, maps, sets, errors and bytes, with all circles in it.
+  function structuredClone(value, seen = new Map()) {
+    if (typeof value === "function" || typeof value === "symbol") {
+      throw new TypeError(`${String(value)} could not be cloned`);
+    }
+    if (value === null || typeof value !== "object") return value;
+    if (seen.has(value)) return seen.get(value);
+    const keep = (copy) => (seen.set(value, copy), copy);
+    const inner = (item) => structuredClone(item, seen);
+    if (value instanceof Date) return keep(new Date(value.getTime()));
+    if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
+    if (value instanceof ArrayBuffer) return keep(value.slice(0));
+    if (value instanceof DataView) {
+      return keep(new DataView(inner(value.buffer), value.byteOffset, value.byteLength));
+    }
+    if (ArrayBuffer.isView(value)) {
+      return keep(new value.constructor(inner(value.buffer), value.byteOffset, value.length));
+    }
+    if (value instanceof Map) {
+      const copy = keep(new Map());
+      for (const [key, item] of value) copy.set(inner(key), inner(item));
+      return copy;
+    }
+    if (value instanceof Set) {
+      const copy = keep(new Set());
+      for (const item of value) copy.add(inner(item));
+      return copy;
+    }
+    if (value instanceof Promise) throw new TypeError("a promise could not be cloned: await it");
+    if (value instanceof Error) {
+      const copy = keep(new value.constructor(value.message));
+      Object.defineProperty(copy, "stack", { value: value.stack, writable: true, configurable: true });
+      return copy;
+    }
+    const copy = keep(Array.isArray(value) ? new Array(value.length) : {});
+    for (const key of Object.keys(value)) copy[key] = inner(value[key]);
+    return copy;
+  }
+
   const given = { console, tools, ToolError, println, files, setTimeout, setInterval };
+  given.structuredClone = (value) => structuredClone(value);
   for (const [name, value] of Object.entries(given)) give(name, value);
   give("performance", Object.freeze({ now }));
   give("clearTimeout", clearTimer);

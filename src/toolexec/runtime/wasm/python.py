@@ -473,6 +473,8 @@ def execute_frame(request: ExecuteRequest) -> str:
         payload["args"] = list(request.args)
     if request.stdin:
         payload["stdin"] = base64.b64encode(request.stdin).decode()
+    if request.names:
+        payload["names"] = dict(request.names)
     payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
     return json.dumps({"type": "execute", "id": "1", "payload": payload})
 

@@ -116,6 +116,8 @@ def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
         most = int(call.args["max_bytes"]) if "max_bytes" in call.args else None
         shown = call.results.show(result.value, call.origin, most)
         value |= {"value": shown.value, **cut_note(shown)}
+        if result.notes:
+            value["notes"] = list(result.notes)
     else:
         value["error"] = error_object(result.error)
     for name, printed in (("stdout", result.stdout), ("stderr", result.stderr)):

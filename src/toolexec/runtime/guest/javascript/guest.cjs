@@ -218,6 +218,13 @@ function watched(promise, name) {
   });
 }
 
+// What models call `tools.run`; a tool of such a name takes no text.
+const CALLS = new Set(["call", "callTool", "call_tool", "execute", "invoke", "executeTool", "invokeTool"]);
+
+// `tools["my-space"]["list-issues"]` is an ID.
+const NAMES = /^[\p{ID_Start}$_][\p{ID_Continue}$]*(?::[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
+const byNames = (path) => (NAMES.test(path) ? { path: true } : {});
+
 function makeTools(line) {
   const call = (payload, name = "tools.run") =>
     watched((async () => structured(line, await line.ask("run_tool", payload)))(), name);
@@ -253,7 +260,9 @@ function makeTools(line) {
     new Proxy(() => {}, {
       get: (_, name) => (typeof name === "symbol" || name === "then" ? undefined : at(`${path}:${name}`)),
       apply: (_, __, args) =>
-        call({ id: path, args: args[0] ?? {}, path: true }, `tools.${path.replaceAll(":", ".")}`),
+        typeof args[0] === "string" && CALLS.has(path)
+          ? own.run(...args)
+          : call({ id: path, args: args[0] ?? {}, ...byNames(path) }, `tools.${path.replaceAll(":", ".")}`),
     });
   return new Proxy(own, {
     get: (target, name) => {
@@ -351,13 +360,17 @@ function endGroup() {
 }
 
 async function execute(message) {
-  const { code = "", env = {}, args = [], stdin = "" } = message.payload ?? {};
+  const { code = "", env = {}, args = [], stdin = "", names = {} } = message.payload ?? {};
   running = { id: message.id, code };
   Object.assign(process.env, env);
   process.argv = [process.argv[0], FILE, ...args];
   setStdin(stdin);
   const require = createRequire(`${process.cwd()}/`);
   Object.assign(globalThis, { tools: makeTools(line), ToolError, require, __filename: FILE, __dirname: process.cwd() });
+  for (const [name, path] of Object.entries(names)) {
+    if (name in globalThis) continue;
+    globalThis[name] = path ? path.split(":").reduce((found, part) => found[part], tools) : tools.run;
+  }
   line.ref(false);
   const control = {
     last: undefined,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .bare import Module, current_loop, with_names
 from .channel import Channel, HostCalls
 from .errors import CLASSES, ToolError
 from .importing import make_importable
@@ -42,12 +43,9 @@ class Guest:
         self._new_loop = new_loop
         self._runs = 0
         self._files: set[str] = set()
-        self._namespace: dict[str, Any] = {
-            "__name__": "__main__",
-            "__doc__": None,
-            "__builtins__": __builtins__,
-            **CLASSES,
-        }
+        self._main = Module("__main__")  # so that pickle, dataclasses and the like find what programs define
+        self._namespace: dict[str, Any] = self._main.__dict__
+        self._namespace.update(__builtins__=__builtins__, **CLASSES)
 
     def execute(self, payload: dict[str, Any]) -> str:
         """Run the program in *payload*; gives the payload of the `result` message, as JSON."""
@@ -64,7 +62,7 @@ class Guest:
         depth = sys.getrecursionlimit()
         try:
             try:
-                value = self._value(source, filename)
+                value = self._value(source, filename, payload.get("names"))
             finally:
                 if sys.getrecursionlimit() < depth:  # what follows may take more calls than a program has left
                     sys.setrecursionlimit(depth)
@@ -108,10 +106,12 @@ class Guest:
         if seed is not None and random is not None and self._runs == 1:
             random.seed(seed)  # what was imported when the sandbox was made would be alike in all of them
 
-    def _value(self, source: str, filename: str) -> Any:
+    def _value(self, source: str, filename: str, names: dict[str, str] | None) -> Any:
         space = self._namespace
         space.pop("__out", None)
-        space["tools"] = make_importable(Tools(self._channel))
+        tools = space["tools"] = make_importable(Tools(self._channel))
+        space["__builtins__"] = with_names(tools, names)
+        sys.modules["__main__"] = self._main
         program = compile_program(source, filename)
         self._install_loop()
         try:
@@ -132,6 +132,7 @@ class Guest:
         asyncio: Any = sys.modules.get("asyncio")
         if asyncio is not None and asyncio.new_event_loop is not self._new_loop:
             asyncio.new_event_loop = asyncio.events.new_event_loop = self._new_loop
+            asyncio.get_event_loop = current_loop(asyncio)
 
     def _describe(self, error: BaseException, source: str, filename: str) -> dict[str, Any]:
         """The error as the host receives it: in the author's own lines, without the frames around them."""

@@ -77,7 +77,9 @@ def _from_text(source: str, filename: str) -> Program | None:
     start = len(lines) - 1
     while start >= 0 and (not lines[start].strip() or lines[start][0] in " \t#)]}"):
         start -= 1
-    if start < 0 or lines[start].startswith("return"):  # trying would make CPython look for a file of this name
+    if start < 0 or lines[start].startswith(
+        ("return", "if __name__")
+    ):  # trying would make CPython look for a file of this name
         return None
     tail = "\n" * start + "".join(lines[start:])
     try:

@@ -23,28 +23,44 @@ class Record(dict):  # type: ignore[type-arg] # subscripting it would need typin
             raise AttributeError(name) from None
 
 
+_CALLS = ("call", "call_tool", "execute", "invoke", "execute_tool", "invoke_tool")
+"""What models call `tools.run`; a tool of such a name takes no text."""
+
+
 class _Tool:
     """A namespace or a tool, by the attributes that led to it; calling it calls the tool.
 
     Its own names begin with two underscores: tools may have any other name.
     """
 
-    def __init__(self, tools: Tools, path: str) -> None:
+    def __init__(self, tools: Tools, path: str, is_id: bool = False) -> None:
         self.__tools = tools
         self.__path = path
+        self.__is_id = is_id
 
     def __getattr__(self, name: str) -> _Tool:
         if name.startswith("__"):
             raise AttributeError(name)
-        tool = self.__dict__[name] = _Tool(self.__tools, self.__path + ":" + name)  # found at once from now on
+        tool = self.__dict__[name] = _Tool(
+            self.__tools, self.__path + ":" + name, self.__is_id
+        )  # found at once from now on
         return tool
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > 1 or (args and not isinstance(args[0], dict)):
+        first: Any = args[0] if args else None
+        if isinstance(first, str) and self.__path in _CALLS:
+            return self.__tools.run(*args, **kwargs)
+        if len(args) > 1 or (args and not isinstance(first, dict)):
             raise TypeError(f"tools take keyword arguments: {self!r}(name=value)")
         if args:
-            kwargs = {**args[0], **kwargs}
-        return self.__tools.__call__({"id": self.__path, "args": kwargs, "path": True})
+            kwargs = {**first, **kwargs}
+        payload: dict[str, Any] = {"id": self.__path, "args": kwargs}
+        if not self.__is_id:
+            payload["path"] = True
+        return self.__tools.__call__(payload)
+
+    def __getitem__(self, name: str) -> _Tool:
+        return _Tool(self.__tools, self.__path + ":" + str(name), True)
 
     def __repr__(self) -> str:
         return "tools." + self.__path.replace(":", ".")
@@ -70,14 +86,12 @@ class Tools:
         return tool
 
     def __getitem__(self, tool_id: str) -> Any:
-        def run(**kwargs: Any) -> Any:
-            return self.run(tool_id, kwargs)
+        return _Tool(self, str(tool_id), True)
 
-        return run
-
-    def run(self, tool_id: str, args: Any = None, *, timeout: float | None = None) -> Any:
-        """Return the result of one tool; raises ToolError when it failed. *timeout* is in seconds."""
-        payload = {"id": tool_id, "args": args}
+    def run(self, tool_id: str, args: Any = None, *, timeout: float | None = None, **more: Any) -> Any:
+        """Return the result of one tool; raises ToolError when it failed. *timeout* is in seconds, and *more* are
+        further arguments of the tool."""
+        payload = {"id": tool_id, "args": {**(args or {}), **more} if more else args}
         if timeout is not None:
             payload["timeout"] = timeout
         return self(payload)

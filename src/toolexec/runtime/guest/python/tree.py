@@ -19,9 +19,9 @@ def from_tree(source: str, filename: str) -> Program:
     tree = ast.parse(source, filename)
     futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     body = [_as_in_function(node) for node in tree.body if node not in futures]
-    if body and isinstance(body[-1], ast.Expr):
-        last = body[-1]
-        body[-1] = ast.copy_location(ast.Assign([_at(ast.Name(LAST, ast.Store()), last)], last.value), last)
+    _keep_last(body)
+    if "exec" in source or "eval" in source:
+        _with_globals(body)
     names = {LAST}
     for node in body:
         names.update(_bound(node))
@@ -44,6 +44,34 @@ def from_tree(source: str, filename: str) -> Program:
         code = _compiled_tree([*futures, other], filename)
     _refuse_yield(code, body, filename, source)
     return Program(code, calls_main=True)
+
+
+def _keep_last(body: list[Any]) -> None:
+    """Have the value of a final expression kept, and that of the end of `if __name__ == "__main__":`."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr):
+        body[-1] = _at(ast.Assign([_at(ast.Name(LAST, ast.Store()), last)], last.value), last)
+    elif isinstance(last, ast.If) and not last.orelse and _is_main_guard(last.test):
+        _keep_last(last.body)
+
+
+def _is_main_guard(test: Any) -> bool:
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__"
+        and isinstance(test.ops[0], ast.Eq)
+    )
+
+
+def _with_globals(body: list[Any]) -> None:
+    """Have `exec` and `eval` at the top bind names where a module would have them: those of a function are lost."""
+    for node in body:
+        for inner in _own_nodes(node):
+            if not isinstance(inner, ast.Call) or len(inner.args) != 1 or inner.keywords:
+                continue
+            if isinstance(inner.func, ast.Name) and inner.func.id in ("exec", "eval"):
+                inner.args.append(_at(ast.Call(_at(ast.Name("globals", ast.Load()), inner), [], []), inner))
 
 
 def _compiled_tree(body: list[Any], filename: str) -> Any:

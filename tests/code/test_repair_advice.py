@@ -1,4 +1,4 @@
-"""What the author of a program that failed is told to do instead."""
+"""What the author of a program that failed has to do instead."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from toolexec import Exec
+from toolexec.code.repair.advice import INSTEAD, PackageSource, advise, distribution_of
+from toolexec.code.repair.failure import Failure
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 from toolexec.errors import CodeError
-from toolexec.runtime.advice import INSTEAD, Failure, PackageSource, advise, distribution_of
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.wasm import WasmBackend, science
@@ -299,7 +300,9 @@ class TestAdvise:
     )
     def test_node(self, message: str) -> None:
         """Packages of npm are not there."""
-        assert advise(failure(message, backend="bubblewrap")).startswith("axios is not in this sandbox")
+        assert advise(failure(message, backend="bubblewrap", language="javascript")).startswith(
+            "axios is not in this sandbox"
+        )
 
 
 class TestJavaScript:

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["INSTEAD", "Failure", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
+from toolexec.code.repair.calls import about_calls
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.fences import has_fence
+from toolexec.code.repair.languages import about_language
+from toolexec.code.tools import Tools
+
+__all__ = ["INSTEAD", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
 
 _TOOLS: Final = "call a tool instead; `tools.search('...')` finds one"
 _FETCH: Final = "there is no network: call a tool that fetches; `tools.search('fetch a URL')` finds it if there is one"
@@ -60,6 +65,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "ujson": "use `json`",
     "orjson": "use `json`",
     "regex": "use `re`",
+    "nest_asyncio": "leave it out: a program may await at its top",
     "tenacity": "try again in a loop",
     "cryptography": "`hashlib`, `hmac` and `secrets` are there",
     "psutil": "there are no other processes to look at",
@@ -102,12 +108,24 @@ _NOT_DEFINED: Final = {
     "axios": _FETCH.replace("tools.search", "await tools.search"),
     "process": "this is not Node.js: `env`, `args` and `stdin` are there by these names",
     "Buffer": "this is not Node.js: use Uint8Array, `atob` and `btoa`",
+    "Intl": "there is no Intl here: use `toFixed`, `padStart` and template strings, or format the value outside",
+    "URL": "there is no URL here: split the text, or use `encodeURIComponent`",
+    "URLSearchParams": "there is no URLSearchParams here: use `encodeURIComponent` and `join`",
+    "TextEncoder": "there is no TextEncoder here: use `encodeURIComponent`",
+    "crypto": "there is no crypto here: use `Math.random`",
+    "Deno": "this is not Deno: `env`, `args` and `stdin` are there by these names",
     "document": "there is no browser and no DOM",
     "window": "there is no browser and no DOM",
 }
+_NO_PACKAGE: Final = "is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
+_OWN_IMPORT: Final = re.compile(
+    r"^[ \t]*(?:import\s+(?:\{\s*tools\s*\}|\*\s+as\s+tools|tools)\s+from\s+['\"][^'\"]+['\"]"
+    r"|(?:const|let|var)\s+(?:\{\s*tools\s*\}|tools)\s*=\s*require\([^)]*\));?",
+    re.MULTILINE,
+)
+_EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
-_FENCE: Final = re.compile(r"^[ \t]*(?:`{3}|~{3})", re.MULTILINE)
 
 
 @runtime_checkable
@@ -117,18 +135,6 @@ class PackageSource(Protocol):
     def packages(self) -> Mapping[str, frozenset[str]]:
         """Return, by language, the distributions that are there beside the standard library. May read files."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A program that failed: the `kind` and `message` of its error, its `code`, and where it ran. `has_network` says
-    whether it could reach some hosts."""
-
-    kind: str
-    message: str
-    code: str
-    backend: str
-    has_network: bool = False
 
 
 def missing_module(failure: Failure) -> str:
@@ -148,24 +154,20 @@ def distribution_of(module: str) -> str:
     return _DISTRIBUTIONS.get(module, module.lower().replace("_", "-"))
 
 
-def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = ()) -> str:
+def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: Tools | None = None) -> str:
     """Return what to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing
-    module, or processes: the kind of each, and the language to ask for.
+    module, or processes: the kind of each, and the language to ask for. *tools* are those of the run.
     """
     if module := missing_module(failure):
         return _about_module(module, failure, elsewhere)
     if needed_process(failure):
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in elsewhere))
         return f"{_NO_PROCESS}; they can be started in: {kinds}" if kinds else _NO_PROCESS
-    if failure.kind == "SyntaxError" and _FENCE.search(failure.code):
+    if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    if failure.backend == "wasm":
-        return _about_javascript(failure)
-    if found := _NODE_MISSING.search(failure.message):
-        return (
-            f"{found[1]} is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
-        )
-    return ""
+    if advice := about_calls(failure, tools) or about_language(failure):
+        return advice
+    return _about_javascript(failure) if failure.language == "javascript" else ""
 
 
 def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
@@ -182,6 +184,14 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
 
 
 def _about_javascript(failure: Failure) -> str:
+    own = _OWN_IMPORT.search(failure.code)
+    if own is not None and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
+        return f"`tools` is there without an import: leave `{own[0].strip()}` out"
+    if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
+        return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
+    if failure.backend != "wasm":
+        found = _NODE_MISSING.search(failure.message)
+        return f"{found[1]} {_NO_PACKAGE}" if found is not None else ""
     if failure.kind == "ReferenceError" and (found := _UNDEFINED.match(failure.message)):
         return _NOT_DEFINED.get(found[1], "")
     if failure.kind == "SyntaxError" and re.search(r"^\s*(?:import|export)\b", failure.code, re.MULTILINE):

@@ -1,0 +1,86 @@
+"""Names of tools without `tools.` before them: what `weather.get(...)` and `get_forecast(...)` stand for.
+
+A sandbox makes them known below all names of the program, of its language and of earlier runs in its session, so that
+they mean something only where a program would fail without them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from toolexec.code.names import TOOLS_METHODS, attribute_path, python_name
+from toolexec.code.tools import Tools
+from toolexec.discovery.index import Index
+
+__all__ = ["Bare", "bare_names", "catalogue_of"]
+
+CALLS: Final = frozenset(
+    f"{verb}{end}" for verb in ("call", "run", "invoke", "execute", "use") for end in ("_tool", "Tool")
+)
+"""Functions that models expect: they take the ID of a tool, and its arguments."""
+
+_MAX_TOOLS: Final = 20_000
+_WORD: Final = re.compile(r"(?<![\w.])[^\W\d]\w*", re.ASCII)
+_TAKEN: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"tools", "console", "files", "env", "args"}
+
+
+class Bare(NamedTuple):
+    """The names of one state of a catalogue: namespaces, and each tool's name with the IDs of those that have it."""
+
+    version: int
+    namespaces: Mapping[str, str]
+    tools: Mapping[str, tuple[str, ...]]
+
+
+_by_index: weakref.WeakKeyDictionary[Any, Bare] = weakref.WeakKeyDictionary()
+
+
+def catalogue_of(index: Index) -> Bare:
+    """Return the names of *index*; none where it has more than 20,000 tools, which take too long to list."""
+    version = index.version
+    try:
+        known = _by_index.get(index)
+    except TypeError:
+        known = None
+    if known is not None and known.version == version:
+        return known
+    namespaces: dict[str, str] = {}
+    tools: dict[str, tuple[str, ...]] = {}
+    if len(index) <= _MAX_TOOLS:
+        for entry in index.tools():
+            tool = entry.tool
+            path = ":".join(attribute_path(tool.namespace, tool.name))
+            if tool.namespace:
+                namespaces.setdefault(python_name(tool.namespace), path.partition(":")[0])
+            name = python_name(tool.name)
+            if path not in tools.get(name, ()):
+                tools[name] = (*tools.get(name, ()), path)
+    found = Bare(version, namespaces, tools)
+    try:
+        _by_index[index] = found
+    except TypeError:
+        return found
+    return found
+
+
+def bare_names(code: str, tools: Tools) -> dict[str, str]:
+    """Return what words of *code* may stand for: the path of a namespace or of the only tool of that name that the
+    code may call; "" for a function that calls tools by ID."""
+    words = {word for word in _WORD.findall(code) if word not in _TAKEN}
+    found = {word: "" for word in words if word in CALLS}
+    if not words:
+        return found
+    known = catalogue_of(tools.index)
+    for word in sorted(words):
+        space, paths = known.namespaces.get(word), known.tools.get(word, ())
+        allowed = [path for path in paths if tools.allows(path)]
+        if space is not None and word not in TOOLS_METHODS:
+            found[word] = space
+        elif len(allowed) == 1:
+            found[word] = allowed[0]
+    return found

@@ -1,0 +1,22 @@
+"""A program that failed, as advice sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Failure"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A program that failed: the `kind` and `message` of its error, the `line` (from 1; 0 unknown) and its `source`,
+    its `code`, its `language`, and where it ran. `has_network` says whether it could reach some hosts."""
+
+    kind: str
+    message: str
+    code: str
+    backend: str
+    language: str = "python"
+    source: str = ""
+    line: int = 0
+    has_network: bool = False

@@ -1,0 +1,73 @@
+"""Programs in another language than they were sent in, and what only TypeScript has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final
+
+from toolexec.code.repair.calls import instead
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.typescript import not_erasable
+
+__all__ = ["about_language"]
+
+_LIKE_JAVASCRIPT: Final = re.compile(
+    r"^\s*(?:const|let|var)\s+[\w{[]|^\s*(?:async\s+)?function\b|=>\s*[{(\w]|\bconsole\.log\(|^\s*import\s.*\sfrom\s+['\"]",
+    re.MULTILINE,
+)
+_FUNCTION: Final = re.compile(r"(async\s+)?(?:\bfunction\s+\w+\s*\([^()]*\)|\([^()]*\)\s*=>|\b\w+\s*=>)")
+_MEMBER: Final = re.compile(r"(\w+)\s*(?:=\s*(.+))?", re.DOTALL)
+
+
+def about_language(failure: Failure) -> str:
+    """Return the language to ask for, or what to write for an enum; "" where neither is the cause."""
+    if failure.kind != "SyntaxError":
+        return ""
+    if failure.language == "python":
+        if _LIKE_JAVASCRIPT.search(failure.code):
+            return "this is JavaScript: send it with language='javascript'"
+        return ""
+    if failure.language != "javascript":
+        return ""
+    if advice := _about_await(failure):
+        return advice
+    kind, source = not_erasable(failure.code)
+    if kind == "enum":
+        return f"TypeScript's enum is more than a type: {instead(source, _as_object(source))}"
+    if kind:
+        return f"TypeScript's {kind} is more than a type: write its functions and constants without it"
+    return "this is Python: send it with language='python'" if _is_python(failure.code) else ""
+
+
+def _about_await(failure: Failure) -> str:
+    """`await` in a function without `async`: the one that the line is in."""
+    lines = failure.code.splitlines()
+    at = min(failure.line, len(lines)) or len(lines)
+    if not any("await" in line for line in lines[max(at - 2, 0) : at]):
+        return ""
+    for line in reversed(lines[:at]):
+        if found := _FUNCTION.search(line):
+            return "" if found[1] else f"only an async function awaits: {instead(found[0], f'async {found[0]}')}"
+    return ""
+
+
+def _as_object(source: str) -> str:
+    """An enum as a frozen object."""
+    name = re.search(r"enum\s+(\w+)", source)
+    following, pairs = "0", list[str]()
+    for text in source.partition("{")[2].rpartition("}")[0].split(","):
+        found = _MEMBER.match(text.strip())
+        if found is not None:
+            value = found[2].strip() if found[2] else following
+            following = str(int(value) + 1) if value.isdigit() else following
+            pairs.append(f"{found[1]}: {value}")
+    return f"const {name[1] if name is not None else 'Names'} = Object.freeze({{ {', '.join(pairs)} }})"
+
+
+def _is_python(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

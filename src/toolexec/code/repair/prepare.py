@@ -1,0 +1,48 @@
+"""What happens to a program before any sandbox gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from toolexec.code.repair.bare_names import bare_names
+from toolexec.code.repair.fences import without_fence
+from toolexec.code.repair.last_line import last_result
+from toolexec.code.repair.loops import without_nested_loops
+from toolexec.code.repair.typescript import without_types
+from toolexec.code.tools import Tools
+
+__all__ = ["Prepared", "prepared"]
+
+_TYPED = ("typescript", "ts", "tsx")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A program as a sandbox gets it: its `code` and `language`, the bare `names` of tools in it, and a `note` on its
+    value for the reply, "" for none."""
+
+    code: str
+    language: str
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    note: str = ""
+
+
+def prepared(code: str, language: str, tools: Tools) -> Prepared:
+    """Return the program that *code* means. Lines keep their numbers, and what is there their columns."""
+    if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the request is validated later
+        return Prepared(code, language)
+    is_typed = language in _TYPED
+    language = "javascript" if is_typed else language
+    code = without_fence(code, language)
+    if language == "python":
+        code = without_nested_loops(code)
+    elif language == "javascript":
+        code = without_types(code, is_typed=is_typed)
+    else:
+        return Prepared(code, language)
+    note = ""
+    if name := last_result(code, language):
+        code = f"{code.rstrip()}\n{name}"
+        note = f"the value is that of `{name}`, which the last statement sets; say it with `return {name}`"
+    return Prepared(code, language, bare_names(code, tools), note)

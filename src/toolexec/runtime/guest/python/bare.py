@@ -1,0 +1,45 @@
+"""What programs find without asking for it: names of tools below all others, a `__main__`, an event loop."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Module", "current_loop", "with_names"]
+
+Module: Any = type(sys)
+
+
+def with_names(tools: Any, names: dict[str, str] | None) -> Any:
+    """Return the builtins of a program: those of Python, and below them what *names* stand for in *tools*.
+
+    A name stands for the namespace or tool at a path; with "" for the function that calls a tool by its ID. So
+    whatever the program, its imports or Python itself call by such a name comes first.
+    """
+    if not names:
+        return builtins
+    found = Module("builtins")
+    for name, path in names.items():
+        target = tools if path else tools.run
+        for part in path.split(":") if path else ():
+            target = getattr(target, part)
+        found.__dict__[name] = target
+    found.__dict__.update(builtins.__dict__)
+    return found
+
+
+def current_loop(asyncio: Any) -> Callable[[], Any]:
+    """Return an `asyncio.get_event_loop` that makes a loop where there is none, as it did for long."""
+    events = asyncio.events
+
+    def get_event_loop() -> Any:
+        try:
+            return events.get_event_loop()
+        except RuntimeError:
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            return loop
+
+    return get_event_loop

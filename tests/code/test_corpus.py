@@ -1,0 +1,54 @@
+"""Programs as models write them run, or say how they are fixed."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.repair import Outcome, add_tools, judge, programs, shares
+
+from toolexec import Exec
+
+FLOORS = {"python": (0.8, 0.95), "javascript": (0.6, 0.95)}
+"""Of each language: the share that runs at the first try, and the share of the rest that its messages fix."""
+
+NOT_FIXED = {"ways-python-133"}
+"""It has a line of each of two languages."""
+
+
+async def outcomes_of(names: tuple[str, ...], every: int = 1) -> list[Outcome]:
+    """The outcomes of each such program of these files."""
+    async with Exec() as ex:
+        add_tools(ex)
+        return [await judge(ex, program) for name in names for program in programs(name)[::every]]
+
+
+def check(outcomes: list[Outcome]) -> None:
+    """Each right program has its value at once; each wrong one says why, and is fixed by that."""
+    for outcome in outcomes:
+        program = outcome.program
+        assert outcome.ran is (not program.says), (program, outcome.message)
+        assert all(said in outcome.message for said in program.says), (program, outcome.message)
+        assert outcome.ran or outcome.fixed or program.name in NOT_FIXED, (program, outcome.message)
+
+
+def test_the_size_of_the_corpus() -> None:
+    """The corpus has at least 300 programs, each with a value of its own."""
+    found = [program for name in ("kept", "ways", "held_out") for program in programs(name)]
+    assert len(found) >= 300
+    assert len({(program.language, program.code) for program in found}) == len(found)
+
+
+async def test_a_sample() -> None:
+    """A sample of all ways to write a program runs, or is fixed."""
+    check(await outcomes_of(("kept",)))
+    check(await outcomes_of(("ways",), every=9))
+
+
+@pytest.mark.full
+async def test_the_whole_corpus() -> None:
+    """All of the corpus keeps its floors."""
+    outcomes = await outcomes_of(("ways", "held_out"))
+    check(outcomes)
+    for language, share in shares([each for each in outcomes if each.program.name.startswith("held_out")]):
+        first, rest = FLOORS[language]
+        assert share.ran >= first, (language, share)
+        assert share.fixed >= rest, (language, share)
