@@ -16,7 +16,7 @@ from typing import Any
 
 from toolexec import Exec, tool
 
-__all__ = ["CORPUS", "Outcome", "Program", "Share", "add_tools", "judge", "fixed", "programs", "shares"]
+__all__ = ["CORPUS", "Outcome", "Program", "Share", "add_tools", "fixed", "judge", "programs", "shares"]
 
 CORPUS = Path(__file__).parent.parent / "tests" / "code" / "corpus"
 _MOST_TRIES = 4

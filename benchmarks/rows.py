@@ -394,6 +394,30 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="openapi.valid", what="those that become tools", unit="share", bar=0.99),
         Row(key="openapi.unread", what="documents that cannot be read", unit="count", bar=0),
     ),
+    "Programs as models write them (the embedded sandbox)": (
+        Row(key="model_programs.programs", what="programs, right and wrong", unit="count"),
+        Row(key="model_programs.python.ran", what="held-out Python that runs at the first try", unit="share", bar=0.8),
+        Row(
+            key="model_programs.python.fixed",
+            what="held-out Python that fails, and is fixed by its message",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="model_programs.javascript.ran",
+            what="held-out JavaScript and TypeScript that runs at the first try",
+            unit="share",
+            bar=0.6,
+        ),
+        Row(
+            key="model_programs.javascript.fixed",
+            what="held-out JavaScript and TypeScript that fails, and is fixed by its message",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(key="model_programs.right", what="right programs of the whole corpus that run", unit="share", bar=1.0),
+        Row(key="model_programs.wrong", what="wrong ones that their messages fix", unit="share", bar=0.95),
+    ),
     "MCP over stdio": (
         Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),
         Row(key="mcp.time_ratio", what="mcp-server-time, to the bare `mcp` SDK client", unit="ratio", bar=1.15),

@@ -37,6 +37,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "durable": ("durable.",),
     "code-start": ("code.first_use", "code.interpreter", "code.process_start"),
     "starting": ("starting.",),
+    "model-programs": ("model_programs.",),
     "code-monty": ("peers.monty",),
     "code-fastmcp": ("peers.fastmcp_",),
     "code-smolagents": ("peers.smolagents",),

@@ -53,7 +53,7 @@ class _Tool:
         if len(args) > 1 or (args and not isinstance(first, dict)):
             raise TypeError(f"tools take keyword arguments: {self!r}(name=value)")
         if args:
-            kwargs = {**first, **kwargs}
+            kwargs = {**args[0], **kwargs}
         payload: dict[str, Any] = {"id": self.__path, "args": kwargs}
         if not self.__is_id:
             payload["path"] = True
