@@ -62,6 +62,14 @@ return [a, b, found[0]["id"], doc["id"], both, code]
         """Code that gives nothing gives null."""
         assert (await counter.value(EXECUTE_CODE, code="x = 1"))["value"] is None
 
+    async def test_a_last_result_is_noted(self, counter: Counter) -> None:
+        """A last line `result = ...` is the value, and the reply says so within its schema."""
+        value = await counter.value(EXECUTE_CODE, code="result = 1 + 1")
+        assert value["value"] == 2
+        assert len(value["notes"]) == 1
+        assert "`return result`" in value["notes"][0]
+        assert "notes" in str(EXECUTE_CODE.output_schema)
+
     async def test_much_of_everything(self, counter: Counter) -> None:
         """A large value is an outline, long output ends with the way to the rest."""
         code = 'print("y" * 20_000)\nreturn tools.shop.many(count=5000)'

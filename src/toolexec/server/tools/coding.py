@@ -148,6 +148,7 @@ _OUTPUT: Final = outcome(
     {
         "value": ANY,
         **CUT,
+        "notes": {"type": "array", "items": TEXT},
         "stdout": TEXT,
         "stderr": TEXT,
         "durationMs": NUMBER,
