@@ -184,14 +184,19 @@ def test_limits_hold(cli: Cli, words: list[str], message: str) -> None:
 
 
 def test_the_number_of_calls_is_limited(cli: Cli, tools_file: Path) -> None:
-    """The rest is refused; limits above those of the Exec are not taken without a word."""
+    """The rest is refused; limits above the defaults are taken, and above the ceilings of the Exec refused by name."""
     code = "for i in range(5): tools.math.add(a=i)"
     done = cli("code", "-e", code, "--max-tool-calls", "2", "-c", tools_file, "--json")
     data = json.loads(done.stdout)
     assert (done.exit_code, len(data["toolCalls"]), data["ok"]) == (1, 2, False)
     done = cli("code", "-e", "1", "--max-tool-calls", "2000", "--timeout", "300")
-    assert "the time limit stays at 30 s" in done.stderr
-    assert "the limit stays at 100 tool calls" in done.stderr
+    assert done.exit_code == 0
+    bounded = tools_file.with_name("bounded.py")
+    bounded.write_text("from toolexec import Exec\nex = Exec(max_tool_calls=3, max_timeout=5)\n")
+    for words, ceiling in ((("--max-tool-calls", "4"), "ceiling of 3"), (("--timeout", "6"), "ceiling of 5 s")):
+        done = cli("code", "-e", "1", *words, "-c", bounded)
+        assert done.exit_code != 0
+        assert ceiling in " ".join(done.stderr.split())
 
 
 def test_a_limit_that_cannot_be_kept_is_refused(cli: Cli) -> None:

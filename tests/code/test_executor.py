@@ -129,7 +129,7 @@ class TestConfig:
         made = executor(testbed, program, timeout=4, max_tool_calls=7, limits=Limits(max_chain_steps=3))
         assert (made.config.default_timeout, made.config.limits) == (4, Limits(max_tool_calls=7, max_chain_steps=3))
         assert (await made.execute(ExecuteRequest(code=""))).value == [4, 7]
-        assert (await made.execute(ExecuteRequest(code="", timeout=9, limits=Limits(max_tool_calls=9)))).value == [4, 7]
+        assert (await made.execute(ExecuteRequest(code="", timeout=9, limits=Limits(max_tool_calls=3)))).value == [9, 3]
         assert replace(made.config, output_chars=5).limits.max_tool_calls == 7
 
     @pytest.mark.parametrize(
@@ -173,21 +173,34 @@ class TestParams:
         result = await runs.execute(ExecuteRequest(code=""))
         assert engine_of(runs).seen[0].language == result.language == "javascript"
 
-    async def test_a_timeout_can_only_be_lowered(self, testbed: GatewayTestbed) -> None:
-        """The operator's is the most there is; without one, that of the parameters holds."""
-        runs = executor(testbed, nothing, default_timeout=10.0)
+    async def test_a_default_timeout_is_no_ceiling(self, testbed: GatewayTestbed) -> None:
+        """A run may ask for more than the default, and for no more than the ceiling, which is named."""
+        runs = executor(testbed, nothing, default_timeout=10.0, max_timeout=200.0)
         await runs.execute(ExecuteRequest(code="", timeout=100.0))
-        assert engine_of(runs).seen[0].timeout == 10.0
+        assert engine_of(runs).seen[0].timeout == 100.0
+        with pytest.raises(InvalidLimitsError, match="timeout 201 s is above the ceiling of 200 s"):
+            await runs.execute(ExecuteRequest(code="", timeout=201.0))
+        runs = executor(testbed, nothing, default_timeout=10.0, max_timeout=5.0)
+        await runs.execute(ExecuteRequest(code=""))
+        assert engine_of(runs).seen[0].timeout == 5.0
         runs = executor(testbed, nothing)
         await runs.execute(ExecuteRequest(code=""))
         await runs.execute(ExecuteRequest(code="", timeout=100.0))
         assert [params.timeout for params in engine_of(runs).seen] == [None, 100.0]
 
-    @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, 5), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
-    async def test_caps_can_only_be_lowered(self, testbed: GatewayTestbed, ours: int, asked: int, holds: int) -> None:
-        """Caps can only be lowered, and the engine receives those that hold, for calls and for steps."""
+    @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, None), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
+    async def test_caps_can_only_be_lowered(
+        self, testbed: GatewayTestbed, ours: int, asked: int, holds: int | None
+    ) -> None:
+        """Caps can only be lowered, and the engine receives those that hold, for calls and for steps; more than they
+        allow is refused."""
         limits = Limits(max_tool_calls=ours, max_chain_steps=ours)
         runs = executor(testbed, nothing, limits=limits)
+        if holds is None:
+            with pytest.raises(InvalidLimitsError, match="max_tool_calls 9 is above the ceiling of 5"):
+                await runs.execute(ExecuteRequest(code="", limits=Limits(max_tool_calls=asked)))
+            assert engine_of(runs).seen == []
+            return
         await runs.execute(ExecuteRequest(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
         expected = Limits(max_tool_calls=holds, max_chain_steps=holds)
         assert engine_of(runs).seen[0].limits == engine_of(runs).tools[0].limits == expected

@@ -219,13 +219,15 @@ class TestLimits:
         assert isinstance(result.error.__cause__, ToolCallLimitError)
 
     async def test_a_run_can_only_lower_the_cap(self) -> None:
-        """That of the options is the most there is."""
+        """That of the options is the most there is, and more is refused."""
         async with Exec(max_tool_calls=3) as ex:
             add_tools(ex)
             loop = (
                 "n = 0\nwhile True:\n    try: tools.math.add(a=1)\n    except ToolCallLimitError: break\n    n += 1\nn"
             )
-            assert [(await ex.execute_code(loop, max_tool_calls=n)).value for n in (0, 2, 50)] == [3, 2, 3]
+            assert [(await ex.execute_code(loop, max_tool_calls=n)).value for n in (0, 2, 3)] == [3, 2, 3]
+            with pytest.raises(InvalidLimitsError, match="max_tool_calls 50 is above the ceiling of 3"):
+                await ex.execute_code(loop, max_tool_calls=50)
 
     async def test_no_list_an_empty_list_and_a_string(self, ex: Exec) -> None:
         """None allows all tools, an empty list none, and a string is refused."""
@@ -396,12 +398,14 @@ class TestSessions:
             assert result.raise_for_error().value == [5, "1", "2", "b"]
 
     async def test_each_run_has_its_own_trace_and_limits(self, ex: Exec) -> None:
-        """Those of the session are the most there is."""
+        """Those of the session are the most there is, and more is refused."""
         async with ex.session(max_tool_calls=3, allowed_tools=["math:add"]) as session:
             assert len((await session.execute_code("for _ in range(3): tools.math.add(a=1)")).tool_calls) == 3
-            result = await session.execute_code("tools.math.add(a=1)\nprint('x')", max_tool_calls=50)
+            result = await session.execute_code("tools.math.add(a=1)\nprint('x')", max_tool_calls=3)
             assert (len(result.tool_calls), result.stdout) == (1, "x\n")
-            result = await session.execute_code("for _ in range(9): tools.math.add(a=1)", max_tool_calls=50)
+            with pytest.raises(InvalidLimitsError, match="max_tool_calls 50 is above the ceiling of 3"):
+                await session.execute_code("tools.math.add(a=1)", max_tool_calls=50)
+            result = await session.execute_code("for _ in range(9): tools.math.add(a=1)")
             assert (len(result.tool_calls), result.ok) == (3, False)
             result = await session.execute_code("for _ in range(9): tools.math.add(a=1)", max_tool_calls=2)
             assert len(result.tool_calls) == 2

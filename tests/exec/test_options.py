@@ -20,7 +20,8 @@ def test_defaults() -> None:
     assert options.validate_input is True
     assert options.validate_output is None
     assert options.default_timeout == 30
-    assert options.max_tool_calls == 100
+    assert options.tool_calls == 100
+    assert options.max_timeout is None
     assert options.default_language == "python"
     assert options.security_profile == "standard"
     assert options.enable_code_execution is True

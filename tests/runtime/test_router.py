@@ -17,6 +17,7 @@ from toolexec.errors import (
     ClosedError,
     CodeError,
     ConfigurationError,
+    InvalidLimitsError,
     InvalidRequestError,
     SandboxDeniedError,
     SandboxUnavailableError,
@@ -209,11 +210,15 @@ class TestSessions:
     """Guests for several programs."""
 
     async def test_programs_are_held_to_the_limits_of_the_session(self, request_of: Make) -> None:
-        """The session's profile and language hold, too; a program can lower limits further."""
+        """The session's profile and language hold, too; a program can lower limits further, and not raise them."""
         sandbox = SessionSandbox({"value": 1}, enforced=LimitsEnforced(memory=True, cpu=True))
         async with Runtime([sandbox], limits=Limits(memory_bytes=100)) as runtime:
             session = await runtime.open_session(request_of("", limits=Limits(cpu_ms=50), language="python"))
-            first = request_of(profile="dev", limits=Limits(memory_bytes=200, cpu_ms=20))
+            first = request_of(profile="dev", limits=Limits(cpu_ms=20))
+            with pytest.raises(
+                InvalidLimitsError, match=r"memory_bytes 200 is above the ceiling of 100; .* the session"
+            ):
+                await session.execute(request_of(limits=Limits(memory_bytes=200)))
             assert (await session.execute(first)).value == 1
             await session.aclose()
         assert sandbox.opened[0].profile == "standard"

@@ -74,16 +74,6 @@ def _check(session: Session, options: CodeOptions) -> None:
             "UNSAFE: there is no sandbox: this code can read, change and send whatever you can on this machine",
             style="bold red",
         )
-    if options.timeout and own.default_timeout and options.timeout > own.default_timeout:
-        session.screen.note(
-            f"the time limit stays at {own.default_timeout:g} s: --timeout can only lower the Exec's default_timeout",
-            style="yellow",
-        )
-    if options.max_tool_calls > (own.max_tool_calls or 100):
-        session.screen.note(
-            f"the limit stays at {own.max_tool_calls or 100} tool calls: --max-tool-calls can only lower the Exec's",
-            style="yellow",
-        )
 
 
 def _packages(options: CodeOptions) -> tuple[str, ...]:

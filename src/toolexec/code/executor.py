@@ -16,12 +16,22 @@ from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.repair import prepared
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest, Output, Stream, ToolCallRecord
+from toolexec.code.types import (
+    SKILL,
+    CodeEvent,
+    CodeResult,
+    EventCallback,
+    ExecuteRequest,
+    Output,
+    Stream,
+    ToolCallRecord,
+)
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
+from toolexec.run.ceilings import default_timeout, granted
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undo import DryRun, undo
@@ -39,11 +49,13 @@ class CodeConfig:
     Only `run` is required, if it knows its index (a `DefaultRunner` does); `docs` are then made from the index. Without
     an `engine`, Python runs in the embedded sandbox, and workflows in this process.
 
-    `default_timeout` is in seconds (None: none), `limits` are the operator's (a run can only lower them),
-    `result_bytes` is how long a tool's result may be (as JSON) to go into the sandbox; a longer one stays outside and
-    the code gets a handle. `output_chars` is how much of each stream is kept. `deliveries` is for a run that must be
-    repeatable. `timeout` is another name for
-    `default_timeout`, and `max_tool_calls` one for that of `limits`.
+    `default_timeout` is in seconds, for a run that asks for none (None: none), `max_timeout` the most that one may ask
+    for (None: no ceiling). `limits` hold for a run that asks for none and are the most that one may ask for;
+    `default_tool_calls` is how many calls a run that asks for no number may make, where that is less (0: as many as
+    `limits` allows). What is above a ceiling is refused. `result_bytes` is how long a tool's result may be (as JSON) to
+    go into the sandbox; a longer one stays outside and the code gets a handle. `output_chars` is how much of each
+    stream is kept. `deliveries` is for a run that must be repeatable. `timeout` is another name for `default_timeout`,
+    and `max_tool_calls` one for that of `limits`.
 
     Raises ConfigurationError that lists everything that is missing, and for two names of one setting that differ.
     """
@@ -53,8 +65,10 @@ class CodeConfig:
     run: Runner | None = None
     engine: Engine | None = None
     default_timeout: float | None = None
+    max_timeout: float | None = None
     default_language: str = "python"
     limits: Limits = field(default_factory=Limits)
+    default_tool_calls: int = 0
     result_bytes: int = DEFAULT_RESULT_BYTES
     output_chars: int = 1 << 20
     deliveries: Deliveries | None = None
@@ -82,6 +96,8 @@ class CodeConfig:
         for name, value in found.items():
             object.__setattr__(self, name, value)
         _check_timeout(self.default_timeout)
+        _check_timeout(self.max_timeout)
+        Limits(max_tool_calls=self.default_tool_calls)  # raises for a negative one
 
 
 def _two_values(name: str, value: object, other: str, second: object) -> ConfigurationError:
@@ -135,17 +151,15 @@ class Executor:
         return await self.run(request, tools, self._engine.execute(request, tools))
 
     def prepare(self, request: ExecuteRequest) -> tuple[Tools, ExecuteRequest]:
-        """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError.
+        """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError,
+        and InvalidLimitsError for more than the ceilings.
 
         A request that comes with the tools of another run as its gateway is a part of that run.
         """
         config = self.config
         _check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()
-        limits = config.limits.narrow(request.limits)
-        timeout = request.timeout if request.timeout is not None else config.default_timeout
-        if config.default_timeout is not None and timeout is not None:
-            timeout = min(timeout, config.default_timeout)
+        limits, timeout = self.granted(request)
         language = ALIASES.get(language, language)
         request = replace(request, language=TYPED.get(language, language), timeout=timeout, limits=limits)
         within = request.gateway if isinstance(request.gateway, Tools) else None
@@ -171,6 +185,20 @@ class Executor:
         )
         program = prepared(request.code, language, tools)
         return tools, replace(request, code=program.code, names=program.names, note=program.note)
+
+    def granted(self, request: ExecuteRequest) -> tuple[Limits, float | None]:
+        """Return what a run gets: what it asks for, the defaults for the rest. Raises InvalidLimitsError for what is
+        above a ceiling; the bounds of a skill ask for nothing, they only ever lower what holds."""
+        config, asked = self.config, request.limits
+        own: Limits | None = getattr(config.engine, "limits", None)
+        ceilings = config.limits.narrow(own) if isinstance(own, Limits) else config.limits
+        if request.metadata.get(SKILL):
+            timeout = request.timeout if request.timeout is not None else config.default_timeout
+            return ceilings.narrow(asked), default_timeout(timeout, config.max_timeout)
+        limits = ceilings.grant(asked)
+        if not asked.max_tool_calls:
+            limits = limits.narrow(Limits(max_tool_calls=config.default_tool_calls))
+        return limits, granted(request.timeout, config.default_timeout, config.max_timeout)
 
     async def run(self, request: ExecuteRequest, tools: Tools, work: Any) -> CodeResult:
         """Await the engine's *work* for prepared parameters, within the deadline, and complete its result."""

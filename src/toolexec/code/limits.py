@@ -19,6 +19,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
+from toolexec.run.ceilings import refuse_above
 
 if TYPE_CHECKING:
     from toolexec.code.types import ToolCallRecord
@@ -79,10 +80,18 @@ class Limits:
         return cls(**data)
 
     def narrow(self, asked: Limits) -> Limits:
-        """Return the tighter of the two for each bound: what is asked for can lower these limits and never raise
-        them.
-        """
+        """Return the tighter of the two for each bound. For what a user asks for, see `grant`, which refuses more."""
         return Limits(**{name: _tighter(getattr(self, name), getattr(asked, name)) for name in _NAMES})
+
+    def grant(self, asked: Limits, *, of: str = "") -> Limits:
+        """Return the bounds of a run that asks for some: those, and these where it asks for none.
+
+        Raises InvalidLimitsError that names the first one asked for above these; *of* says whose these are, by default
+        an Exec's.
+        """
+        for name in asked.set_names():
+            refuse_above(name, getattr(asked, name), getattr(self, name), setting=of and f"{name} of {of}")
+        return self.narrow(asked)
 
     def set_names(self) -> tuple[str, ...]:
         """Return the names of the bounds that are set."""

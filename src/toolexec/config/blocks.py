@@ -178,7 +178,12 @@ class TasksBlock(Block):
 class LimitsBlock(Block):
     """How long, how much and how often; 0 means no limit."""
 
-    call_timeout: Seconds = _key(30.0, "How long one call may take.", ge=0)
+    call_timeout: Seconds = _key(30.0, "How long a call or a run of code may take that asks for no time limit.", ge=0)
+    max_timeout: Seconds = _key(
+        0.0,
+        "The longest limit that a call or code may ask for; 0: when served, 10 minutes.",
+        ge=0,
+    )
     start_timeout: Seconds = _key(10.0, "How long a start waits for slow servers.", ge=0.01)
     rate: Rate = _key(0.0, "Calls of all together.")
     rate_per_caller: Rate = _key(0.0, "Calls of one caller.")
@@ -187,7 +192,7 @@ class LimitsBlock(Block):
     code_per_caller: int = _key(
         0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
     )
-    max_tool_calls: int = _key(100, "How many tool calls one run of code may make.", ge=1)
+    max_tool_calls: int = _key(100, "How many tool calls one run of code may make, and ask for.", ge=1)
     max_chain_steps: int = _key(0, "How many steps a chain in code may have.", ge=0)
     cpu_ms: int = _key(0, "CPU time of one run of code, in milliseconds.", ge=0)
     cpus: float = _key(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)
@@ -391,7 +396,7 @@ class RuntimeServerBlock(Block):
     keeps: Seconds = _key(600.0, "For how long they are kept.", ge=1)
     max_body_bytes: Size = _key(32 * 1024**2, "How long a request may be.", ge=1)
     max_output_chars: Size = _key(16 * 1024**2, "How much of what a program prints may be kept.", ge=1)
-    max_timeout: Seconds = _key(3600.0, "How long a program may run, whatever its request says.", ge=0.1)
+    max_timeout: Seconds = _key(3600.0, "The longest time limit that a request may ask for.", ge=0.1)
     skew: Seconds = _key(300.0, "How far the clocks of client and server may differ.", ge=1)
     reconnect: Seconds = _key(30.0, "A run whose client is away for so long is stopped.", ge=0.1)
     go_timeout: Seconds = _key(10.0, "How long a client may take to confirm the start of a run.", ge=0.1)

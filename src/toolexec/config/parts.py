@@ -262,6 +262,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     limits, code, durable = loaded.settings.limits, loaded.settings.code, loaded.settings.durable
     options: dict[str, tuple[str, Any]] = {
         "default_timeout": ("limits.call_timeout", limits.call_timeout or None),
+        "max_timeout": ("limits.max_timeout", limits.max_timeout or None),
         "start_timeout": ("limits.start_timeout", limits.start_timeout),
         "max_tool_calls": ("limits.max_tool_calls", limits.max_tool_calls),
         "enable_code_execution": ("code.enabled", code.enabled),

@@ -39,6 +39,7 @@ class Calls:
                 validate_output=options.output_validation,
             ),
             options.default_timeout,
+            options.max_timeout,
         )
         self.runner: Runner = self._ruled(options, scope)
         """What every call passes: trace, gate, layers, the time limit, and what makes it."""

@@ -14,6 +14,7 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.tool import DRY_RUN
 from toolexec.run.admission import RunRequest, begun
+from toolexec.run.ceilings import refuse_above
 from toolexec.run.runner import Runner
 from toolexec.run.steps import ChainResult, Step, execute_chain, read_chain_steps, unknown_step
 from toolexec.run.types import OnError
@@ -40,6 +41,7 @@ class Chains:
     ) -> None:
         self._goes_on = goes_on
         self._gate = options.own_gate
+        self._most = options.max_timeout
         self._scope = scope
         self._index = scope.index
         self._sources = sources
@@ -59,7 +61,7 @@ class Chains:
             raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
         if self._sources.pending:
             await self._sources.start()
-        chain = read_chain_steps(steps)
+        chain = steps_of(steps, self._most)
         runner = self._runner
         if dry_run:
             index, on_error = self._visible(), "stop"  # nothing is done, so nothing is undone
@@ -100,6 +102,15 @@ class Chains:
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result
+
+
+def steps_of(steps: Sequence[Step | JSONObject], most: float | None) -> list[Step]:
+    """Return the steps of a chain; *most* is the longest time limit that one may ask for. Raises InvalidChainError for
+    anything but a list of steps, and InvalidLimitsError for a longer limit."""
+    chain = read_chain_steps(steps)
+    for step in chain:
+        refuse_above("timeout", step.timeout or 0, most, tool_id=step.tool_id)
+    return chain
 
 
 def asked_chain(chain: Sequence[Step], origin: Origin) -> RunRequest:

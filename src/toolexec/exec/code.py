@@ -195,8 +195,10 @@ class CodeRuns:
                     run=self._runner,
                     engine=_Languages(lambda: self.runtime),
                     default_timeout=options.default_timeout,
+                    max_timeout=options.max_timeout,
                     default_language=options.default_language,
-                    limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls or 100)),
+                    limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls)),
+                    default_tool_calls=options.tool_calls,
                     result_bytes=options.result_bytes,
                 )
             )
@@ -213,14 +215,16 @@ class CodeRuns:
         opted_in = self._options.unsafe_opt_in
         for group in (settings, *more):
             own: dict[str, Any] = dict(group)
-            limits = limits.narrow(own.pop("limits", None) or Limits())
-            limits = limits.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
+            asked: Limits = own.pop("limits", None) or Limits()
+            asked = asked.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
+            limits = limits.grant(asked, of="the session")  # for the first group, there are none yet
             opted_in = own.pop("unsafe_opt_in", False) or opted_in
             merged |= own
         merged["profile"] = merged.get("profile") or self._options.security_profile
         request = ExecuteRequest(code=code, limits=limits, **merged)
         if opted_in and _OPT_IN not in request.metadata:
             request = replace(request, metadata={**request.metadata, _OPT_IN: True})
+        self.executor.granted(request)
         return request
 
     async def execute(self, code: str, settings: CodeSettings) -> CodeResult:

@@ -33,7 +33,7 @@ from toolexec.errors import (
     SandboxError,
     ToolExecError,
 )
-from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain
+from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain, steps_of
 from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
 from toolexec.exec.run_data import (
     chain_from_json,
@@ -219,7 +219,7 @@ class DurableRuns:
         dry_run: bool,
     ) -> ChainResult:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
-        chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        chain = steps_of(steps, self._options.max_timeout)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
         await self._admit(lambda: asked_chain(chain, current_origin()))
         result = await self._begin(run_id, "chain", steps_to_text(chain), settings, RunHooks(on_progress=on_progress))

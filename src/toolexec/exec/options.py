@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
@@ -45,8 +45,10 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
         },
     )
 
-__all__ = ["CallRemote", "ExecSettings", "Options", "RuntimeBackends", "SecurityProfile"]
+__all__ = ["DEFAULT_TOOL_CALLS", "CallRemote", "ExecSettings", "Options", "RuntimeBackends", "SecurityProfile"]
 
+DEFAULT_TOOL_CALLS: Final = 100
+"""How many calls a run of code may make, where none was given."""
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
 CallRemote: TypeAlias = Callable[[str, str, JSONObject], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
@@ -75,13 +77,16 @@ class Options:
     Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
     strict, False off.
 
-    Limits: `default_timeout` in seconds for a call and for each step of a chain (None: none);
-    `start_timeout` bounds how long a start waits for slow servers (they go on connecting).
+    Limits: `default_timeout` in seconds for a call, for each step of a chain and for a run of code that asks for none
+    (None: none); `max_timeout` is the longest that one may ask for (None: no ceiling), and holds where the default is
+    longer. What is above a ceiling is refused with InvalidLimitsError. `start_timeout` bounds how long a start waits
+    for slow servers (they go on connecting).
 
     Code: `enable_code_execution` false refuses all code but workflows, which need no sandbox. `security_profile` is
     that of code which asks for none; `unsafe_opt_in` allows the profile `dev`, which runs code on this machine without
     isolation. `runtime_backends` are the sandboxes in place of all that there are: a list, a mapping from profiles, or
-    settings. `default_language`; `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower;
+    settings. `default_language`; `max_tool_calls` and `code_limits` are the most that a run may ask for (0: any);
+    `default_tool_calls` is for a run that asks for no number (None: `max_tool_calls`, or 100 where there is none);
     `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
@@ -111,6 +116,7 @@ class Options:
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None
     default_timeout: float | None = 30.0
+    max_timeout: float | None = None
     start_timeout: float = 10.0
     max_examples: int | None = 10
     enable_code_execution: bool = True
@@ -118,7 +124,8 @@ class Options:
     unsafe_opt_in: bool = False
     runtime_backends: RuntimeBackends | SandboxSettings | None = None
     default_language: str = "python"
-    max_tool_calls: int = 100
+    default_tool_calls: int | None = None
+    max_tool_calls: int = 0
     code_limits: Limits = field(default_factory=Limits)
     result_bytes: int = DEFAULT_RESULT_BYTES
     journal: Journal | DurableEngine | str | Path | None = None
@@ -129,15 +136,24 @@ class Options:
             raise ConfigurationError(
                 f"gate must be a Gate, or None for no rules at all, not {self.gate!r}", details={"setting": "gate"}
             )
-        if self.default_timeout is not None and not self.default_timeout > 0:
-            raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
+        for name in ("default_timeout", "max_timeout"):
+            seconds: float | None = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ConfigurationError(f"{name} must be None or above 0 seconds, not {seconds!r}")
         if not self.start_timeout > 0:
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
         if not self.linger > 0:
             raise ConfigurationError(f"linger must be above 0 seconds, not {self.linger!r}")
-        for name in ("max_tool_calls", "max_examples", "result_bytes"):
+        for name in ("default_tool_calls", "max_tool_calls", "max_examples", "result_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
+
+    @property
+    def tool_calls(self) -> int:
+        """How many calls a run of code may make that asks for no number."""
+        if self.default_tool_calls is not None:
+            return self.default_tool_calls
+        return self.max_tool_calls or DEFAULT_TOOL_CALLS
 
     @property
     def own_gate(self) -> Gate | None:
@@ -172,6 +188,7 @@ class ExecSettings(TypedDict, total=False):
     validate_input: bool
     validate_output: OutputValidation | bool | None
     default_timeout: float | None
+    max_timeout: float | None
     start_timeout: float
     max_examples: int | None
     enable_code_execution: bool
@@ -179,6 +196,7 @@ class ExecSettings(TypedDict, total=False):
     unsafe_opt_in: bool
     runtime_backends: RuntimeBackends | SandboxSettings | None
     default_language: str
+    default_tool_calls: int | None
     max_tool_calls: int
     code_limits: Limits
     result_bytes: int

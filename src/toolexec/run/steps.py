@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from time import perf_counter
@@ -153,7 +153,9 @@ Unknown: TypeAlias = tuple[int, ToolExecError]
 
 
 def read_chain_steps(steps: Sequence[Step | JSONObject]) -> list[Step]:
-    """Return the steps of a chain as such; raises InvalidChainError that names the first wrong one."""
+    """Return the steps of a chain as such; raises InvalidChainError for no list of steps, or names the first wrong one."""
+    if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
+        raise InvalidChainError(f"steps must be a list of Step objects or mappings, not {type(steps).__name__}")
     chain: list[Step] = []
     for number, step in enumerate(steps):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
@@ -30,6 +31,11 @@ class RuntimeEngine:
     def languages(self) -> frozenset[str]:
         """Return all that any of the sandboxes runs."""
         return self.runtime.languages
+
+    @property
+    def limits(self) -> Limits:
+        """Return the ceilings of the runtime."""
+        return self.runtime.limits
 
     async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
         """Run the code; see `Runtime.execute`."""

@@ -79,6 +79,9 @@ _ENFORCED_BY = {
     "disk_bytes": "disk",
 }
 
+_COUNTED = ("max_tool_calls", "max_chain_steps")
+"""What is counted for each program on its own, in a session too."""
+
 
 @checked("Runtime")
 class Runtime:
@@ -88,8 +91,8 @@ class Runtime:
     profile of your own choosing) that is there, speaks the language and is available. A mapping of profile →
     backend(s) fixes which ones serve it. There is no way from one profile to another, and none to a sandbox without
     isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
-    *limits* are the operator's; a request can lower them. With *route_by_needs* a Python program whose text imports a
-    package, or starts processes, goes to the first candidate that has them, if one does.
+    *limits* are the operator's: a request with more is refused. With *route_by_needs* a Python program whose text
+    imports a package, or starts processes, goes to the first candidate that has them, if one does.
 
     Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
     `Executor`: it stops code at the deadline by itself.
@@ -314,7 +317,7 @@ class Runtime:
         """The sandbox for *request*, and the request as that one gets it: with what really holds."""
         request.validate()
         profile, only = effective_profile(request.profile, self.default_profile)
-        limits = self.limits.narrow(request.limits)
+        limits = self.limits.grant(request.limits, of="the Runtime")
         assert request.gateway is not None
         gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
         request = replace(request, profile=profile, limits=limits, gateway=gateway, language=language)
@@ -410,7 +413,10 @@ class _RoutedSession:
         spoken = opened.language or "python"
         if asked != spoken:
             raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
-        limits = opened.limits.narrow(request.limits)
+        limits = request.limits
+        counts = {name: getattr(limits, name) or getattr(opened.limits, name) for name in _COUNTED}
+        own = replace(limits, **dict.fromkeys(_COUNTED, 0))  # the sandbox has them since it was opened
+        limits = replace(opened.limits.grant(own, of="the session"), **counts)
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
         request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)

@@ -16,6 +16,7 @@ from tests.waiting import until
 from toolexec.code.types import ExecuteRequest
 from toolexec.errors import (
     CodeError,
+    InvalidLimitsError,
     InvalidRequestError,
     SandboxDeniedError,
     SandboxFailedError,
@@ -152,13 +153,16 @@ async def test_the_time_that_is_left_narrows_the_limit(endpoint: str, gate: Gate
 
 
 async def test_no_request_raises_the_time_limit_of_the_server(tmp_path: Path, gate: Gate) -> None:
-    """The operator's bound holds for every run."""
+    """The operator's bound holds for a run that asks for none, and more is refused before it begins."""
     async with runtime_server(tmp_path, gate.sandbox(), max_timeout=0.05) as endpoint, Client(endpoint) as client:
-        for run, timeout in (("r1", 3600.0), ("r2", None)):
-            await client.execute(run, "a", timeout=timeout)
-            result = await client.result(run)
-            assert result.error is not None
-            assert result.error.code == "code_timeout"
+        await client.execute("r1", "a", timeout=3600.0)
+        with pytest.raises(InvalidLimitsError, match=r"timeout 3600 s is above the ceiling of 0\.05 s"):
+            await client.result("r1")
+        assert gate.begun == []
+        await client.execute("r2", "a", timeout=None)
+        result = await client.result("r2")
+        assert result.error is not None
+        assert result.error.code == "code_timeout"
 
 
 async def test_a_client_that_acknowledges_nothing_is_stopped(

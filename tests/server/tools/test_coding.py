@@ -102,11 +102,13 @@ class TestFailures:
         counter = Counter(max_tool_calls=2)
         counter.ex.add(lambda: 1, "one")
         calls = "for _ in range(9):\n    tools.one()"
-        for asked in ({}, {"max_tool_calls": 1000}, {"max_tool_calls": 1}):
+        for asked in ({}, {"max_tool_calls": 2}, {"max_tool_calls": 1}):
             reply = await counter.ask(EXECUTE_CODE, asked, code=calls)
             assert reply.is_error
             made = [trace for trace in reply.value["toolCalls"] if trace["ok"]]
             assert len(made) == min(asked.get("max_tool_calls", 2), 2)
+        error = await counter.error(EXECUTE_CODE, code=calls, max_tool_calls=1000)
+        assert (error["code"], "above the ceiling of 2;" in error["message"]) == ("invalid_limits", True)
         await counter.ex.aclose()
 
     async def test_a_time_limit(self, counter: Counter) -> None:

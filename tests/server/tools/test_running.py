@@ -269,11 +269,19 @@ class TestFailures:
         assert reply.value["backend"]["kind"] == "local"
 
     async def test_a_caller_cannot_raise_the_time_limit(self) -> None:
-        """The operator's holds where it is the lower one."""
-        counter = Counter(default_timeout=0.02)
+        """The operator's ceiling is named; without one it is ten minutes, or a longer default."""
+        counter = Counter(default_timeout=0.02, max_timeout=5)
         counter.ex.add(lambda: asyncio.sleep(30), "sleep")
         error = await counter.error(RUN_TOOL, tool_id="sleep", timeout_seconds=60)
-        assert error["details"]["timeout"] == 0.02
+        assert error["code"] == "invalid_limits"
+        assert "above the ceiling of 5 s" in error["message"]
+        error = await counter.error(RUN_TOOL, tool_id="sleep", timeout_seconds=0.05)
+        assert error["details"]["timeout"] == 0.05
+        await counter.ex.aclose()
+        counter = Counter(default_timeout=0.02)
+        counter.ex.add(lambda: asyncio.sleep(30), "sleep")
+        error = await counter.error(RUN_TOOL, tool_id="sleep", timeout_seconds=601)
+        assert "above the ceiling of 600 s" in error["message"]
         assert refuses(RUN_TOOL, tool_id="a", timeout_seconds=0)
         await counter.ex.aclose()
 

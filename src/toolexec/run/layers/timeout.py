@@ -11,6 +11,7 @@ from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.run.ceilings import default_timeout, refuse_above
 from toolexec.run.deadline import DeadlineExceededError, LeftBehind, rest_within, with_deadline
 from toolexec.run.layer import Layer
 from toolexec.run.runner import Runner
@@ -23,20 +24,24 @@ _MORE = ("progress", "chunk")
 
 class Timeout(Layer):
     """Stops a call, or a whole stream, that takes longer than *seconds* (None: no limit), or than `ToolCall.timeout`
-    where that is set; the result then has a ToolTimeoutError.
+    where that is set; the result then has a ToolTimeoutError. *most* is the longest limit that a call may ask for
+    (None: no ceiling).
 
     Async handlers, remote calls and killable handlers are really stopped. A sync handler in a thread is left behind:
     its result is dropped. So is an async handler that goes on for more than a moment after its cancellation: the caller
     has the error in any case, and the handler goes on in a task in `left` until it ends or that is closed.
 
-    Raises ConfigurationError for a limit that is not above 0.
+    Raises ConfigurationError for a limit that is not above 0, and InvalidLimitsError for a call that asks for more
+    than the ceiling.
     """
 
-    def __init__(self, inner: Runner, seconds: float | None) -> None:
-        if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
-            raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds!r}; None means no limit")
+    def __init__(self, inner: Runner, seconds: float | None, most: float | None = None) -> None:
+        for given in (seconds, most):
+            if given is not None and (not isinstance(given, int | float) or given is True or not given > 0):
+                raise ConfigurationError(f"a timeout must be above 0 seconds, not {given!r}; None means no limit")
         super().__init__(inner)
-        self.seconds = seconds
+        self.seconds: float | None = default_timeout(seconds, most)
+        self.most = most
         self.left: LeftBehind = LeftBehind()
 
     async def run(self, call: ToolCall) -> Result:
@@ -101,6 +106,7 @@ class Timeout(Layer):
             return self.seconds
         if not isinstance(call.timeout, int | float) or call.timeout is True or not call.timeout > 0:
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout!r}", tool_id=call.tool_id)
+        refuse_above("timeout", call.timeout, self.most, tool_id=call.tool_id)
         return call.timeout
 
 

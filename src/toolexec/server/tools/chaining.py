@@ -14,7 +14,7 @@ from toolexec.run.results import Shown
 from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
-from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, lowest, result_parts
+from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, asked_timeout, result_parts
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, ON_ERROR, TEXT, UNDONE, closed, count, outcome
 from toolexec.server.tools.values import (
     as_json,
@@ -80,7 +80,7 @@ def _step(call: MetaCall, data: JSONObject) -> Step:
         use_previous=data.get("use_previous", False),
         stop_on_error=data.get("stop_on_error", True),
         name=data.get("name", ""),
-        timeout=lowest(data.get("timeout"), call.ex.options.default_timeout),
+        timeout=asked_timeout(data.get("timeout"), call.ex.options),
         retries=int(data.get("retries", 0)),
     )
 

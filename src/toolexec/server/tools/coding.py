@@ -14,7 +14,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
-from toolexec.server.tools.running import MAX_BYTES, Notices
+from toolexec.server.tools.running import MAX_BYTES, MAX_SECONDS, Notices
 from toolexec.server.tools.schemas import (
     ANY,
     CUT,
@@ -35,7 +35,7 @@ from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, sh
 __all__ = ["EXECUTE_CODE", "RUN_WORKFLOW"]
 
 _MAX_CALLS: Final = 1000
-_MAX_TIMEOUT_MS: Final = 600_000
+_MAX_TIMEOUT_MS: Final = int(MAX_SECONDS * 1000)
 _MAX_ALLOWED: Final = 100
 _MAX_TRACED: Final = 40
 _OUTPUT_BYTES: Final = 8000

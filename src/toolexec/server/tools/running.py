@@ -9,11 +9,13 @@ from typing import Final
 
 from toolexec.errors import ToolExecError
 from toolexec.exec.facade import Exec
+from toolexec.exec.options import Options
 from toolexec.model.call import Progress, ProgressCallback, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.content import text as text_part
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import same_json
+from toolexec.run.ceilings import refuse_above
 from toolexec.run.framing import Framed, framed_parts, framed_value
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
@@ -33,7 +35,16 @@ from toolexec.server.tools.values import (
     tool_data,
 )
 
-__all__ = ["BACKEND", "MAX_BYTES", "RUN_TOOL", "Notices", "failure_parts", "lowest", "result_parts", "warnings_of"]
+__all__ = [
+    "BACKEND",
+    "MAX_BYTES",
+    "RUN_TOOL",
+    "Notices",
+    "asked_timeout",
+    "failure_parts",
+    "result_parts",
+    "warnings_of",
+]
 
 _MAX_WARNINGS: Final = 10
 _SHORT: Final = 600
@@ -41,6 +52,8 @@ _MAX_LEAVES: Final = 10_000
 _FLAGS: Final = ("include_structured", "include_tool", "include_backend", "include_mcp_result")
 
 BACKEND: Final[JSONDict] = closed({"kind": ANY, "name": ANY})
+MAX_SECONDS: Final = 600.0
+"""The longest time limit that a caller may ask for, where the operator has set no ceiling."""
 MAX_BYTES: Final = {"type": "integer", "minimum": MIN_BYTES}
 
 
@@ -66,7 +79,7 @@ async def _result(call: MetaCall, notices: Notices) -> Result:
         return call.ex.run_tool(
             args["tool_id"],
             args.get("args"),
-            timeout=lowest(args.get("timeout_seconds"), call.ex.options.default_timeout),
+            timeout=asked_timeout(args.get("timeout_seconds"), call.ex.options),
             on_progress=notices.callback,
             idempotency_key=call.idempotency_key,
         )
@@ -100,9 +113,12 @@ def _reply(call: MetaCall, result: Result) -> MetaReply:
     return MetaReply(value=value, parts=parts, structured=any(map(args.get, _FLAGS)))
 
 
-def lowest(asked: float | None, most: float | None) -> float | None:
-    """Return the time limit in seconds: a caller can lower what the operator set, and not raise it."""
-    return min(asked, most) if asked is not None and most is not None else asked
+def asked_timeout(asked: float | None, options: Options) -> float | None:
+    """Return the time limit in seconds that a caller asks for; raises InvalidLimitsError for one above the operator's
+    ceiling, which is ten minutes where none was set, or the default where that is longer."""
+    if asked is not None and options.max_timeout is None and options.default_timeout is not None:
+        refuse_above("timeout", asked, max(MAX_SECONDS, options.default_timeout))
+    return asked
 
 
 def failure_parts(error: ToolExecError, reply: ToolReply | None) -> list[JSONDict]:

@@ -23,6 +23,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.errors.outcome import Outcome as CallOutcome
+from toolexec.run.ceilings import refuse_above
 from toolexec.runtime.base import SandboxSession, judged_kind
 from toolexec.runtime.remote.server.admission import Admission, Ticket
 from toolexec.runtime.remote.server.journal import Journal, Record
@@ -204,12 +205,19 @@ class RunService:
             raise SandboxDeniedError(
                 f"this server does not run code under the profile {profile}; it has {', '.join(self.settings.profiles)}"
             )
+        self.runtime.limits.grant(request.fields["limits"], of="this server")
+        refuse_above(
+            "timeout",
+            request.fields.get("timeout") or 0,
+            self.settings.max_timeout,
+            setting="max_timeout of this server, or runtime_server.max_timeout in its settings file",
+        )
 
     def _made(self, run: RemoteRun, route: Route) -> ExecuteRequest:
         limit = run.request.output_limit or Output().limit
         output = Output(max(1, min(limit, self.settings.max_output_chars)), run.watcher.printed)
         limits: Limits = run.request.fields["limits"]
-        gateway: Gateway = RelayGateway(route, self.runtime.limits.narrow(limits))
+        gateway: Gateway = RelayGateway(route, self.runtime.limits.grant(limits, of="this server"))
         return run.request.made(gateway, output)
 
     def find(self, account: str, run_id: str) -> RemoteRun | None:

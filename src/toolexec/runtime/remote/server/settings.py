@@ -52,7 +52,7 @@ class RuntimeServerSettings:
     `keeps` seconds; it belongs to one server.
 
     A body may have `max_body_bytes`, what is printed `max_output_chars`, and a program takes no longer than
-    `max_timeout`, whatever its request says. `skew` is how far the clocks may differ. A run whose client is away for
+    `max_timeout`; more is refused. `skew` is how far the clocks may differ. A run whose client is away for
     `reconnect` is stopped; a client has `go_timeout` to confirm a start. Connections that do not answer for `ping`, and
     new ones without a request for `header_timeout`, are closed. At the end, runs may take `drain_grace`.
 
