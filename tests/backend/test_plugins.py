@@ -162,11 +162,15 @@ def test_two_distributions_with_one_name_are_refused(installed: Path) -> None:
 
 
 def test_a_sandbox_is_loaded_when_it_is_named(installed: Path) -> None:
-    """In the order of `use`; the default uses none of them, and a broken one is named."""
+    """In the order of `use`, in a settings file, too; the default uses none of them, and a broken one is named."""
+    (installed / "toolexec.toml").write_text('[sandboxes]\nuse = ["cell", "wasm"]\n')
     program = """
         import asyncio
+        from pathlib import Path
 
         from toolexec import Exec
+        from toolexec.config.load import load_settings
+        from toolexec.config.parts import sandbox_settings
         from toolexec.errors import ConfigurationError
         from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -184,8 +188,12 @@ def test_a_sandbox_is_loaded_when_it_is_named(installed: Path) -> None:
                 print(result.value)
 
         asyncio.run(main())
+        settings = load_settings([Path(sys.path[0], "toolexec.toml")])
+        print(settings.settings.sandboxes.use)
+        print([backend.kind for backend in make_runtime(sandbox_settings(settings)).backends])
         """
     lines = run(installed, program)
+    assert lines[7:] == ["('cell', 'wasm')", "['cell', 'wasm']"]
     assert lines[:3] == ["[]", "imported", "['cell', 'wasm']"]
     assert "the plugin 'ruined' of fortune-plugin 1.0 (no_such_module:make) cannot be loaded" in lines[3]
     assert "made something that is not a sandbox of that kind" in lines[4]

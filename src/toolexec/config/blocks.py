@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, Seconds, Size, kind_of
+from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, SandboxKinds, Seconds, Size, kind_of
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = [
@@ -302,24 +302,9 @@ class ProxmoxBlock(Block):
 class SandboxesBlock(Block):
     """The sandboxes that code runs in."""
 
-    use: ListOf[
-        Literal[
-            "wasm",
-            "bubblewrap",
-            "docker",
-            "containerd",
-            "gvisor",
-            "kata",
-            "firecracker",
-            "kubernetes",
-            "qemu",
-            "libkrun",
-            "proxmox_lxc",
-            "remote",
-            "unsafe_host",
-            "temporal",
-        ]
-    ] = _key((), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order.")
+    use: SandboxKinds = _key(
+        (), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order."
+    )
     temporal: Literal[
         "wasm",
         "bubblewrap",

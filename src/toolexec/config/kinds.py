@@ -24,6 +24,7 @@ __all__ = [
     "ListOf",
     "PythonNames",
     "Rate",
+    "SandboxKinds",
     "Seconds",
     "Size",
     "kind_of",
@@ -107,6 +108,17 @@ def _python(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     return tuple(_file(name, info) if name.endswith(".py") else name for name in names)
 
 
+def _sandboxes(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Return kinds of sandboxes, of our own and of plugins that are installed; raises ValueError for others."""
+    if {*kinds} <= {*_SANDBOXES}:
+        return kinds
+    from toolexec.backend.plugins import SANDBOXES, plugin_names
+
+    if {*kinds} - {*_SANDBOXES, *plugin_names(SANDBOXES)}:
+        raise ValueError("no such sandbox")
+    return kinds
+
+
 def _parse_switch(text: str) -> Any:
     word = text.strip().lower()
     return True if word in _TRUE else False if word in _FALSE else text
@@ -145,6 +157,31 @@ Rate = Annotated[
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
 _FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
+_SANDBOXES: Final = (
+    "wasm",
+    "bubblewrap",
+    "docker",
+    "containerd",
+    "gvisor",
+    "kata",
+    "firecracker",
+    "kubernetes",
+    "qemu",
+    "libkrun",
+    "proxmox_lxc",
+    "remote",
+    "unsafe_host",
+    "temporal",
+)
+SandboxKinds = Annotated[
+    ListOf[str],
+    AfterValidator(_sandboxes),
+    Kind(
+        f"list of {', '.join(_SANDBOXES)}",
+        f"a list of some of {', '.join(_SANDBOXES)}, and of plugins that are installed",
+        _parse_json,
+    ),
+]
 PythonNames = Annotated[ListOf[str], AfterValidator(_python), _FILES]
 
 _PLAIN: Final[Mapping[Any, Kind]] = {
