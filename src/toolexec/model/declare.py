@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -14,6 +15,13 @@ from toolexec.model.signature import Signature, read_signature
 from toolexec.model.tool import Icon, Tool, ToolAnnotations
 
 __all__ = ["FunctionTool", "ToolSettings", "tool"]
+
+_MORE = r"[ \t]*(.*(?:\n[ \t]+\S.*)*)$"
+_PARAM = re.compile(rf"^[ \t]*:(?:param|parameter|arg|argument|key|keyword)[ \t][^:\n]*?(\w+):{_MORE}", re.MULTILINE)
+_FIELD = re.compile(
+    rf"^[ \t]*:(?:param|parameter|arg|argument|key|keyword|type|raises?|returns?|rtype)\b[^:\n]*:{_MORE}\n?",
+    re.MULTILINE,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,4 +199,13 @@ def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     except docstring_parser.ParseError:
         return text, {}
     summary = "\n\n".join(part for part in (parsed.short_description, parsed.long_description) if part)
-    return summary or text, {p.arg_name: p.description for p in parsed.params if p.description}
+    described = {p.arg_name: p.description for p in parsed.params if p.description}
+    summary, fields = _without_fields(summary or ("" if described else text))
+    return summary, fields | described
+
+
+def _without_fields(text: str) -> tuple[str, dict[str, str]]:
+    """Return a description without the Sphinx fields that another style around them has left in it, and what they say
+    of the parameters."""
+    found = {each[1]: " ".join(each[2].split()) for each in _PARAM.finditer(text)}
+    return _FIELD.sub("", text).strip(), found

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from toolexec.errors import InputValidationError, InvalidToolError, Violation
 from toolexec.model.handler import HandlerKind, ToolContext
 from toolexec.model.json_value import JSONDict, JSONObject, pointer, to_json
+from toolexec.model.parameters import documentation, parameter_type
 from toolexec.model.tree_size import excess_of
 
 if typing.TYPE_CHECKING:
@@ -49,17 +50,20 @@ def read_signature(
     name = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, name, local_names)
     parameters, context, extra = _parameters(function, name, hints)
-    adapters = {p.name: _adapter(hints.get(p.name, Any), name, p.name) for p in parameters}
+    read = {p.name: parameter_type(p, hints) for p in parameters}
+    hints |= {p.name: read[p.name].annotation for p in parameters if p.name in hints or read[p.name].fill}
+    adapters = {p.name: _adapter(read[p.name].annotation, name, p.name) for p in parameters}
     if extra is not None:
         adapters["**"] = _adapter(hints.get(extra, Any), name, extra)
     schemas, defs = _schemas(adapters, name, "validation")
     input_schema: JSONDict = {"type": "object", "properties": {}}
     for parameter in parameters:
         schema = _described(schemas[parameter.name], descriptions.get(parameter.name), hints.get(parameter.name))
-        if parameter.default is not inspect.Parameter.empty:
-            schema = _with_default(schema, parameter.default, adapters[parameter.name])
+        default = read[parameter.name].default
+        if default is not inspect.Parameter.empty:
+            schema = _with_default(schema, default, adapters[parameter.name])
         input_schema["properties"][parameter.name] = schema
-    required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    required = [p.name for p in parameters if read[p.name].required]
     if required:
         input_schema["required"] = required
     input_schema["additionalProperties"] = schemas["**"] if extra is not None else False
@@ -67,11 +71,12 @@ def read_signature(
         input_schema["$defs"] = defs
     typed = {n: adapters[n] for n in adapters if n != "**" and not _is_plain(hints.get(n, Any), given=True)}
     whole = tuple(n for n in adapters if _is_int(hints.get(n, Any)))
+    fills = {n: each.fill for n, each in read.items() if each.fill is not None}
     output_schema, finish = _output(hints.get("return", inspect.Parameter.empty), kind, name)
     return Signature(
         input_schema=input_schema,
         output_schema=output_schema,
-        convert=_converter(typed, whole) if typed or whole else None,
+        convert=_converter(typed, whole, fills) if typed or whole or fills else None,
         finish=finish,
         context_parameter=context,
     )
@@ -129,9 +134,7 @@ def _schemas(
 def _described(schema: JSONDict, description: str | None, hint: object) -> JSONDict:
     if "description" in schema:
         return schema
-    for extra in getattr(hint, "__metadata__", ()):
-        if isinstance(extra, str):
-            description = extra
+    description = documentation(hint) or description
     return schema | {"description": description} if description else schema
 
 
@@ -179,7 +182,7 @@ def _is_int(annotation: object) -> bool:
 
 
 def _converter(
-    adapters: Mapping[str, pydantic.TypeAdapter[Any]], whole: Sequence[str]
+    adapters: Mapping[str, pydantic.TypeAdapter[Any]], whole: Sequence[str], fills: Mapping[str, Callable[[], Any]]
 ) -> Callable[[JSONObject], JSONObject]:
     import pydantic
 
@@ -205,7 +208,14 @@ def _converter(
             raise InputValidationError(found, op="validate_input")
         return converted
 
-    return convert
+    if not fills:
+        return convert
+
+    def convert_and_fill(args: Mapping[str, object]) -> JSONObject:
+        converted = convert(args)
+        return {**{name: fill() for name, fill in fills.items() if name not in converted}, **converted}
+
+    return convert_and_fill
 
 
 def _violation(name: str, problem: Any) -> Violation:
