@@ -18,6 +18,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.exec.approvals import approves
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
+from toolexec.model.arguments import without_nulls
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import Origin, acting, current_origin
 from toolexec.model.schema import Schema
@@ -145,7 +146,10 @@ class Toolset:
                 if not face.tool_id:
                     schema = Schema.of(face.schema)
                     if not schema.accepts(args):
-                        raise InputValidationError(schema.violations(args), tool_id=face.name, op="validate_input")
+                        if isinstance(args, Mapping):
+                            args = without_nulls(args, schema, schema.violations(args))
+                        if violations := schema.violations(args):
+                            raise InputValidationError(violations, tool_id=face.name, op="validate_input")
                 return await face.do(self.ex if work is None else work, args)
             except ToolExecError as error:
                 return failed_answer(error)

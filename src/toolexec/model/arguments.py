@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from toolexec.errors import InputValidationError
-from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, to_json
+from toolexec.errors import InputValidationError, Violation
+from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json
 from toolexec.model.tree_size import FLAT, excess_of
 
-__all__ = ["bounded_args", "own_parts"]
+if TYPE_CHECKING:
+    from toolexec.model.schema import Schema
+
+__all__ = ["bounded_args", "own_parts", "without_nulls"]
 
 
 def bounded_args(args: Mapping[str, object], tool_id: str) -> None:
@@ -41,3 +45,17 @@ def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
     except NotJSONError:
         bounded_args(args, tool_id)
         return args
+
+
+def without_nulls(args: JSONObject, schema: Schema, violations: Sequence[Violation]) -> JSONObject:
+    """Return *args* without the optional ones that are null where *schema* takes no null, as models write what they
+    leave out; *args* itself where there are none.
+    """
+    wrong = {violation.path for violation in violations}
+    nulls = [name for name, value in args.items() if value is None and f"/{pointer(name)}" in wrong]
+    document = schema.to_json() if nulls else None
+    if not isinstance(document, Mapping):
+        return args
+    optional = {*document.get("properties", ())} - {*document.get("required", ())}
+    dropped = optional.intersection(nulls)
+    return {name: value for name, value in args.items() if name not in dropped} if dropped else args

@@ -23,7 +23,7 @@ from toolexec.errors import (
     ToolExecError,
     Violation,
 )
-from toolexec.model.arguments import bounded_args
+from toolexec.model.arguments import bounded_args, without_nulls
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
@@ -242,6 +242,10 @@ class DefaultRunner:
                     if not self._validate_input or tool.input_schema.conforms(args):
                         return
                     violations = tool.input_schema.violations(args)
+                    fewer = without_nulls(args, tool.input_schema, violations)
+                    if fewer is not args:
+                        attempt.args = args = fewer
+                        violations = tool.input_schema.violations(args)
                 except InvalidSchemaError:
                     tool.check_schemas()  # the same error, which names the tool and the schema
                     raise

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from toolexec.errors.extras import extra_needed
+from toolexec.model.arguments import without_nulls
 from toolexec.model.json_value import JSONDict, JSONObject
 
 with extra_needed("serve", "serving over MCP"):
@@ -525,7 +526,9 @@ class _Dispatcher:
         tool, durable = own.tool, how.durable
         try:
             if (durable is None or not durable.resumed) and not own.takes.conforms(args):
-                raise InputValidationError(own.takes.violations(args), tool_id=tool.name, op="validate_input")
+                args = without_nulls(args, own.takes, own.takes.violations(args))
+                if violations := own.takes.violations(args):
+                    raise InputValidationError(violations, tool_id=tool.name, op="validate_input")
             call = MetaCall(
                 ex=self._ex,
                 args=args,
