@@ -9,6 +9,7 @@ import pytest
 from toolexec import Exec, Step, Tool
 from toolexec.code import Tools
 from toolexec.errors import InputValidationError
+from toolexec.integrations.toolset import Toolset
 
 
 def add_tools(ex: Exec) -> list[dict[str, Any]]:
@@ -54,3 +55,15 @@ async def test_other_nulls_are_refused(args: dict[str, Any]) -> None:
         with pytest.raises(InputValidationError):
             await ex.run_tool("t:raw", args)
     assert seen == []
+
+
+async def test_null_for_the_tools_that_find_and_run() -> None:
+    """The tools of the server, as agents of other frameworks have them, take null for what is left out, too."""
+    async with Exec() as ex:
+        add_tools(ex)
+        toolset = Toolset(ex, "search")
+        search = next(face for face in toolset.faces() if face.name == "search_tools")
+        found = await toolset.call(search, {"query": "find", "limit": None})
+        assert (found.error, "t:find" in found.text) == (None, True)
+        wrong = await toolset.call(search, {"query": None})
+        assert wrong.error is not None
