@@ -153,7 +153,7 @@ Unknown: TypeAlias = tuple[int, ToolExecError]
 
 
 def read_chain_steps(steps: Sequence[Step | JSONObject]) -> list[Step]:
-    """Return the steps of a chain as such; raises InvalidChainError for no list of steps, or names the first wrong one."""
+    """Return the steps of a chain. Raises InvalidChainError for no list of steps, or names the first wrong one."""
     if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
         raise InvalidChainError(f"steps must be a list of Step objects or mappings, not {type(steps).__name__}")
     chain: list[Step] = []
