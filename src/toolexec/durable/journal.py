@@ -201,7 +201,7 @@ class Journal(Protocol):
 
     def suspend(self, run_id: str, owner: str, waits: Sequence[Wait], delivered: Sequence[Sequence[str]] = ()) -> bool:
         """Give the run up until one of *waits* is over; return False, with the run still the owner's and nothing
-        written, when a signal that it waits for has come meanwhile."""
+        written, when a signal that it waits for has come meanwhile, though the step that waits has taken it already."""
         ...
 
     def signal(self, run_id: str, signal: Signal) -> bool:

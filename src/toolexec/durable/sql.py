@@ -267,13 +267,13 @@ class SQLJournal(ABC):
     def suspend(self, run_id: str, owner: str, waits: Sequence[Wait], delivered: Sequence[Sequence[str]] = ()) -> bool:
         """Implement `Journal.suspend`."""
         text = waits_text(waits)
-        names = {wait.name for wait in waits if wait.name}
+        names, steps = {wait.name for wait in waits if wait.name}, {wait.step for wait in waits}
         wake = min((wait.due for wait in waits if wait.due is not None), default=None)
         with self._writing("suspend") as execute:
             num, _ = self._owned(execute, run_id, owner)
-            kept = execute("SELECT DISTINCT name FROM signals WHERE run = ? AND taken_by = ''", (num,)).fetchall()
-            if any(name in names for (name,) in kept):
-                return False
+            kept = execute("SELECT DISTINCT name, taken_by FROM signals WHERE run = ?", (num,)).fetchall()
+            if any(taken_by in steps if taken_by else name in names for name, taken_by in kept):
+                return False  # one that a step has just taken is on its way to the program
             execute(
                 "UPDATE runs SET state = 'waiting', owner = '', wake = ?, waits = ?, updated = ? WHERE num = ?",
                 (wake, text, self._now(), num),

@@ -31,7 +31,7 @@ def filled_path(template: str, written: Callable[[str], str]) -> str:
 def _segment(template: str, written: Callable[[str], str]) -> str:
     names: list[str] = PLACEHOLDER.findall(template)
     if not names:
-        return template if template.isascii() and " " not in template else quote(template, safe="%!$&'()*+,;=:@")
+        return template if template.isascii() and " " not in template else quote(template, safe="%!$&'*+,;=:@()")
     filled = PLACEHOLDER.sub(lambda match: _part(match[1], written), template)
     text = filled
     for _ in range(_MAX_DECODINGS):
