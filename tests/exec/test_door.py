@@ -260,7 +260,11 @@ def _types(cls: type) -> dict[str, Any]:
         (ExecSettings, Options, set[str]()),
         (WasmSettings, WasmConfig, set[str]()),
         (MCPSettings, MCPServer, {"name", "command", "args", "url"}),
-        (CodeSettings, ExecuteRequest, {"code", "gateway", "output", "origin", "-max_tool_calls", "-unsafe_opt_in"}),
+        (
+            CodeSettings,
+            ExecuteRequest,
+            {"code", "gateway", "output", "origin", "names", "note", "-max_tool_calls", "-unsafe_opt_in"},
+        ),
     ],
 )
 def test_what_type_checkers_see_is_what_is_checked(typed: type, cls: type, beside: set[str]) -> None:

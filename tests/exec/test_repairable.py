@@ -85,10 +85,11 @@ class TestPython:
                 assert (await session.execute_code("from tools.math import add\nadd(a=1)")).value == 2
 
     async def test_a_fence_around_the_program(self, ex: Exec) -> None:
-        """A fence is not part of the program, and lines keep their numbers."""
+        """A fence and the prose around it are not part of the program, and lines keep their numbers; two are advised on."""
         assert await value(ex, "```python\nreturn tools.math.add(a=1)\n```") == 2
         assert "(line 3, col 1)" in await failure(ex, "```python\nx = 1\nx.y\n```")
-        assert "Markdown" in await failure(ex, "Here it is:\n```python\n1\n```")
+        assert await value(ex, "Here it is:\n```python\n1\n```") == 1
+        assert "Markdown" in await failure(ex, "Here it is:\n```python\n1\n```\nOr:\n```python\n2\n```")
 
     async def test_bytes_to_the_standard_streams(self, ex: Exec) -> None:
         """Bytes are printed in order with other output, even when a character comes in parts."""

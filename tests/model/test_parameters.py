@@ -98,8 +98,9 @@ async def test_a_call_is_that_of_pydantic(function: Callable[..., Any]) -> None:
     async with Exec() as ex:
         tool = ex.add(function, "t:f")
         for args in VALUES:
+            optional = tool.input_schema.to_json().get("required", []) == []
             try:
-                expected = checked(**args)
+                expected = checked(**({} if optional and args == {"n": None} else args))  # null: as if left out
             except pydantic.ValidationError:
                 with pytest.raises(InputValidationError):
                     await ex.run_tool(tool.id, args)

@@ -19,6 +19,7 @@ from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.errors import (
     ClosedError,
+    InvalidLimitsError,
     InvalidRequestError,
     LimitNotEnforceableError,
     SandboxDeniedError,
@@ -213,16 +214,17 @@ async def an_unknown_language_is_refused(testbed: RuntimeTestbed) -> None:
 
 
 async def the_sandbox_gets_what_holds(testbed: RuntimeTestbed) -> None:
-    """Profile and limits are those that hold, not those that were asked for: limits are only ever lowered."""
+    """Profile and limits are those that hold: what is asked for below the ceilings, and nothing above them."""
     testbed.wasm.enforced = LimitsEnforced(memory=True, cpu=True)
     runtime = testbed.runtime(
         testbed.wasm, default_profile="hardened", limits=Limits(memory_bytes=100, max_tool_calls=5)
     )
-    await runtime.execute(testbed.request(limits=Limits(memory_bytes=200, max_tool_calls=3, cpu_ms=7)))
+    await _refused(runtime, testbed.request(limits=Limits(memory_bytes=200)), InvalidLimitsError)
+    await runtime.execute(testbed.request(limits=Limits(memory_bytes=50, max_tool_calls=3, cpu_ms=7)))
     await runtime.execute(testbed.request(profile="standard"))
     first, second = testbed.wasm.requests
     assert first.profile == "hardened"
-    assert first.limits == Limits(memory_bytes=100, max_tool_calls=3, cpu_ms=7)
+    assert first.limits == Limits(memory_bytes=50, max_tool_calls=3, cpu_ms=7)
     assert second.profile == "standard"
     assert second.limits == Limits(memory_bytes=100, max_tool_calls=5)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.backend.providers.service import Service, serving
 
 from toolexec import Exec
-from toolexec.errors import BackendUnavailableError, ConfigurationError
+from toolexec.errors import BackendUnavailableError, ConfigurationError, InputValidationError
 
 CREDENTIALS: list[dict[str, Any]] = [
     {"auth": {"bearer": "the-key"}},
@@ -77,9 +77,15 @@ async def test_tools_of_one_origin_need_no_base_url(service: Service, other: Ser
 async def test_an_argument_chooses_no_host(service: Service, other: Service, path: str, form: str) -> None:
     """An argument becomes a part of the path or the query; it never moves the request to another host."""
     where = form.format(other.url.partition("//")[2])
-    await called("it", {"where": where}, base_url=service.url, tools={"it": {"path": path}}, **CREDENTIALS[0])
+    call = called("it", {"where": where}, base_url=service.url, tools={"it": {"path": path}}, **CREDENTIALS[0])
+    if where[0] in "/\\" and not path.startswith("?"):
+        with pytest.raises(InputValidationError, match="must not begin with a slash"):
+            await call
+        assert service.seen == []
+    else:
+        await call
+        assert knows(service)
     assert other.seen == []
-    assert knows(service)
 
 
 @pytest.mark.parametrize("credential", CREDENTIALS, ids=str)
