@@ -14,6 +14,7 @@ import pytest
 from tests.tiers import missing
 from tests.waiting import until
 
+from toolexec import Tool
 from toolexec.runtime.guest.box import compiled, processes
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.protocol.tunnel import Tunnels
@@ -92,6 +93,19 @@ found
     assert (await guest.run("1", "javascript")).result == {"value": 1, "files": False}
     if where == "bwrap":
         assert await guest.value(SCRATCH) == []
+
+
+async def test_output_comes_before_the_call_that_follows_it(box: Callable[..., Any]) -> None:
+    """Output goes through a pipe and calls through another, and the host has them in the order of the program."""
+    guest = await box(language="javascript")
+
+    async def mark(args: dict[str, Any]) -> None:
+        guest.order.append(f"call {args['n']}")
+
+    guest.ex.add(Tool(name="mark", namespace="test", input_schema={"type": "object"}), handler=mark)
+    code = "for (let n = 0; n < 300; n++) { console.log(`print ${n}`); await tools.test.mark({ n }); }"
+    await guest.value(code, "javascript")
+    assert [line.strip() for line in guest.order] == [f"{what} {n}" for n in range(300) for what in ("print", "call")]
 
 
 @everywhere
