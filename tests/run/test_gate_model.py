@@ -190,12 +190,14 @@ def recorded_effects(records: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
     for record in records:
         if record["kind"] == "attempt":
             later.setdefault(record["run_id"], []).append(record)
-            if record["outcome"] not in NOT_MADE:
+            if record["outcome"] not in NOT_MADE and not record.get("cached"):
                 found[record["backend"], record["tool"]] += 1
     for record in records:
-        if record["kind"] != "call" or record.get("cached"):
+        if record["kind"] != "call":
             continue
         more = later.get(record["run_id"], [])
+        if record.get("cached") and not more:
+            continue
         if any(each["attempt"] == 1 for each in more):
             continue  # the call itself got no further than the rules
         outcome = more[0]["after"] if more else record["outcome"]
