@@ -396,22 +396,27 @@ GROUPS: dict[str, tuple[Row, ...]] = {
     ),
     "Programs as models write them (the embedded sandbox)": (
         Row(key="model_programs.programs", what="programs, right and wrong", unit="count"),
-        Row(key="model_programs.python.ran", what="held-out Python that runs at the first try", unit="share", bar=0.8),
+        Row(
+            key="model_programs.python.ran",
+            what="Python, the later programs, that runs at the first try",
+            unit="share",
+            bar=0.8,
+        ),
         Row(
             key="model_programs.python.fixed",
-            what="held-out Python that fails, and is fixed by its message",
+            what="Python, the later programs, that fails, and is fixed by its message",
             unit="share",
             bar=0.95,
         ),
         Row(
             key="model_programs.javascript.ran",
-            what="held-out JavaScript and TypeScript that runs at the first try",
+            what="JavaScript and TypeScript, the later programs, that runs at the first try",
             unit="share",
             bar=0.6,
         ),
         Row(
             key="model_programs.javascript.fixed",
-            what="held-out JavaScript and TypeScript that fails, and is fixed by its message",
+            what="JavaScript and TypeScript, the later programs, that fails, and is fixed by its message",
             unit="share",
             bar=0.95,
         ),

@@ -11,10 +11,10 @@ async def main(meter: Meter) -> None:
     """Run the whole corpus once; nothing in it depends on time."""
     async with Exec() as ex:
         add_tools(ex)
-        found = [each for name in ("kept", "ways", "held_out") for each in programs(name)]
+        found = [each for name in ("kept", "ways", "later") for each in programs(name)]
         outcomes = [await judge(ex, each) for each in found]
     meter.record("model_programs.programs", len(outcomes))
-    for language, share in shares(each for each in outcomes if each.program.name.startswith("held_out")):
+    for language, share in shares(each for each in outcomes if each.program.name.startswith("later")):
         meter.record(f"model_programs.{language}.ran", share.ran)
         meter.record(f"model_programs.{language}.fixed", share.fixed)
     right = [each.ran for each in outcomes if not each.program.says]

@@ -18,6 +18,7 @@ class StreamEvent:
     """One event of a stream: any number of `progress` and `chunk`, then exactly one `done` or `error`.
 
     `data` is the progress (as a dict), the chunk, the whole value, or the error as a dict; `error` is the exception.
+    `cached` is true of a `done` whose value was known from an earlier call, so that the tool was not called.
 
     >>> from toolexec import Exec
     >>> def count(to: int):
@@ -32,6 +33,7 @@ class StreamEvent:
     data: JSONValue = None
     tool_id: str = ""
     error: ToolExecError | None = None
+    cached: bool = False
 
     def to_dict(self) -> JSONDict:
         """Return the event as JSON-able data; the exception itself is left out, its text is in `data`."""
@@ -40,4 +42,6 @@ class StreamEvent:
             data["toolId"] = self.tool_id
         if self.data is not None:
             data["data"] = self.data
+        if self.cached:
+            data["cached"] = True
         return data

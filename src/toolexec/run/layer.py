@@ -166,5 +166,5 @@ def last_result(event: StreamEvent, call: ToolCall) -> Result:
     """Return what the last event of a stream means as a result."""
     tool_id = event.tool_id or call.tool_id
     if event.kind == "done":
-        return Result(tool_id, event.data)
+        return Result(tool_id, event.data, cached=event.cached)
     return Result(tool_id, None, event.error or ExecutionError("the stream ended with an error", tool_id=tool_id))

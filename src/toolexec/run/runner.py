@@ -336,7 +336,7 @@ def last_event(result: Result, tool_id: str = "") -> StreamEvent:
     """Return the last event of a stream; a `done` that came with a tool's ID keeps it."""
     if result.error is not None:
         return _error_event(result.error)
-    return StreamEvent(kind="done", data=result.value, tool_id=tool_id or result.tool_id)
+    return StreamEvent(kind="done", data=result.value, tool_id=tool_id or result.tool_id, cached=result.cached)
 
 
 def _error_event(error: ToolExecError) -> StreamEvent:

@@ -77,8 +77,8 @@ class Audit:
         started = perf_counter()
 
         def end(result: Result | None, failure: BaseException | None) -> None:
-            told = self._outcome(result, failure, started) + answer_part(result, None, 1)  # an answer that was there
-            self.log.write_late(f'"kind":"attempt",{head},{told}')
+            outcome = self._outcome(result, failure, started) + answer_part(result, None, 1)  # an answer that was there
+            self.log.write_late(f'"kind":"attempt",{head},{outcome}')
 
         return end
 

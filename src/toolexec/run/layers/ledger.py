@@ -125,7 +125,7 @@ class _Recorded(Layer):
         entry = resolved(call, self._find)
         effect = await self._begin(entry, call) if self._rules.concerns(entry) else None
         if isinstance(effect, Result):
-            yield StreamEvent(kind="done", data=effect.value, tool_id=effect.tool_id)
+            yield StreamEvent(kind="done", data=effect.value, tool_id=effect.tool_id, cached=True)
             return
         if effect is not None:
             call = copied(call, self._find, entry, idempotency_key=effect.sent)
