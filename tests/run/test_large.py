@@ -212,7 +212,7 @@ class TestChains:
     )
     async def test_one_that_takes_too_much(self, reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Such a reference is a failure of its step, and not the end of the process."""
-        monkeypatch.setattr("toolexec.exec.chain.MAX_STEPS", 50_000)
+        monkeypatch.setattr("toolexec.run.steps.MAX_STEPS", 50_000)
         done = await self.chain(reference)
         assert isinstance(done.error, InvalidChainError)
         assert "too many steps" in str(done.error)
