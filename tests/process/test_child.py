@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from toolexec.process import child as module
-from toolexec.process.child import Child, to_the_end, uncut
+from toolexec.process.child import Child
+from toolexec.process.settling import to_the_end, uncut
 from toolexec.process.tree import MARK
 
 LONG = 60

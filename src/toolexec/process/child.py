@@ -13,15 +13,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
+from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.process.tree import MARK, ProcessTree, signal_group
 
-__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "memory_file", "run_child", "to_the_end", "uncut"]
+__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "memory_file", "run_child"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -312,48 +313,6 @@ def memory_file(data: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-async def to_the_end(task: asyncio.Task[None]) -> None:
-    """Wait for *task* even if that is cancelled meanwhile; the cancellation then takes effect."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    task.result()
-
-
-async def uncut(
-    work: Coroutine[Any, Any, T],
-    *,
-    stop: Callable[[], None] | None = None,
-    undo: Callable[[T], Awaitable[None]] | None = None,
-    seconds: float | None = None,
-) -> T:
-    """Return what *work* gives; a cancellation takes effect only when that has ended.
-
-    Until then *stop* may hurry it, *undo* takes back what it gave, and after *seconds* it is cancelled itself.
-    """
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if stop is not None:
-            stop()
-        await to_the_end(asyncio.create_task(_settle(task, undo, seconds)))
-        raise
-
-
-async def _settle(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]] | None, seconds: float | None) -> None:
-    await asyncio.wait({task}, timeout=seconds)
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled() and task.exception() is None and undo is not None:
-        await undo(task.result())
 
 
 def die_with_us(lifeline: int, group: int) -> None:

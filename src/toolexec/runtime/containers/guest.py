@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.process.child import to_the_end
+from toolexec.process.settling import to_the_end
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.engine import Booted, Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.containers.network import Reach

@@ -13,7 +13,8 @@ from typing import ClassVar, Final, Protocol
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.process.cgroup import Group
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child
+from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.engine import Container, Exit

@@ -23,7 +23,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONObject, JSONValue
-from toolexec.process.child import to_the_end, uncut
+from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.remote.channel import Channel, Kind, NeverStartedError
 from toolexec.runtime.remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
 from toolexec.runtime.remote.wire import read_response

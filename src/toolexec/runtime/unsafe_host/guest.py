@@ -11,8 +11,9 @@ from signal import SIGKILL
 from time import monotonic
 
 from toolexec.errors import GatewayError
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child
 from toolexec.process.directory import WorkDirectory
+from toolexec.process.settling import to_the_end
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.guest.go.program import crash_error, with_source

@@ -18,7 +18,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import uncut
+from toolexec.process.settling import uncut
 from toolexec.runtime.containers.containerd.api import (
     containers_pb2,
     content_pb2,

@@ -13,7 +13,7 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import group_at
-from toolexec.process.child import to_the_end
+from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.containerd.api import mount_pb2, tasks_pb2
 from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost, status_of

@@ -8,7 +8,7 @@ import secrets
 from typing import Final
 
 from toolexec.model.json_value import JSONObject
-from toolexec.process.child import to_the_end, uncut
+from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.containers.daemon import DaemonContainer
 from toolexec.runtime.containers.docker.api import DockerAPI
 from toolexec.runtime.containers.docker.attach import AttachedStream

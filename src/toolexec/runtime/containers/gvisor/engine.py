@@ -13,7 +13,8 @@ from typing import Final, Literal
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
-from toolexec.process.child import Child, uncut
+from toolexec.process.child import Child
+from toolexec.process.settling import uncut
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import ContainerConfig

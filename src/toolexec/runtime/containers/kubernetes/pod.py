@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from toolexec.errors import SandboxError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
-from toolexec.process.child import uncut
+from toolexec.process.settling import uncut
 from toolexec.runtime.containers.daemon import DaemonContainer
 from toolexec.runtime.containers.engine import Exit
 from toolexec.runtime.containers.kubernetes.client import KubeClient

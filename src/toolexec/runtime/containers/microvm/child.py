@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from toolexec.process.cgroup import Group
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child
+from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.microvm.machine import MachineEnd
 

@@ -12,7 +12,7 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.settings import checked
-from toolexec.process.child import uncut
+from toolexec.process.settling import uncut
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.engine import Image

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import Child, run_child, uncut
+from toolexec.process.child import Child, run_child
+from toolexec.process.settling import uncut
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import lacking, unavailable

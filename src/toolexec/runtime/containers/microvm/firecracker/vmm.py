@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import to_the_end, uncut
+from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import lacking, unavailable
 from toolexec.runtime.containers.microvm.firecracker.api import FirecrackerAPI

@@ -16,8 +16,9 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
-from toolexec.process.child import Child, run_child, uncut
+from toolexec.process.child import Child, run_child
 from toolexec.process.private import cache_directory
+from toolexec.process.settling import uncut
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import unavailable

@@ -1,0 +1,53 @@
+"""Work that a cancellation does not cut in two: it takes effect when the work has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["to_the_end", "uncut"]
+
+T = TypeVar("T")
+
+
+async def to_the_end(task: asyncio.Task[None]) -> None:
+    """Wait for *task* even if that is cancelled meanwhile; the cancellation then takes effect."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()
+
+
+async def uncut(
+    work: Coroutine[Any, Any, T],
+    *,
+    stop: Callable[[], None] | None = None,
+    undo: Callable[[T], Awaitable[None]] | None = None,
+    seconds: float | None = None,
+) -> T:
+    """Return what *work* gives; a cancellation takes effect only when that has ended.
+
+    Until then *stop* may hurry it, *undo* takes back what it gave, and after *seconds* it is cancelled itself.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if stop is not None:
+            stop()
+        await to_the_end(asyncio.create_task(_settle(task, undo, seconds)))
+        raise
+
+
+async def _settle(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]] | None, seconds: float | None) -> None:
+    await asyncio.wait({task}, timeout=seconds)
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and task.exception() is None and undo is not None:
+        await undo(task.result())
