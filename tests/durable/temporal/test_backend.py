@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 from tests.durable.temporal.programs import SLOW_CODE, run_slow_code
 from tests.tiers import missing
 from tests.waiting import until
@@ -19,6 +20,7 @@ from toolexec import Exec
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
 from toolexec.durable.temporal import TemporalBackend, TemporalEngine, TemporalSettings
+from toolexec.durable.temporal.client import connect
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -75,6 +77,24 @@ def process(role: str, settings: TemporalSettings, effects: Path) -> Iterator[su
     finally:
         started.kill()
         started.wait(30)
+
+
+async def _has_answer(settings: TemporalSettings) -> bool:
+    """Return whether Temporal knows the answer to the first call of `run_slow_code`: earlier, a call is lost with its
+    caller."""
+    client = await connect(settings)
+    try:
+        history = await client.get_workflow_handle(f"{settings.prefix}sandbox-slow").fetch_history()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    events = {event.event_id: event for event in history.events}
+    done = (event.activity_task_completed_event_attributes for event in history.events)
+    begun = (events.get(each.scheduled_event_id) for each in done)
+    return any(
+        event.activity_task_scheduled_event_attributes.activity_type.name == "answer" for event in begun if event
+    )
 
 
 async def test_a_request_survives_its_caller(settings: TemporalSettings, tmp_path: Path) -> None:
