@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from toolexec.discovery.index import Index
-from toolexec.errors import InvalidChainError
+from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.errors.base import reworded
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONObject
@@ -15,8 +15,9 @@ from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.tool import DRY_RUN
 from toolexec.run.admission import RunRequest, begun
 from toolexec.run.ceilings import refuse_above
+from toolexec.run.checks import check_first
 from toolexec.run.runner import Runner
-from toolexec.run.steps import ChainResult, Step, execute_chain, read_chain_steps, unknown_step
+from toolexec.run.steps import ChainResult, Step, Unknown, execute_chain, read_chain_steps, unknown_step
 from toolexec.run.types import OnError
 from toolexec.run.undo import DryRun, tried_by, undo
 
@@ -91,7 +92,7 @@ class Chains:
     ) -> ChainResult:
         result = ChainResult()
         try:
-            unknown = unknown_step(self._index, chain, self._visible())
+            unknown = self._unknown(chain)
             await execute_chain(
                 runner, self._index, chain, result, on_progress=on_progress, origin=origin, unknown=unknown
             )
@@ -102,6 +103,22 @@ class Chains:
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result
+
+    def _unknown(self, chain: Sequence[Step]) -> Unknown | None:
+        """Return the step that would stop the chain because there is no such tool, unless it was checked before."""
+        found: list[Unknown] = []
+
+        def check() -> None:
+            unknown = unknown_step(self._index, chain, self._visible())
+            if unknown is not None:
+                found.append(unknown)
+                raise unknown[1]
+
+        try:
+            check_first(check)
+        except ToolExecError as error:
+            return found[0] if found else (0, error)
+        return None
 
 
 def steps_of(steps: Sequence[Step | JSONObject], most: float | None) -> list[Step]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.threads import WorkerThreads
+from toolexec.run.checks import check_first
 from toolexec.run.large import ON_LOOP
 from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
@@ -35,11 +35,8 @@ from toolexec.workflow.nodes import Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
 
-__all__ = ["CHECKS", "WorkflowEngine"]
+__all__ = ["WorkflowEngine"]
 
-CHECKS: ContextVar[Callable[[Callable[[], None]], None] | None] = ContextVar("toolexec_checks", default=None)
-"""Decides whether the check of a workflow is made, which is given: a run that is repeated was checked when it began,
-and by the tools of then. None: always."""
 _KEPT: Final = 64
 _SHORT: Final = 4000
 """How many characters are parsed, checked and compiled on the event loop: in some 20 ms."""
@@ -107,11 +104,7 @@ def _prepared(source: str, tools: Tools, known: _Known | None) -> _Known:
             workflow = parse(source)
         except WorkflowSyntaxError as error:
             raise with_tool(error, tools.index, tools.allows) from None
-    checks = CHECKS.get()
-    if checks is None:
-        _check(workflow, tools)
-    else:
-        checks(partial(_check, workflow, tools))
+    check_first(partial(_check, workflow, tools))
     return known or (workflow, compile_workflow(workflow))
 
 

@@ -40,11 +40,11 @@ from toolexec.durable.waits import Waits, approval_of
 from toolexec.errors import ExecutionError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.run.checks import CHECKS
 from toolexec.run.large import ON_LOOP
 from toolexec.run.reconcile import read_check
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.types import Result
-from toolexec.workflow.engine import CHECKS
 
 __all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
 
@@ -323,7 +323,7 @@ class _Steps(_Run):
         return ended
 
     def _checked(self, check: Callable[[], None]) -> None:
-        """Make the check of a workflow where the run begins: when Temporal repeats it, other tools may be there."""
+        """Make the check of a program where the run begins: when Temporal repeats it, other tools may be there."""
         if self._given.carried is not None:
             return
         if not workflow.unsafe.is_replaying():
@@ -334,7 +334,9 @@ class _Steps(_Run):
                 raise
         elif workflow.patched(_REFUSED):
             check()
-            raise WorkflowCheckError("the workflow was refused when the run began, for tools that have changed since")
+            raise WorkflowCheckError(
+                f"the {self._record.kind} was refused when the run began, for tools that have changed since"
+            )
 
     async def _record_end(self, ended: Mapping[str, Any]) -> None:
         """Have audit and telemetry know of the run: once, however often Temporal repeats this."""
