@@ -151,6 +151,22 @@ async def test_a_tool_that_is_changed_or_gone(worker: Worker, kind: str) -> None
     assert [call.state for call in calls[:2]] in ([], ["done", "done"])
 
 
+@pytest.mark.parametrize("kind", ["chain", "workflow"])
+async def test_an_unknown_tool_is_found_before_anything_runs(worker: Worker, kind: str) -> None:
+    """A later tool that does not exist refuses the run where it begins, and another worker says the same of it, also when
+    it has that tool."""
+    async with worker.open() as ex:
+        if kind == "chain":
+            begun = await ex.run_chain([Step("t:note", {"n": 1}), Step("t:nope", {"n": 2})], durable="run")
+        else:
+            begun = await ex.run_workflow('run("t:note", {n: 1})\nreturn run("t:nope", {n: 2})', durable="run")
+        assert "t:nope" in str(begun.error)
+    async with worker.open(tools=("note", "nope")) as ex:
+        assert (await ex.runs.get("run")).state == "failed"
+        assert "t:nope" in str((await ex.runs.follow("run")).error)
+    assert worker.done == []
+
+
 async def test_audit_records_a_run_once(worker: Worker, tmp_path: Path) -> None:
     """However often Temporal repeats a chain or a workflow, the log has it once, and its calls as parts of it."""
     path = tmp_path / "audit.jsonl"
