@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from temporalio.client import WorkflowHandle
 from tests.durable.temporal.servers import TestServer
 
 from toolexec import Exec, Step
@@ -38,3 +40,22 @@ async def test_a_chain_with_a_wait(quick_settings: TemporalSettings) -> None:
             await ex.runs.signal("quick", "count", 5)
             result = await ex.runs.resume("quick")
     assert result.raise_for_error().value == 24
+
+
+async def test_a_page_without_the_last_event(quick_settings: TemporalSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that ends the wait for a result without one is asked again."""
+    ask = WorkflowHandle[Any, Any].result
+    pages = iter(["No completion event found"])
+
+    async def result(self: WorkflowHandle[Any, Any], **options: Any) -> Any:
+        for said in pages:
+            raise RuntimeError(said)
+        return await ask(self, **options)
+
+    monkeypatch.setattr(WorkflowHandle, "result", result)
+    async with Exec(journal=TemporalEngine(quick_settings)) as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        async with ex.worker(isolations=[]):
+            done = await ex.run_chain([Step("math:add", {"a": 1, "b": 2})], durable="paged")
+    assert done.raise_for_error().value == 3
+    assert [*pages] == []

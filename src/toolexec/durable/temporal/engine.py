@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
 from time import time
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal, Wait
 from toolexec.durable.outcomes import error_to_json
@@ -48,6 +48,7 @@ __all__ = ["TemporalEngine"]
 
 _FIRST_LOOK: Final = 0.5
 _LAST_LOOK: Final = 5.0
+_NO_EVENT: Final = "No completion event"
 _QUERY_SECONDS: Final = 3.0
 _GRACE: Final = 0.05
 _STATES: Final = {
@@ -297,12 +298,27 @@ class TemporalEngine:
         result: JSONDict | None
         async with _explained(run_id):
             try:
-                given: JSONDict = await handle.result()
+                given = await _result(handle)
                 state, result = given["state"], given["result"]
             except WorkflowFailureError as error:
                 was_cancelled = isinstance(error.cause, CancelledError | TerminatedError)
                 state, result = ("cancelled", None) if was_cancelled else ("failed", {"raised": _lost(error, run_id)})
         return replace(await self._record(run_id), state=state, result=result)
+
+
+async def _result(handle: WorkflowHandle[Any, Any]) -> JSONDict:
+    """Wait for what a workflow returns.
+
+    A server that ends a request for its last event without one (Temporal's test server does, after a while) is asked
+    again: the client library takes that for an error.
+    """
+    while True:
+        try:
+            return cast("JSONDict", await handle.result())
+        except RuntimeError as error:
+            if _NO_EVENT not in str(error):
+                raise
+        await asyncio.sleep(_FIRST_LOOK)
 
 
 def _never_again() -> Any:
