@@ -7,7 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["has_fence", "without_fence"]
+__all__ = ["MARKS", "has_fence", "without_fence"]
+
+MARKS: Final = ("```", "~~~")
+"""What every fence has."""
 
 _OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[ \t]*\r?")
 _NAMES: Final = {
@@ -28,8 +31,6 @@ def without_fence(code: str, language: str = "") -> str:
     The lines that go become empty ones, so that lines keep their numbers. A fence inside of a program that is right
     without its removal stays, and so do several programs.
     """
-    if "```" not in code and "~~~" not in code:
-        return code
     lines = code.split("\n")
     filled = [number for number, line in enumerate(lines) if line.strip()]
     opening = _OPENING.fullmatch(lines[filled[0]]) if filled else None

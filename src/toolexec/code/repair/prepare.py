@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolexec.code.repair.bare_names import bare_names
-from toolexec.code.repair.fences import without_fence
+from toolexec.code.repair.fences import MARKS, without_fence
 from toolexec.code.repair.last_line import last_result
 from toolexec.code.repair.loops import without_nested_loops
 from toolexec.code.repair.typescript import without_types
@@ -34,7 +34,8 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
         return Prepared(code, language)
     is_typed = language in _TYPED
     language = "javascript" if is_typed else language
-    code = without_fence(code, language)
+    if any(mark in code for mark in MARKS):
+        code = without_fence(code, language)
     if language == "python":
         code = without_nested_loops(code)
     elif language == "javascript":
