@@ -182,12 +182,21 @@ class ExecuteRequest:
             )
         if not isinstance(self.code, str):
             raise InvalidRequestError(f"code must be text, not {type(self.code).__name__}", code="missing_code")
+        if not self.code.isascii() and _has_half(self.code):
+            raise InvalidRequestError("code has a lone surrogate, half a character, which UTF-8 cannot carry")
         if not self.code.strip() and not self.metadata.get("wasm_module") and not self.metadata.get("wasm_module_b64"):
             raise InvalidRequestError("code is required", code="missing_code")
         if self.timeout is not None and not _is_above_zero(self.timeout):
             raise InvalidRequestError(f"a timeout must be above 0 seconds, not {self.timeout!r}")
         if not _maps_names_to(str, self.env):
             raise InvalidRequestError("env must map names to strings")
+        for name, value in self.env.items():
+            if not name or "=" in name or "\0" in name + value or _has_half(name + value):
+                raise InvalidRequestError(
+                    f"env cannot have {name[:100]!r}: a name is not empty and without '=', and neither name nor value "
+                    "has a NUL or half a character",
+                    details={"name": name[:100].encode("utf-8", "replace").decode()},
+                )
         if not _maps_names_to(bytes, self.files):
             raise InvalidRequestError("files must map relative paths to bytes")
         return self
@@ -356,6 +365,14 @@ class CodeResult:
             data["backend"] = self.backend.to_dict()
             data["limitsEnforced"] = self.limits_enforced.to_dict()
         return data
+
+
+def _has_half(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _maps_names_to(kind: type, value: object) -> bool:

@@ -17,6 +17,7 @@ MAIN = "__toolexec_main__"
 STAR = "__toolexec_star__"
 NOTHING_NAME = "__toolexec_nothing__"
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT; `ast` takes long to import
+_MANY_BRACKETS = 90
 _COROUTINE = 0x80  # CO_COROUTINE; `inspect` has it, and takes long to import
 
 
@@ -63,11 +64,15 @@ class Program:
 
 def compile_program(source: str, filename: str) -> Program:
     """Compile *source*; raises SyntaxError with the author's own line and column."""
-    program = _from_text(source, filename)
-    if program is None:
-        from .tree import from_tree
+    try:
+        program = _from_text(source, filename)
+        if program is None:
+            from .tree import from_tree
 
-        program = from_tree(source, filename)
+            program = from_tree(source, filename)
+    except MemoryError:
+        _refuse_brackets(source, filename)
+        raise
     return program
 
 
@@ -99,6 +104,17 @@ def _from_text(source: str, filename: str) -> Program | None:
 
 def _compiled(text: str, filename: str, mode: str) -> Any:
     return compile(text, filename, mode, flags=_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def _refuse_brackets(source: str, filename: str) -> None:
+    """Raise SyntaxError if it was the brackets that a parser had no room for: it says that memory is used up."""
+    depth = most = 0
+    for sign in source:
+        depth += (sign in "([{") - (sign in ")]}")
+        most = max(most, depth)
+    if most >= _MANY_BRACKETS:
+        said = f"brackets are nested {most} deep, more than Python reads here; build the value in steps"
+        raise SyntaxError(said, (filename, 1, 1, source.splitlines()[0])) from None
 
 
 def _import_star(name: str, namespace: dict[str, Any]) -> None:
