@@ -114,7 +114,7 @@ async def test_the_value_of_a_program(language: JavaScriptLanguage, kit: Kit, co
         ("[new Map([['a', 1]]), new Set([1]), new Uint8Array(2)]", [{"a": 1}, [1], [0, 0]]),
         ("[new Number(1), new String('x'), new Boolean(false)]", [1, "x", False]),
         ("new RangeError('far')", {"name": "RangeError", "message": "far"}),
-        ("'\\ud800é'", "\ufffdé"),
+        ("`${tools} ${tools.math} ${tools.math.add}`", "tools tools.math tools.math.add"),
     ],
 )
 async def test_values_have_the_json_that_one_expects(

@@ -34,6 +34,7 @@ from toolexec.runtime.protocol.messages import (
     decode_frame,
     decode_json,
     too_large_result,
+    whole_text,
 )
 from toolexec.runtime.protocol.server import RequestServer
 
@@ -71,6 +72,8 @@ class HostCalls:
         self._shared: deque[tuple[Message, AdmittedCall]] = deque()  # calls for the helpers
         self._jobs: list[Job] = []  # of the helpers; touched in the guest's thread, and after its end
         self._done = 0  # how many of those they have made
+        self.exit_code: int | None = None
+        """What a program that ended itself without its result gave as its exit code."""
         self._server = server
         self._deliveries = server.deliveries
         self._output = output
@@ -217,6 +220,9 @@ class HostCalls:
                 self._asked_to_cancel.append(message.id)
             elif kind == "release":
                 self._server.release(message)
+            elif kind == "exit":
+                code = message.payload.get("code")
+                self.exit_code = code if isinstance(code, int) else None
             elif kind in ("print", "println"):
                 text = message.payload.get("text")
                 stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
@@ -536,7 +542,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def result_payload(text: str) -> JSONDict:
     """Return the payload of a guest's `result` message; raises ProtocolError for any other message."""
     try:
-        message = decode_json(text)
+        message = whole_text(decode_json(text), text)
     except TooManyPartsError as error:
         return too_large_result(error)
     except (ValueError, RecursionError) as error:

@@ -5,9 +5,10 @@ calls travel together. On a stream of bytes each frame is preceded by its length
 
 ```
 guest → host   hello {protocol, version, capabilities}          first, on a stream
-               run_tool, run_chain, search_tools, list_namespaces, describe_tool, list_tool_examples, read_result
+               run_tool, run_chain, search_tools, list_namespaces, help, describe_tool, list_tool_examples, read_result
                cancel {}                                        of an earlier request, by its id
                release {handles}                                results that the guest holds no longer, by their ids
+               exit {code}                                      over host calls only: what a program gives as it ends its own process
                print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
                result {value} or {error}                        the end of a run; with {files: false} it left no files
@@ -70,6 +71,7 @@ __all__ = [
     "read_data_frame",
     "read_message",
     "too_large_result",
+    "whole_text",
 ]
 
 MAX_HEADER_BYTES: Final = 64 << 10
@@ -80,12 +82,22 @@ REQUESTS: Final = frozenset(
         "run_chain",
         "search_tools",
         "list_namespaces",
+        "help",
         "describe_tool",
         "list_tool_examples",
         "read_result",
     }
 )
-_NOTES: Final = frozenset({"cancel", "print", "println", "release", "wait"})
+_VALUES: Final = {"run_tool": "args", "run_chain": "steps", "result": "value"}
+"""What of the payload of a message belongs to tools and programs."""
+_HALF: Final[JSONObject] = {
+    "error": {
+        "kind": "ValueError",
+        "message": "ValueError: the value has a text with a lone surrogate, which UTF-8 cannot carry; give the text in "
+        "another form, such as its `ascii()`",
+    }
+}
+_NOTES: Final = frozenset({"cancel", "exit", "print", "println", "release", "wait"})
 _WITH_DATA: Final = frozenset({"file", "net_data"})
 _SMALL: Final = 1 << 14
 _MAX_IDS: Final = 64
@@ -132,7 +144,8 @@ class JSONCodec:
     def decode(self, frame: bytes | str) -> list[Message]:
         """Return the messages of a frame; raises ProtocolError when it is malformed."""
         try:
-            data = decode_json(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
+            text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
+            data = whole_text(decode_json(text), text)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"a frame is not JSON: {error}") from error
         return [read_message(item) for item in (data if isinstance(data, list) else [data])]
@@ -168,13 +181,12 @@ def check_parts(text: str, count: int) -> None:
 
 
 def decode_json(text: str) -> JSONValue:
-    """Return what JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make,
-    are replaced by a question mark. Raises ValueError, RecursionError, and TooManyPartsError, which is a ValueError,
-    for over `MAX_CONTAINERS` lists and objects.
+    """Return what JSON *text* of a guest says; it may have halves of characters, see `whole_text`. Raises ValueError,
+    RecursionError, and TooManyPartsError, which is a ValueError, for over `MAX_CONTAINERS` lists and objects.
     """
     if len(text) > MAX_CONTAINERS:
         check_parts(text, text.count("[") + text.count("{"))
-    return _whole(_decoder.decode(text), text)
+    return _decoder.decode(text)
 
 
 def decode_frame(text: str) -> list[Message]:
@@ -228,12 +240,31 @@ def too_large_result(error: object) -> JSONDict:
 
 def decode_first(text: str) -> tuple[JSONValue, int]:
     """Return the value that JSON *text* begins with, and where it ends; otherwise as `decode_json`."""
-    data, end = _decoder.raw_decode(text)
-    return _whole(data, text), end
+    return _decoder.raw_decode(text)
 
 
-def _whole(value: JSONValue, text: str) -> JSONValue:
-    return _replace(value) if "\\ud" in text or "\\uD" in text else value
+def whole_text(frame: JSONValue, text: str | bytes) -> JSONValue:
+    """Return the messages of a *frame* without halves of characters, which only escapes in its *text* can make.
+
+    They are replaced by a question mark in what is shown. In the arguments of calls they stay, as a call refuses them
+    itself, and a program whose value has some has failed.
+    """
+    if not (("\\ud" in text or "\\uD" in text) if isinstance(text, str) else (b"\\ud" in text or b"\\uD" in text)):
+        return frame
+    return [_sound(message) for message in frame] if isinstance(frame, list) else _sound(frame)
+
+
+def _sound(message: JSONValue) -> JSONValue:
+    if not isinstance(message, dict):
+        return _replace(message)
+    kind, payload = message.get("type"), message.get("payload")
+    name = _VALUES.get(kind) if isinstance(kind, str) else None
+    if name is None or not isinstance(payload, dict) or name not in payload:
+        return _replace(message)
+    value = payload[name]
+    if name == "value" and _replace(value) != value:
+        return {**_replace({**message, "payload": None}), "payload": _HALF}
+    return {**_replace({**message, "payload": None}), "payload": {**_replace({**payload, name: None}), name: value}}
 
 
 def _replace(value: JSONValue) -> JSONValue:
@@ -279,7 +310,8 @@ def read_data_frame(frame: bytes) -> tuple[Message, bytes]:
     if size > MAX_HEADER_BYTES:
         raise ProtocolError(f"the message of a frame with data has {size} bytes, over the limit of {MAX_HEADER_BYTES}")
     try:
-        data = decode_json(frame[5 : 5 + size].decode())
+        text = frame[5 : 5 + size].decode()
+        data = whole_text(decode_json(text), text)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the message of a frame with data is not JSON: {error}") from error
     return read_message(data), frame[5 + size :]

@@ -22,6 +22,7 @@ from toolexec.runtime.protocol.messages import (
     decode_frame,
     decode_json,
     read_message,
+    whole_text,
 )
 
 __all__ = ["PIECE", "decode_in_pieces", "messages_in_pieces"]
@@ -56,6 +57,7 @@ async def messages_in_pieces(frame: bytes) -> list[Message]:
         return await asyncio.to_thread(lambda: decode_frame(frame.decode("utf-8", "replace")))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame is not JSON: {error}") from error
+    data = whole_text(data, frame)
     return [read_message(item) for item in (data if isinstance(data, list) else [data])]
 
 

@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult, Output
-from toolexec.errors import ConfigurationError, InvalidRequestError, MissingExtraError, SandboxUnavailableError
+from toolexec.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    MissingExtraError,
+    ProtocolError,
+    SandboxUnavailableError,
+)
 from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.protocol.hostcalls import HostCalls
+from toolexec.runtime.protocol.hostcalls import HostCalls, result_payload
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
@@ -337,10 +343,8 @@ def _read_result(text: str, is_full: bool) -> JSONObject:
     With no memory left (*is_full*) even the error about it may be missing; what is thrown then is null.
     """
     try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError):
-        payload = None
-    if not isinstance(payload, dict):
+        payload = result_payload(f'{{"type":"result","payload":{text}}}')
+    except ProtocolError:
         return {"error": {"kind": "Error", "message": "the program broke what tells its result"}}
     error = payload.get("error")
     if isinstance(error, dict) and (error.get("message") == _NO_MEMORY or (is_full and not error.get("line"))):

@@ -191,10 +191,15 @@ globalThis.__toolexec = (() => {
       if (NAMES.test(path)) called.path = true; // else `tools["my-space"]["list-issues"]` is an ID
       return ask("run_tool", called, structured, name);
     };
-    return new Proxy(call, { get: (_, name) => (noTool(name) ? undefined : toolAt(`${path}:${name}`)) });
+    const said = () => `tools.${path.replaceAll(":", ".")}`;
+    return new Proxy(call, { get: (_, name) => asText(name, said) ?? (noTool(name) ? undefined : toolAt(`${path}:${name}`)) });
   }
 
-  const tools = new Proxy(methods, { get: (_, name) => methods[name] ?? (noTool(name) ? undefined : toolAt(name)) });
+  // What a template and `String` show of tools.
+  const asText = (name, said) => (name === Symbol.toPrimitive ? said : undefined);
+  const tools = new Proxy(methods, {
+    get: (_, name) => methods[name] ?? asText(name, () => "tools") ?? (noTool(name) ? undefined : toolAt(name)),
+  });
 
   // -- files -----------------------------------------------------------------------------------------------------
 

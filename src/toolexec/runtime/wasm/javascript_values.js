@@ -27,8 +27,8 @@ globalThis.__toolexec = (() => {
     value = values.reference(value) ?? value;
     if (value !== null && typeof value === "object" && typeof value.toJSON === "function") value = value.toJSON();
     switch (typeof value) {
-      case "string":
-        return stringify(value.toWellFormed());
+      case "string": // half a character becomes an escape, which the host refuses by its name
+        return stringify(value);
       case "boolean":
       case "bigint":
         return String(value);
@@ -58,7 +58,7 @@ globalThis.__toolexec = (() => {
     const parts = [];
     for (const [key, item] of entries) {
       const text = plain(item, `${path}/${String(key)}`, what, depth + 1);
-      if (text !== undefined) parts.push(`${stringify(String(key).toWellFormed())}:${text}`);
+      if (text !== undefined) parts.push(`${stringify(String(key))}:${text}`);
     }
     return `{${parts.join(",")}}`;
   }

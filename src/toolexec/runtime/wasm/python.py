@@ -430,7 +430,7 @@ class PythonRun:
         elif isinstance(outcome, InstanceFailed):
             stderr = outcome.message
             if not stopped:
-                stopped, result = _why(outcome)
+                stopped, result = _why(outcome, self.gateway.exit_code)
         elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
             raise outcome
         return Ending(
@@ -444,7 +444,7 @@ class PythonRun:
         )
 
 
-def _why(failure: InstanceFailed) -> tuple[Stopped, JSONDict | None]:
+def _why(failure: InstanceFailed, exit_code: int | None) -> tuple[Stopped, JSONDict | None]:
     match failure.reason:
         case "fuel":
             return "cpu", None
@@ -453,7 +453,8 @@ def _why(failure: InstanceFailed) -> tuple[Stopped, JSONDict | None]:
         case "stack":
             return "", _failed("RecursionError", "RecursionError: the calls of the program are nested too deep")
         case "exit":
-            return "", _failed("SystemExit", f"the program ended itself with exit code {failure.exit_code}")
+            code = failure.exit_code if exit_code is None else exit_code
+            return "", _failed("SystemExit", f"the program ended itself with exit code {code}")
         case "host":
             return "violation", None
         case _:

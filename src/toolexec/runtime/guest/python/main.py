@@ -275,6 +275,7 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
 
         _refuse_threads()
         channel = HostCalls(exchange, post)
+        _report_exit(channel)
         _guests.append(Guest(channel, lambda: GuestLoop(channel)))
     guest = _guests[0]
     guest.connect(exchange, post)
@@ -283,6 +284,17 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
         return "{}"
     payload = guest.execute(message.get("payload") or {})
     return '{"type":"result","id":"' + str(message.get("id")) + '","payload":' + payload + "}"
+
+
+def _report_exit(channel: Channel) -> None:
+    """Send the host the code of `os._exit`: the system here knows only 0 and 1."""
+    leave = os._exit
+
+    def leave_with(status: int) -> Any:
+        channel.post("exit", {"code": int(status)})
+        leave(status)
+
+    os._exit = leave_with
 
 
 def _refuse_threads() -> None:
