@@ -191,6 +191,8 @@ class RequestServer:
                 return json.dumps({"results": [summary.to_dict() for summary in found]})
             case "list_namespaces":
                 return json.dumps({"namespaces": await gateway.list_namespaces()})
+            case "help":
+                return json.dumps(await self._help(_text(payload, "path"), is_page=payload.get("page") is True))
             case "describe_tool":
                 level = cast("DetailLevel", payload.get("level") or "full")
                 return json.dumps((await gateway.describe_tool(self._tool_id(payload), level)).to_dict())
@@ -217,6 +219,15 @@ class RequestServer:
             raise ToolTimeoutError(
                 f"{tool_id} did not finish within {timeout} s", tool_id=tool_id, op="execute"
             ) from None
+
+    async def _help(self, path: str, *, is_page: bool) -> JSONObject:
+        """What `dir` and `help` show."""
+        if self._tools is None:
+            names = await self.gateway.list_namespaces()
+            return {"names": [] if path else names, "text": "\n".join(names)}
+        from toolexec.code.guide import help_text, names_at  # few programs ask, and it takes a while
+
+        return {"text": await help_text(self._tools, path)} if is_page else {"names": await names_at(self._tools, path)}
 
     def _admit(self, tools: Tools, payload: JSONObject, step: str) -> AdmittedCall:
         return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload), step=step)
@@ -352,7 +363,7 @@ def _timeout(payload: JSONObject) -> float | None:
     return timeout
 
 
-def _text(payload: JSONObject, key: Literal["id", "query", "handle"]) -> str:
+def _text(payload: JSONObject, key: Literal["id", "path", "query", "handle"]) -> str:
     value = payload.get(key)
     if not isinstance(value, str):
         raise ProtocolError(f"{key} must be a text")

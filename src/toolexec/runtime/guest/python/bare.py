@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Module", "current_loop", "with_names"]
+__all__ = ["Module", "current_loop", "helped", "with_names"]
 
 Module: Any = type(sys)
 
@@ -18,6 +18,7 @@ def with_names(tools: Any, names: dict[str, str] | None) -> Any:
     A name stands for the namespace or tool at a path; with "" for the function that calls a tool by its ID. So
     whatever the program, its imports or Python itself call by such a name comes first.
     """
+    builtins.help = helped  # type: ignore[assignment]
     if not names:
         return builtins
     found = Module("builtins")
@@ -28,6 +29,17 @@ def with_names(tools: Any, names: dict[str, str] | None) -> Any:
         found.__dict__[name] = target
     found.__dict__.update(builtins.__dict__)
     return found
+
+
+def helped(*about: Any) -> None:
+    """Be `help`, which shows tools and namespaces, too."""
+    shown = getattr(type(about[0]), "__toolexec_help__", None) if about else None
+    if shown is not None:
+        print(shown(about[0]))  # noqa: T201 - that is what it is for
+        return
+    import pydoc
+
+    pydoc.help(*about)
 
 
 def current_loop(asyncio: Any) -> Callable[[], Any]:

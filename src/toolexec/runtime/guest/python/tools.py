@@ -62,6 +62,12 @@ class _Tool:
     def __getitem__(self, name: str) -> _Tool:
         return _Tool(self.__tools, self.__path + ":" + str(name), True)
 
+    def __dir__(self) -> list[str]:
+        return self.__tools.__toolexec_help__("names", self.__path)  # type: ignore[return-value]
+
+    def __toolexec_help__(self) -> Any:
+        return self.__tools.__toolexec_help__("text", self.__path)
+
     def __repr__(self) -> str:
         return "tools." + self.__path.replace(":", ".")
 
@@ -87,6 +93,15 @@ class Tools:
 
     def __getitem__(self, tool_id: str) -> Any:
         return _Tool(self, str(tool_id), True)
+
+    def __dir__(self) -> list[str]:
+        return self.__toolexec_help__("names")  # type: ignore[no-any-return]
+
+    def __toolexec_help__(self, what: str = "text", path: str = "") -> Any:
+        return self.__channel.ask("help", {"path": path, "page": what == "text"})[what]
+
+    def __repr__(self) -> str:
+        return "tools"
 
     def run(self, tool_id: str, args: Any = None, *, timeout: float | None = None, **more: Any) -> Any:
         """Return the result of one tool; raises ToolError when it failed. *timeout* is in seconds, and *more* are
