@@ -24,12 +24,11 @@ from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
     ConnectionClosedError,
-    InputValidationError,
     InvalidResultError,
     ToolExecError,
     ToolNotFoundError,
 )
-from toolexec.model.arguments import bounded_args
+from toolexec.model.arguments import RefusedArgs, bounded
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
@@ -352,8 +351,9 @@ class Tools:
     def _admit(self, call: ToolCall, op: str, at: tuple[int, int] | None = None) -> AdmittedCall:
         """Start the record of a call that is counted already."""
         started = perf_counter()
-        given, excess = _bounded(call)
-        args, cut = snapshot(given, self._room)
+        if call.args:
+            call.args = bounded(call.args, call.tool_id)
+        args, cut = snapshot(None if type(call.args) is RefusedArgs else call.args, self._room)
         record = ToolCallRecord(call.tool_id, args, started=started - self._began, at=at)
         record.cut = cut
         record.is_open = True
@@ -368,11 +368,8 @@ class Tools:
         try:
             if self._allowed:
                 self._allowed.check(call.tool_id, op)
-            if excess is not None:
-                raise excess
-            if self._handles is not None and len(self._handles) and call.args is not None:
-                admitted.call = replace(call, args=self._handles.resolve(call.args))
-                bounded_args(admitted.call.args or {}, call.tool_id)
+            if self._handles is not None and len(self._handles) and call.args and type(call.args) is not RefusedArgs:
+                admitted.call = replace(call, args=bounded(self._handles.resolve(call.args), call.tool_id))
         except ToolExecError as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error
         return admitted
@@ -456,14 +453,3 @@ class _StepRunner:
 
     def stream(self, call: ToolCall) -> Any:
         raise NotImplementedError("a chain does not stream its steps")
-
-
-def _bounded(call: ToolCall) -> tuple[JSONObject | None, InputValidationError | None]:
-    """Return the arguments of a call, or why nothing must walk them."""
-    if not call.args:
-        return call.args, None
-    try:
-        bounded_args(call.args, call.tool_id)
-    except InputValidationError as error:
-        return None, error
-    return call.args, None

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from toolexec.model.arguments import bounded
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin, acting, current_origin
@@ -31,7 +32,8 @@ def needs_approval(ex: Exec, tool_id: str, args: JSONObject | None) -> bool:
     entry = ex.visible()[0].find(tool_id) if approval is not None else None
     if approval is None or entry is None or not isinstance({} if args is None else args, Mapping):
         return False
-    return approval.needs(entry, ToolCall(tool_id, args, origin=current_origin()))
+    own = bounded(args, tool_id) if args else args
+    return approval.needs(entry, ToolCall(tool_id, own, origin=current_origin()))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from toolexec.model.arguments import own_parts
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import current_origin
@@ -29,7 +28,6 @@ class Calls:
 
     def __init__(self, options: Options, scope: Scope, backends: BackendRegistry, sources: Sources) -> None:
         self.sources = sources
-        self.is_watched: bool = bool(options.own_gate is not None or options.layers or options.trace is not None)
         self._limits = Timeout(
             DefaultRunner(
                 scope.index,
@@ -50,14 +48,21 @@ class Calls:
             runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers, index=scope.index)
         elif options.gate is not None:
             runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers)
-        else:
+        elif options.layers:
+            from toolexec.run.door import RefusesExcess
+
             for wrap in reversed(options.layers):
                 runner = wrap(runner)
-        if options.trace is None:
-            return runner
-        from toolexec.run.layers.trace import Trace
+            runner = RefusesExcess(runner)
+        if options.trace is not None:
+            from toolexec.run.layers.trace import Trace
 
-        return Trace(runner, options.trace)
+            runner = Trace(runner, options.trace)
+        if options.own_gate is None and not options.layers and options.trace is None:
+            return runner  # nothing but the runner looks at the arguments, and that knows what it does
+        from toolexec.run.door import OwnArguments
+
+        return OwnArguments(runner)
 
     async def run(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Run one tool; see `Exec.run_tool`."""
@@ -82,8 +87,6 @@ class Calls:
     async def _make(self, call: ToolCall) -> Result:
         if self.sources.pending and self.sources.is_needed(call.tool_id):
             await self.sources.start()
-        if self.is_watched and call.args:
-            call.args = own_parts(call.args, call.tool_id)
         return await self.runner.run(call)
 
     async def stream(
@@ -97,8 +100,6 @@ class Calls:
         """Run one tool piece by piece; see `Exec.stream_tool`."""
         if self.sources.pending and self.sources.is_needed(tool_id):
             await self.sources.start()
-        if self.is_watched and args:
-            args = own_parts(args, tool_id)
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:
             async for event in events:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.errors.base import reworded
+from toolexec.model.arguments import bounded
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import HERE, Origin, current_origin
@@ -131,8 +132,8 @@ def steps_of(steps: Sequence[Step | JSONObject], most: float | None) -> list[Ste
 
 
 def asked_chain(chain: Sequence[Step], origin: Origin) -> RunRequest:
-    """Return a chain as the gate decides on it."""
-    steps = [{"tool": step.tool_id, "args": step.args} for step in chain]
+    """Return a chain as the gate decides on it; see `refuse_excess` for arguments that nothing must walk."""
+    steps = [{"tool": step.tool_id, "args": bounded(step.args or {}, step.tool_id)} for step in chain]
     return RunRequest(kind="chain", origin=origin, details={"steps": len(chain)}, args={"steps": steps})
 
 

@@ -54,6 +54,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import acting, current_origin
 from toolexec.model.settings import check_settings
 from toolexec.run.admission import RunRequest, admit_durable
+from toolexec.run.steps import refuse_excess
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -221,6 +222,7 @@ class DurableRuns:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
         chain = steps_of(steps, self._options.max_timeout)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
+        await refuse_excess(self._runner, chain, current_origin().within("chain", ""))  # of which nothing is written
         await self._admit(lambda: asked_chain(chain, current_origin()))
         result = await self._begin(run_id, "chain", steps_to_text(chain), settings, RunHooks(on_progress=on_progress))
         return cast("ChainResult", result)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
-from toolexec.model.arguments import own_parts
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import CURRENT
@@ -464,8 +463,7 @@ class Exec:
             call = ToolCall(tool_id, args, timeout, on_progress, False, CURRENT.get())
             call.idempotency_key, call.fresh = idempotency_key, fresh
             return await calls.make(call)
-        if calls.is_watched and args:  # most calls come this way, which is the shortest there is
-            args = own_parts(args, tool_id)
+        # Most calls come this way, which is the shortest there is.
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
 
     def needs_approval(self, tool_id: str, args: JSONObject | None = None) -> bool:

@@ -14,7 +14,7 @@ from toolexec.durable.journal import RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.engine import TemporalEngine
-from toolexec.durable.temporal.messages import CallSpec, RunSpec
+from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_args
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
@@ -120,7 +120,7 @@ class ExecHost:
             entry = self.find(spec.tool)
         except ToolExecError:
             return {"state": "unknown"}
-        if is_repeatable(entry.tool):
+        if spec.excess or is_repeatable(entry.tool):
             return {"state": "again"}
 
         async def make(check: Registered, args: JSONDict) -> Result:
@@ -160,9 +160,8 @@ class ExecHost:
             scope.failure = error_from_json(spec.failure) if spec.failure else None
 
     def _call(self, spec: CallSpec) -> ToolCall:
-        return ToolCall(
-            spec.tool, spec.args, spec.timeout, idempotency_key=f"{spec.run_id}/{spec.step}", step=spec.step
-        )
+        key = f"{spec.run_id}/{spec.step}"
+        return ToolCall(spec.tool, read_args(spec), spec.timeout, idempotency_key=key, step=spec.step)
 
 
 def _origin(spec: CallSpec, ask: Approver | None) -> Origin:

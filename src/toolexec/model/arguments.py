@@ -1,38 +1,80 @@
-"""The arguments of a call as it is made: nothing walks them before these have looked at their size."""
+"""The arguments of a call as it is made: nothing walks them before these have looked at their size.
+
+A call with arguments that are too much to be walked is not refused where that is found: it goes on with `RefusedArgs`,
+so that the rules around calls record it, and then refuse it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json
-from toolexec.model.tree_size import FLAT, excess_of
+from toolexec.model.tree_size import FLAT, Excess, excess_of
 
 if TYPE_CHECKING:
     from toolexec.model.schema import Schema
 
-__all__ = ["bounded_args", "own_parts", "without_nulls"]
+__all__ = ["RefusedArgs", "bounded", "bounded_args", "own_parts", "without_nulls"]
+
+
+class RefusedArgs(Mapping[str, Any]):
+    """Takes the place of arguments that are too much to be walked, in the call that is refused because of them.
+
+    A look into it raises `error`, an InputValidationError, so that no call can be made with it.
+    """
+
+    __slots__ = ("error", "excess")
+
+    def __init__(self, excess: Excess, tool_id: str) -> None:
+        self.excess: Final = excess
+        violation = excess_violation({}, excess)
+        self.error: Final = InputValidationError([violation], tool_id=tool_id, op="validate_input")
+
+    def __bool__(self) -> bool:
+        return True  # `args or {}` must not make it arguments of nothing
+
+    def __repr__(self) -> str:
+        return f"<arguments with {self.excess.value}>"
+
+    def __getitem__(self, name: str) -> NoReturn:
+        raise self.error
+
+    def __iter__(self) -> Iterator[str]:
+        raise self.error
+
+    def __len__(self) -> NoReturn:
+        raise self.error
 
 
 def bounded_args(args: Mapping[str, object], tool_id: str) -> None:
     """Raise InputValidationError for arguments that are too much to be walked: too many values, copies or levels."""
+    looked_at = bounded(args, tool_id)
+    if type(looked_at) is RefusedArgs:
+        raise looked_at.error
+
+
+def bounded(args: Mapping[str, object], tool_id: str) -> JSONObject:
+    """Return *args*, or RefusedArgs in their place where they are too much to be walked: too many values, copies or
+    levels."""
     if type(args) is dict:
         for value in args.values():  # in the way of every call: a set of their types takes longer to make
             if type(value) not in FLAT:
                 break
         else:
-            return
+            return args
+    elif type(args) is RefusedArgs:
+        return args
     excess = excess_of(args)
-    if excess is not None:
-        raise InputValidationError([excess_violation(args, excess)], tool_id=tool_id, op="validate_input")
+    return args if excess is None else RefusedArgs(excess, tool_id)
 
 
 def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
     """Return arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
 
-    What is flat, and what is not JSON, is returned as it is: the runner looks at it again, and refuses it. Raises
-    InputValidationError as `bounded_args` does.
+    What is flat, and what is not JSON, is returned as it is: the runner looks at it again, and refuses it. What is too
+    much to be walked is RefusedArgs.
     """
     if type(args) is dict:
         for value in args.values():
@@ -40,11 +82,12 @@ def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
                 break
         else:
             return args
+    elif type(args) is RefusedArgs:
+        return args
     try:
         return to_json(args)
     except NotJSONError:
-        bounded_args(args, tool_id)
-        return args
+        return bounded(args, tool_id)
 
 
 def without_nulls(args: JSONObject, schema: Schema, violations: Sequence[Violation]) -> JSONObject:

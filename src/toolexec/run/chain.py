@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolexec.errors import InputValidationError, ToolExecError
-from toolexec.model.arguments import own_parts
+from toolexec.errors import ToolExecError
+from toolexec.model.arguments import RefusedArgs, own_parts
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.run.runner import Runner
@@ -56,11 +56,9 @@ async def run_chain(
 
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
     """Make one call as a step: what could not be run is the step's error here, as what failed is."""
-    try:
-        # They share nothing with earlier values, and stay with the step.
-        call.args = args = own_parts(call.args or {}, call.tool_id)
-    except InputValidationError as error:
-        return StepResult(index, call.tool_id, name, {}, None, error, 0.0, False, 1), None
+    # They share nothing with earlier values, and stay with the step.
+    call.args = own_parts(call.args or {}, call.tool_id)
+    args: JSONObject = {} if type(call.args) is RefusedArgs else call.args
     try:
         result = await runner.run(call)
     except ToolExecError as error:

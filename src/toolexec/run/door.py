@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
-from toolexec.errors import ToolExecError
+from toolexec.errors import InputValidationError, ToolExecError
+from toolexec.model.arguments import RefusedArgs, own_parts
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.layer import CallEnd, Layer, ObserverLayer
@@ -17,7 +18,7 @@ from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound,
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Admitting", "Door", "RecordedAttempt", "RecordsAttempts"]
+__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess"]
 
 
 @runtime_checkable
@@ -28,6 +29,52 @@ class RecordsAttempts(Protocol):
         """Record that attempt *number* at *call* begins, after one that ended as *after* says; what is returned is
         called once, at its end. Raises AuditError: then it is not made."""
         ...
+
+
+# The next two have plain functions, which do not cost each call a coroutine.
+
+
+class OwnArguments(Layer):
+    """Stands outside of all rules: what looks at a call before it is made looks at arguments that are its own, and that
+    are not too much to be walked; see `RefusedArgs`."""
+
+    def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
+        """Make the call; see `Runner.run`."""
+        if call.args:
+            call.args = own_parts(call.args, call.tool_id)
+        return self.inner.run(call)
+
+    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Make the call piece by piece; see `Runner.stream`."""
+        if call.args:
+            call.args = own_parts(call.args, call.tool_id)
+        return self.inner.stream(call)
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in this thread; see `ThreadRunner.run_in_thread`."""
+        if call.args:
+            call.args = own_parts(call.args, call.tool_id)
+        return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
+
+
+class RefusesExcess(Layer):
+    """Stands between the rules that record a call and those that decide on it: none of these walks the arguments."""
+
+    def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
+        """Make the call; see `Runner.run`. Raises InputValidationError for RefusedArgs."""
+        if type(call.args) is RefusedArgs:
+            raise call.args.error
+        return self.inner.run(call)
+
+    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Make the call piece by piece; see `Runner.stream`. Its first step raises as `run` does."""
+        return _raising(call.args.error) if type(call.args) is RefusedArgs else self.inner.stream(call)
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in this thread; see `ThreadRunner.run_in_thread`. Raises as `run` does."""
+        if type(call.args) is RefusedArgs:
+            raise call.args.error
+        return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
 
 
 class Admitting(Layer):
@@ -191,3 +238,8 @@ def ending_of(result: Result | None, failure: BaseException | None) -> str:
     if error is None:
         return "ok"
     return error.code if isinstance(error, ToolExecError) else "cancelled"
+
+
+async def _raising(error: InputValidationError) -> AsyncGenerator[StreamEvent, None]:
+    raise error
+    yield  # what makes it a generator

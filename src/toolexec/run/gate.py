@@ -21,7 +21,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
-from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts
+from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess
 from toolexec.run.layer import Layer
 from toolexec.run.resolve import Find, Resolution
 from toolexec.run.runner import Runner
@@ -234,7 +234,7 @@ class Gate:
             else:
                 made = part.wrap(made, find)
         made = _wrapped(self._deciding, Admitting(made, find), find)
-        return _Gated(_wrapped(self._outside, made, find), find)
+        return _Gated(_wrapped(self._outside, RefusesExcess(made), find), find)
 
     def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None) -> Runner:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""

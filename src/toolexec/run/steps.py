@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from time import perf_counter
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 from toolexec.discovery.index import Index, get_tool
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.errors.base import reworded
-from toolexec.model.arguments import bounded_args
+from toolexec.model.arguments import RefusedArgs, bounded
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
@@ -25,7 +26,16 @@ from toolexec.run.repeating import is_repeatable, retry_after
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 
-__all__ = ["ChainResult", "Step", "Unknown", "execute_chain", "read_chain_steps", "step_arguments", "unknown_step"]
+__all__ = [
+    "ChainResult",
+    "Step",
+    "Unknown",
+    "execute_chain",
+    "read_chain_steps",
+    "refuse_excess",
+    "step_arguments",
+    "unknown_step",
+]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
@@ -197,6 +207,7 @@ async def execute_chain(
 
     Raises InvalidChainError, before anything runs, for a chain that cannot work.
     """
+    await refuse_excess(runner, steps, origin)
     names, referring = _check(index, steps)
     started = perf_counter()
     values: list[JSONValue] = []
@@ -247,6 +258,20 @@ async def execute_chain(
     outcome.duration = perf_counter() - started
 
 
+async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -> None:
+    """Have the first call whose arguments are too much to be walked refused and recorded, before any other is made.
+
+    Raises InputValidationError for it.
+    """
+    for number, step in enumerate(steps):
+        given = step.args if isinstance(step.args, Mapping) else {}
+        args = bounded(given if type(given) is dict else dict(given), step.tool_id)
+        if type(args) is RefusedArgs:
+            with suppress(ToolExecError):
+                await runner.run(ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number)))
+            raise args.error
+
+
 def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:
     """Return the step that was under way when the chain was cancelled."""
     error = ToolExecError(f"{step.tool_id} was stopped: the chain was cancelled", tool_id=step.tool_id)
@@ -267,8 +292,6 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
             if not isinstance(args, Mapping):
                 raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
             args = dict(args)
-        if args:
-            bounded_args(args, step.tool_id)
         if args and check_references(args, number, names):
             referring.add(number)
         if step.name:

@@ -23,6 +23,7 @@ from opentelemetry.trace import (
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ToolExecError
+from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -130,7 +131,7 @@ class Recorder:
             attributes["toolexec.parent_run_id"] = origin.parent
         if origin.caller.id:
             attributes["toolexec.caller"] = self.redact.text(origin.caller.id)
-        if self._record_args:
+        if self._record_args and type(call.args) is not RefusedArgs:
             attributes["gen_ai.tool.call.arguments"] = self._arguments(facts, call)
         span.set_attributes(attributes)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import InvalidChainError, Outcome
+from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
@@ -154,4 +155,6 @@ class DryRun(Layer):
     def before(self, call: ToolCall) -> ToolCall:
         """Return the call that is made; raises as `tried_by` does."""
         tool_id, more = tried_by(self._index, call.tool_id)
-        return replace(call, tool_id=tool_id, args={**(call.args or {}), **more} if more else call.args)
+        if not more or type(call.args) is RefusedArgs:
+            return replace(call, tool_id=tool_id)
+        return replace(call, tool_id=tool_id, args={**(call.args or {}), **more})

@@ -19,7 +19,7 @@ from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.exchanges import Exchanges
 from toolexec.durable.temporal.host import Host
-from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_call, read_record
+from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_call, read_record, sent_args
 from toolexec.errors import InvalidResultError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
@@ -68,6 +68,13 @@ class Activities:
             if self._keeps_large:
                 return found
             return await asyncio.to_thread(_fitting, spec, found)
+
+    @activity.defn(name="refuse_call")
+    async def refuse_call(self, spec: CallSpec) -> dict[str, Any]:
+        """Have a call with `excess` refused and recorded. A worker that would make it without its arguments does not
+        know this activity."""
+        async with beating():
+            return await self._host.call(spec)
 
     @activity.defn(name="settle_call")
     async def settle_call(self, spec: CallSpec) -> dict[str, Any]:
@@ -136,15 +143,17 @@ class _Link(Exchanges):
 
     async def run(self, call: ToolCall) -> Result:
         """Have the workflow make a call."""
+        args, excess = sent_args(call.args)
         spec = CallSpec(
             run_id=self.run_id,
             step=call.step,
             tool=call.tool_id,
-            args=dict(call.args or {}),
+            args=args,
             timeout=call.timeout,
             caller=self._record.caller,
             origin=dict(self._record.settings.get("origin") or {}),
             digest=self._digests.get(call.step, ""),
+            excess=excess,
         )
         return read_outcome(await self.ask(call.step, asdict(spec)))
 

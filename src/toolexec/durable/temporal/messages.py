@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from toolexec.durable.journal import CallRecord, RunKind, RunRecord, Wait
-from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.arguments import RefusedArgs
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.tree_size import Excess
 
 __all__ = [
     "KINDS",
@@ -21,9 +23,11 @@ __all__ = [
     "RunSpec",
     "SandboxInput",
     "call_to_json",
+    "read_args",
     "read_call",
     "read_record",
     "record_to_json",
+    "sent_args",
 ]
 
 VERSION: Final = 2
@@ -71,7 +75,8 @@ class RunInput:
 @dataclass
 class CallSpec:
     """One tool call, as the workflow has it made. `answer` is that to an approval that it needed, `origin` whom the run
-    is for (of older runs there is only the ID of the `caller`)."""
+    is for (of older runs there is only the ID of the `caller`). `excess` says of a call that is to be refused why
+    nothing may walk its arguments, which are left out."""
 
     run_id: str
     step: str
@@ -83,6 +88,7 @@ class CallSpec:
     digest: str = ""
     answer: JSONValue = None
     origin: JSONDict | None = None
+    excess: str = ""
 
 
 @dataclass
@@ -144,6 +150,16 @@ def read_record(data: Mapping[str, Any]) -> RunRecord:
 def call_to_json(call: CallRecord) -> JSONDict:
     """Return a call as JSON-able data."""
     return asdict(call)
+
+
+def sent_args(args: JSONObject | None) -> tuple[JSONDict, str]:
+    """Return the `args` and the `excess` of a CallSpec."""
+    return ({}, args.excess.name) if type(args) is RefusedArgs else (dict(args or {}), "")
+
+
+def read_args(spec: CallSpec) -> JSONObject:
+    """Return the arguments of a call that `sent_args` has written."""
+    return RefusedArgs(Excess[spec.excess], spec.tool) if spec.excess else spec.args
 
 
 def read_call(data: Mapping[str, Any]) -> CallRecord:

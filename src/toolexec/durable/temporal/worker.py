@@ -84,7 +84,7 @@ class TemporalWorker:
                 client,
                 task_queue=queue,
                 workflows=[*WORKFLOWS, SandboxWorkflow],
-                activities=[work.call_tool, work.settle_call, work.record_run],
+                activities=[work.call_tool, work.refuse_call, work.settle_call, work.record_run],
                 **shared,
             )
         ]

@@ -35,9 +35,11 @@ from toolexec.durable.temporal.messages import (
     call_to_json,
     read_call,
     read_record,
+    sent_args,
 )
 from toolexec.durable.waits import Waits, approval_of
 from toolexec.errors import ExecutionError, RunError, ToolExecError, WorkflowCheckError
+from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.checks import CHECKS
@@ -53,6 +55,7 @@ _GRACE: Final = 15.0
 _RECORDED: Final = "record_run"
 _SHOWN: Final = "waits in the memo"
 _REFUSED: Final = "refused by the check"
+_EXCESS: Final = "calls with too many arguments are recorded"
 """Names of changes of this code: what began before them is repeated without them."""
 _FOREVER: Final = timedelta(days=3650)
 _AGAIN: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
@@ -219,12 +222,12 @@ class _Run:
     async def _attempt(self, spec: CallSpec) -> JSONDict:
         """Return what came of one activity, or what is known of it when its worker was lost."""
         entry = self._host.index.find(spec.tool)
-        repeats = entry is not None and is_repeatable(entry.tool)
+        repeats = bool(spec.excess) or (entry is not None and is_repeatable(entry.tool))
         once = RetryPolicy(maximum_attempts=1)
         often = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=self._rules.attempts)
         try:
             return await workflow.execute_activity(
-                "call_tool",
+                "refuse_call" if spec.excess else "call_tool",
                 spec,
                 result_type=dict[str, Any],
                 activity_id=spec.step,
@@ -358,15 +361,19 @@ class _Steps(_Run):
 
     async def make(self, call: ToolCall) -> Result:
         """Make a call as an activity."""
+        if type(call.args) is RefusedArgs and not workflow.patched(_EXCESS):
+            raise call.args.error
+        args, excess = sent_args(call.args)
         spec = CallSpec(
             run_id=self.run_id,
             step=call.step,
             tool=call.tool_id,
-            args=dict(call.args or {}),
+            args=args,
             timeout=call.timeout,
             caller=self._record.caller,
             path=call.origin.path,
             origin=dict(self._record.settings.get("origin") or {}),
+            excess=excess,
         )
         return read_outcome(await self._make(spec))
 

@@ -14,6 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import quote
 
 from toolexec.errors import AuditError, ConfigurationError
+from toolexec.model.arguments import RefusedArgs
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
@@ -149,7 +150,9 @@ class AuditLog:
 
     def args_part(self, args: JSONObject | None, schema: JSONObject | None) -> str:
         """Return what is kept of a call's arguments, as the inside of a record with a comma before it; *schema* marks
-        secrets."""
+        secrets. Of arguments that are too much to be walked nothing is."""
+        if type(args) is RefusedArgs:
+            return ""
         if self.args == "digest":
             return f',"args_digest":"{args_digest(args, self.digest_key)}"'
         return f',"args":{redacted_args(args, self.redact, schema)}' if self.args == "redacted" else ""
