@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
 import pytest
 from mcp_types import CallToolResult, ElicitResult
+from tests.waiting import until
 
 from toolexec import Exec, Gate, Policy, Rule
 from toolexec.run.layers.approval import Approval
@@ -95,15 +97,71 @@ class TestSessions:
         assert [answer.status_code for answer in answers] == [200, 200, 503]
 
 
-def _call(number: int, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+class TestConnections:
+    """Connections, which all come from one address here."""
+
+    async def test_others_beside_a_caller_who_opens_all_it_can(self, serve: Serve) -> None:
+        """None of 300 calls of others is refused, whether that caller has calls under way or says nothing."""
+        server = await serve(HttpSettings(port=0, max_connections=64, shutdown_grace=0), AUTH)
+        over = asyncio.Event()
+        held, refused = Counter[str](), Counter[bytes]()
+
+        async def hold(name: str, data: bytes) -> None:
+            while not over.is_set():
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                held[name] += 1
+                answered = asyncio.create_task(_first_line(reader, writer, data))
+                ended = asyncio.create_task(over.wait())
+                await asyncio.wait([answered, ended], return_when=asyncio.FIRST_COMPLETED)
+                refused[answered.result() if answered.done() else b""] += 1
+                answered.cancel()
+                ended.cancel()
+                writer.close()
+
+        async def call(name: str) -> int:
+            async with at_once:
+                message, headers = _call(1, {}, "echo")
+                return (await server.post(message, headers | bearer(name), verify=False)).status_code
+
+        at_once = asyncio.Semaphore(8)
+        waiting = _raw(*_call(1, {"seconds": 1e6}, "wait"), "eve")
+        eves = [asyncio.create_task(hold("calls", waiting)) for _ in range(100)]
+        eves += [asyncio.create_task(hold("nothing", b"")) for _ in range(6)]
+        async with asyncio.timeout(60):
+            await until(lambda: any(b" 503 " in line for line in refused), 0.01)
+        answers = await asyncio.gather(*[call(name) for name in ("ann", "bob") * 150])
+        over.set()
+        await asyncio.gather(*eves)
+        assert answers == [200] * 300
+        assert held["nothing"] > 0
+
+
+async def _first_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> bytes:
+    try:
+        writer.write(data)
+        await writer.drain()
+        return await reader.readline()
+    except ConnectionError:
+        return b""
+
+
+def _raw(message: dict[str, Any], headers: dict[str, str], name: str) -> bytes:
+    """A request as it is sent."""
+    body = json.dumps(message).encode()
+    every = {**headers, **bearer(name), "host": "127.0.0.1", "content-length": str(len(body))}
+    head = "".join(f"{key}: {value}\r\n" for key, value in every.items())
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def _call(number: int, args: dict[str, Any], tool: str = "run_tool") -> tuple[dict[str, Any], dict[str, str]]:
     """A call of the newer era, by a client that can ask its user."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
     }
-    params = {"name": "run_tool", "arguments": args, "_meta": meta}
-    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "run_tool", **JSON_HEADERS}
+    params = {"name": tool, "arguments": args, "_meta": meta}
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool, **JSON_HEADERS}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, headers
 
 

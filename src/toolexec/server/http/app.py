@@ -24,7 +24,7 @@ from toolexec.server.auth.middleware import Authentication
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
-from toolexec.server.http.middleware import BodyLimits, Guard, Requests
+from toolexec.server.http.middleware import BodyLimits, Guard, Requests, SeatClaims
 from toolexec.server.http.replies import refuse, reply, reply_json, reply_text
 from toolexec.server.http.sessions import Sessions
 from toolexec.server.http.settings import HttpSettings, check_exposure
@@ -63,7 +63,8 @@ class HttpApp:
             metrics.watch_sessions(self._sessions.count)
         self._open = self._open_paths()
         inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._for_callers()), http, on_refusal=self._rejected)
-        self._closed: ASGIApp = Authentication(inner, auth, on_refusal=self._rejected, keys=keys)
+        seated = SeatClaims(inner, on_refusal=self._rejected)
+        self._closed: ASGIApp = Authentication(seated, auth, on_refusal=self._rejected, keys=keys)
         self._requests = Requests(Guard(self._route, http, auth, on_refusal=self._rejected), metrics)
         app: Any = self._requests
         if http.behind_proxy:

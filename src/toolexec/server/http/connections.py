@@ -1,4 +1,4 @@
-"""One connection: how long it may dawdle, and how many there may be."""
+"""One connection: how long it may dawdle."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolexec.server.http.replies import Refuse
+from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
 
 __all__ = ["Connection", "connections"]
@@ -22,7 +23,7 @@ class Connection(H11Protocol):
 
     A request's head must be there `header_timeout` seconds after its first byte, or after the connection was made. A
     client that reads nothing of an answer for `read_timeout` seconds is cut off, and so is one that goes on sending a
-    body after its request was answered. Above `max_connections` a new one is asked to come back.
+    body after its request was answered. One that has no seat, in its state, is asked to come back.
     """
 
     limits: HttpSettings
@@ -32,16 +33,17 @@ class Connection(H11Protocol):
         super().__init__(**settings)
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
+        self._seat: Seat | None = self.app_state.get(STATE)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Note that a client is there."""
-        if len(self.connections) >= self.limits.max_connections:
+        super().connection_made(transport)
+        if self._seat is None:
             self.tell("connections")
             transport.write(_FULL)
-        super().connection_made(transport)
-        if len(self.connections) > self.limits.max_connections:
             transport.close()
             return
+        self._seat.occupant = self
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -49,6 +51,8 @@ class Connection(H11Protocol):
         for timer in (self._head_timer, self._read_timer):
             if timer is not None:
                 timer.cancel()
+        if self._seat is not None:
+            self._seat.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -61,8 +65,26 @@ class Connection(H11Protocol):
         elif self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        answered: Any = self.cycle  # None until the first request
-        if answered is not None and answered.response_complete and self.conn.their_state is h11.SEND_BODY:
+        if self.has_answered and self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request is under way; see `Occupant`."""
+        cycle: Any = self.cycle  # None until the first request
+        return cycle is not None and not cycle.response_complete
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether there was a request, and none is under way; see `Occupant`."""
+        cycle: Any = self.cycle
+        return cycle is not None and bool(cycle.response_complete)
+
+    def give_way(self) -> None:
+        """End the connection for that of another caller; see `Occupant`."""
+        if self.is_answering:
+            self.transport.abort()
+        else:
             self.transport.close()
 
     def pause_writing(self) -> None:

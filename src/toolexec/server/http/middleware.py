@@ -1,7 +1,7 @@
 """What every request over HTTP passes: it is counted and logged, and checked by its headers and by its body.
 
 `Requests` is outermost. Inside of it `Guard` looks at the headers and at where the request comes from, which stops DNS
-rebinding and hostile pages; `BodyLimits` comes last, after the caller is known.
+rebinding and hostile pages; `SeatClaims` and `BodyLimits` come last, after the caller is known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,18 +25,21 @@ from toolexec.server.http.replies import (
     header,
     is_loopback,
     is_stream,
+    owner_of,
     peer_of,
     refuse,
     reply,
     reply_json,
     split_host,
 )
+from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.shares import NoShareError
 
 if TYPE_CHECKING:
     from toolexec.server.http.metrics import Metrics
 
-__all__ = ["BodyLimits", "BrokenOffError", "Guard", "Requests", "too_deep"]
+__all__ = ["BodyLimits", "BrokenOffError", "Guard", "Requests", "SeatClaims", "too_deep"]
 
 access: logging.Logger = logging.getLogger("toolexec.server.http.access")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -249,6 +252,33 @@ def _with_origin(send: Send, origin: str) -> Send:
         await send(message)
 
     return send_with_origin
+
+
+class SeatClaims:
+    """Takes the seat of a request's connection for its caller, who is known by now, or answers 503.
+
+    *on_refusal* receives the reason in one word. Under a server other than `serve_http` there are no seats.
+    """
+
+    def __init__(self, app: ASGIApp, *, on_refusal: Refuse) -> None:
+        self._app = app
+        self._refused = on_refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or refuse it."""
+        seat = scope.get("state", {}).get(STATE)
+        if isinstance(seat, Seat):
+            seat.used = monotonic()
+            owner = owner_of(scope)
+            try:
+                if seat.owner != owner:
+                    seat.claim(owner)
+            except NoShareError:
+                self._refused("connections")
+                message = "there are too many connections, and all of yours are in use; close one, or try again later"
+                await refuse(send, 503, message, [("retry-after", "5")])
+                return
+        await self._app(scope, receive, send)
 
 
 class BodyLimits:

@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from toolexec.model.origin import Caller
+from toolexec.server.auth.credentials import CALLER
+
 if TYPE_CHECKING:  # the settings need no more than the standard library
     from starlette.types import Scope, Send
 
@@ -16,6 +19,7 @@ __all__ = [
     "header",
     "is_loopback",
     "is_stream",
+    "owner_of",
     "peer_of",
     "refuse",
     "reply",
@@ -42,6 +46,13 @@ def peer_of(scope: Scope) -> str:
     client = scope.get("client")
     address = str(client[0])[:64] if client else ""
     return address if address.isprintable() else ""  # a proxy may hand on anything
+
+
+def owner_of(scope: Scope) -> str:
+    """Return for whom a request counts: its proven caller, else its address."""
+    caller = scope.get(CALLER)
+    owner = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
+    return owner or peer_of(scope)
 
 
 def is_stream(scope: Scope) -> bool:

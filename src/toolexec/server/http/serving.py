@@ -17,16 +17,17 @@ from mcp.server.lowlevel import Server
 from toolexec.errors import ConfigurationError
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.app import HttpApp, build_app
 from toolexec.server.http.connections import connections
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
+from toolexec.server.http.seats import STATE, Seat, Seats
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.pauses import watch_loop
 
 __all__ = ["HasLowlevel", "serve_http"]
 
-_BACKLOG = 512
 _FARTHER = 1.0
 
 
@@ -43,9 +44,10 @@ class HasLowlevel(Protocol):
 class _Listener(uvicorn.Server):
     """Uvicorn without what belongs to its caller: signals, and ending the process."""
 
-    def __init__(self, config: uvicorn.Config, http: HttpSettings) -> None:
+    def __init__(self, config: uvicorn.Config, http: HttpSettings, seats: Seats) -> None:
         super().__init__(config)
         self._http = http
+        self._seats = seats
         self.listening = asyncio.Event()
 
     @contextmanager
@@ -54,24 +56,29 @@ class _Listener(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         config, http = self.config, self._http
-        make: Any = config.http_protocol_class
-        tls: dict[str, Any] = {"ssl": config.ssl, "ssl_handshake_timeout": http.header_timeout} if config.ssl else {}
         try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: make(config=config, server_state=self.server_state, app_state={}),
-                host=config.host,
-                port=config.port,
-                backlog=_BACKLOG,
-                **tls,
+            bound = await asyncio.get_running_loop().create_server(
+                asyncio.Protocol, host=config.host, port=config.port, start_serving=False
             )
+            try:
+                accepting = Accepting(
+                    tuple(bound.sockets), self._seats, self._make, tls=config.ssl, handshake_timeout=http.header_timeout
+                )
+            finally:
+                bound.close()
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {http.host} port {http.port}: {_reason(error)}; choose another one, or stop "
                 "what uses it"
             ) from error
-        self.servers = [server]
+        self.servers = [accepting]  # pyright: ignore[reportAttributeAccessIssue]
         self.started = True
         self.listening.set()
+
+    def _make(self, seat: Seat | None) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        state = {STATE: seat} if seat is not None else {}
+        return make(config=self.config, server_state=self.server_state, app_state=state)
 
     @property
     def port(self) -> int:
@@ -101,7 +108,7 @@ async def serve_http(
     """
     lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
     app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys)
-    listener = _Listener(_config(app, http, metrics), http)
+    listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()
     async with _watched(metrics), app.running():  # what is raised in it would come out as a group

@@ -16,8 +16,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from toolexec.model.origin import Caller
 from toolexec.server.auth.credentials import CALLER
-from toolexec.server.http.replies import header, peer_of, reply_json
+from toolexec.server.http.replies import header, owner_of, reply_json
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.shares import NoShareError, giving_way
 
 __all__ = ["Sessions"]
 
@@ -35,12 +36,16 @@ class _Session:
     used: float
     requests: int = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request now; see `Held`."""
+        return self.requests == 0
+
 
 class Sessions:
     """The SDK's sessions, which can be counted, and of which no caller can take all.
 
-    Once there are as many as there may be, a caller with as many as any other gives up the oldest idle one of its own
-    for the next, and is refused where all are in use; a caller with fewer gets one of those of the caller with most.
+    Once there are as many as there may be, `giving_way` says which one ends for the next, or that it is refused.
 
     The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
     a session is ended by the request that its own client would end it with. It has no limit of its own: it would count
@@ -74,7 +79,7 @@ class Sessions:
         if (header(scope, b"mcp-protocol-version") or _HANDSHAKE) not in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._manager.asgi_app(scope, receive, send)
             return
-        owner, session_id = _owner_of(scope), header(scope, b"mcp-session-id")
+        owner, session_id = owner_of(scope), header(scope, b"mcp-session-id")
         if session_id is not None:
             await self._continue(session_id, owner, scope, receive, send)
         elif scope["method"] == "POST":
@@ -92,8 +97,9 @@ class Sessions:
 
     async def _begin(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request open a session, where its owner may have one."""
-        ended: list[tuple[str, _Session]] = []
-        if self.count() + self._opening.total() >= self._most and self._is_full_for(owner, ended):
+        try:
+            ended = self._make_room(owner)
+        except NoShareError:
             await _refuse(send, self._most)
             return
         self._opening[owner] += 1  # with no other request in between
@@ -148,30 +154,16 @@ class Sessions:
             if session.requests == 0 and session.used <= oldest:
                 del self._open[session_id]
 
-    def _is_full_for(self, owner: str, ended: list[tuple[str, _Session]]) -> bool:
-        """Take a session out for a new one of *owner*, and put it into *ended*; return whether none may be taken."""
-        counts = Counter(session.owner for session in self._open.values()) + self._opening
-        most, number = counts.most_common(1)[0]
-        has_share = counts[owner] + 1 >= number
-        session_id = self._oldest(owner if has_share else most, idle=True)
-        if session_id is None and not has_share:
-            session_id = self._oldest(most, idle=False)
+    def _make_room(self, owner: str) -> list[tuple[str, _Session]]:
+        """Take a session out for a new one of *owner*, and return it; empty where none has to end. Raises
+        NoShareError."""
+        if self.count() + self._opening.total() < self._most:
+            return []
+        session_id = giving_way(self._open, owner, self._opening)
         if session_id is None:
-            return has_share  # else all of the other's are being opened: there may be one more for a moment
+            return []
         logger.warning("there are %d sessions; the oldest of %s gives way", self._most, self._open[session_id].owner)
-        ended.append((session_id, self._open.pop(session_id)))
-        return False
-
-    def _oldest(self, owner: str, *, idle: bool) -> str | None:
-        """Return the least recently used session of *owner*; with *idle* only of those without a request."""
-        return next(
-            (
-                session_id
-                for session_id, session in self._open.items()
-                if session.owner == owner and not (idle and session.requests)
-            ),
-            None,
-        )
+        return [(session_id, self._open.pop(session_id))]
 
     async def _end(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""
@@ -184,12 +176,6 @@ class Sessions:
             """Drop the answer."""
 
         await self._manager.asgi_app({**session.scope, "method": "DELETE", "headers": headers}, receive, send)
-
-
-def _owner_of(scope: Scope) -> str:
-    caller = scope.get(CALLER)
-    owner = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
-    return owner or peer_of(scope)
 
 
 def _is_of(caller: object, method: str, ids: frozenset[str]) -> bool:
