@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from toolexec.server.http.seats import Seat, Seats
@@ -17,6 +18,8 @@ __all__ = ["Accepting"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
+_LOOK: Final = 0.02
+"""Seconds between two looks where the loop cannot wait for a socket."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
 
@@ -53,6 +56,8 @@ class Accepting:
                 each.close()
             raise
         self._accepting = [asyncio.create_task(self._accept(each), name="toolexec-accept") for each in self.sockets]
+        for task, each in zip(self._accepting, self.sockets, strict=True):
+            task.add_done_callback(lambda _, each=each: each.close())  # also where it was cancelled before it ran
 
     def close(self) -> None:
         """Take no more connections; those whose handshake is not over are dropped."""
@@ -64,24 +69,20 @@ class Accepting:
         await asyncio.wait([*self._accepting, *self._beginning])
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with listening:
-            while True:
-                try:
-                    taken, address = await loop.sock_accept(listening)
-                except ConnectionError:  # it has gone again
-                    continue
-                except OSError as error:
-                    logger.error("connections cannot be taken: %s", error)
-                    await asyncio.sleep(_PAUSE)
-                    continue
-                try:
-                    await self._seats.room()
-                except BaseException:
-                    taken.close()
-                    raise
-                self._begin(taken, str(address[0]))
-                await asyncio.sleep(0)  # else those that wait would all be taken in one turn
+        while True:
+            await _something_waits(listening)
+            await self._seats.room()
+            try:  # nothing is awaited from here on: a connection that is taken would be lost with this task
+                taken, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):  # it has gone again
+                continue
+            except OSError as error:
+                logger.error("connections cannot be taken: %s", error)
+                await asyncio.sleep(_PAUSE)
+                continue
+            taken.setblocking(False)
+            self._begin(taken, str(address[0]))
+            await asyncio.sleep(0)  # else those that wait would all be taken in one turn
 
     def _begin(self, taken: socket.socket, address: str) -> None:
         arrival = _Arrival(taken)
@@ -91,18 +92,38 @@ class Accepting:
             seat = None
         task = arrival.task = asyncio.create_task(self._connect(taken, seat))
         self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        task.add_done_callback(partial(self._begun, taken, seat))
 
     async def _connect(self, taken: socket.socket, seat: Seat | None) -> None:
         """Give the connection to its protocol, which has the seat from then on."""
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(seat), taken, **self._tls)
-        except BaseException as error:
-            taken.close()
-            if seat is not None:
-                seat.leave()
-            if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
-                logger.exception("a connection cannot be begun")
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(seat), taken, **self._tls)
+
+    def _begun(self, taken: socket.socket, seat: Seat | None, task: asyncio.Task[None]) -> None:
+        """Close what did not become a connection, also where its task was cancelled before it ran."""
+        self._beginning.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return
+        taken.close()
+        if seat is not None:
+            seat.leave()
+        if error is not None and not isinstance(error, OSError | ssl.SSLError):
+            logger.error("a connection cannot be begun", exc_info=error)
+
+
+async def _something_waits(listening: socket.socket) -> None:
+    """Wait until a connection is there to be taken, which `sock_accept` would lose when it is cancelled."""
+    loop = asyncio.get_running_loop()
+    there = loop.create_future()
+    try:
+        loop.add_reader(listening, lambda: there.done() or there.set_result(None))
+    except NotImplementedError:  # Windows
+        await asyncio.sleep(_LOOK)
+        return
+    try:
+        await there
+    finally:
+        loop.remove_reader(listening)
 
 
 class _Arrival:
