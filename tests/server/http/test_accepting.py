@@ -24,4 +24,4 @@ async def test_a_connection_that_comes_at_the_end_is_closed(turns: int) -> None:
             await asyncio.sleep(0)
         accepting.close()
         await accepting.wait_closed()
-    gc.collect()  # a socket that nobody closed is a warning, and warnings are errors
+    gc.collect()  # an open socket is a warning then, and warnings are errors
