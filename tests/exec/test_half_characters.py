@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +86,19 @@ async def test_a_refused_call_can_be_caught(ex: Exec) -> None:
     """Go on, as after any call with wrong arguments."""
     code = "try:\n    tools.t.echo(x='\\ud800')\nexcept ToolError as e:\n    return e.code"
     assert (await ex.execute_code(code)).value == "validation_input"
+
+
+@pytest.mark.parametrize("durable", [None, "run-1"])
+async def test_the_record_of_a_refused_call_is_whole(durable: str | None, tmp_path: Path) -> None:
+    """Record a mark in the place of what the call was refused for, so that the result can be sent and kept."""
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        ex.add(lambda **more: more, "t:echo")
+        code = (
+            "try:\n    tools.run('t:echo', {'\\ud800': '\\udfff', 'é': 'é'})\nexcept ToolError as e:\n    return e.code"
+        )
+        done = await ex.execute_code(code, durable=durable)
+    assert done.value == "validation_input"
+    assert json.loads(json.dumps(done.to_dict(), ensure_ascii=False).encode())["toolCalls"][0]["args"] == {
+        "?": "?",
+        "é": "é",
+    }

@@ -375,6 +375,11 @@ def _has_half(text: str) -> bool:
     return False
 
 
+def _whole(text: str) -> str:
+    """Return a text as a record shows it: a call with half a character is refused, and recorded with a mark there."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _maps_names_to(kind: type, value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
@@ -407,10 +412,11 @@ def _copied(value: JSONValue, room: list[int]) -> JSONValue:
         return value
     if kind is str:
         room[0] -= len(value)
+        value = _whole(value)
     elif kind is dict:
         room[0] -= 64 + 100 * len(value)
         if room[0] >= 0:
-            return {key: _copied(item, room) for key, item in value.items()}
+            return {_whole(key): _copied(item, room) for key, item in value.items()}
     elif kind is list:
         room[0] -= 64 + 8 * len(value)
         if room[0] >= 0:

@@ -8,7 +8,7 @@ guest → host   hello {protocol, version, capabilities}          first, on a st
                run_tool, run_chain, search_tools, list_namespaces, help, describe_tool, list_tool_examples, read_result
                cancel {}                                        of an earlier request, by its id
                release {handles}                                results that the guest holds no longer, by their ids
-               exit {code}                                      over host calls only: what a program gives as it ends its own process
+               exit {code}                                      over host calls: of a program that ends itself
                print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
                result {value} or {error}                        the end of a run; with {files: false} it left no files
