@@ -279,6 +279,17 @@ async def test_processes_in_the_sandbox(code: str) -> None:
 class TestAdvise:
     """Single failures."""
 
+    @pytest.mark.parametrize(
+        ("backend", "elsewhere", "named"),
+        [("wasm", [], True), ("wasm", [("wasm", "python-science")], False), ("docker", [], False)],
+    )
+    def test_the_extra_that_has_a_package(self, backend: str, elsewhere: list[tuple[str, str]], named: bool) -> None:
+        """Name the extra where it would give the package, and it is not there yet."""
+        missing = failure("ModuleNotFoundError: No module named 'numpy'", backend=backend)
+        text = advise(missing, elsewhere)
+        assert ("toolexec[science]" in text) is named
+        assert ("language='python-science'" in text) is (backend == "wasm")
+
     def test_a_network(self) -> None:
         """Where hosts can be reached, that is what is advised, and nothing is said of installing."""
         text = advise(failure("ModuleNotFoundError: No module named 'requests'", backend="docker", has_network=True))

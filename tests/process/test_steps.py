@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.process.steps import BuildStep, run_command, run_work
+from toolexec.process.steps import BuildStep, LogOnce, run_command, run_work
 
 
 def _command(directory: Path, code: str, **changes: object) -> tuple[int, str]:
@@ -110,3 +111,13 @@ def test_command_that_is_not_there(tmp_path: Path) -> None:
             cap_seconds=1,
             progress=None,
         )
+
+
+@pytest.mark.parametrize(("after", "said"), [(0.0, ["this takes a while"]), (3600.0, [])])
+def test_a_build_is_announced_once(caplog: pytest.LogCaptureFixture, after: float, said: list[str]) -> None:
+    """Without a progress display, one line says why nothing happens for a while, where it is a while."""
+    log = LogOnce(logging.getLogger("toolexec.test"), "this takes a while", after=after)
+    with caplog.at_level(logging.WARNING):
+        for text in ("one", "two"):
+            log(BuildStep(name="build", fraction=0.5, message=text))
+    assert [record.getMessage() for record in caplog.records] == said

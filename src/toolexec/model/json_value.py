@@ -15,6 +15,8 @@ writes and `json.loads` reads back.
 | a `date`, `time`, `datetime`, `timedelta` | a string in ISO 8601 |
 | a `Decimal`, `Fraction`, `UUID`, path, IP address or network | its exact string |
 | a number, array or tensor with `tolist` and `dtype` (NumPy and its relatives) | its numbers |
+| a DataFrame, a Series of pandas | an array of its rows, each an object, or of its values; what is missing is null |
+| a compiled regular expression | its pattern |
 | any other integer or real number | an integer or a float |
 | `bytes` that are UTF-8 | that text |
 
@@ -26,18 +28,13 @@ bytes, generators, functions, objects.
 from __future__ import annotations
 
 import math
-import numbers
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
-from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from pathlib import PurePath
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
 from toolexec.errors import Violation
+from toolexec.model.json_forms import MAX_INTEGER, json_form, key_text
 from toolexec.model.tree_size import FLAT as _FLAT
 from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of
 
@@ -71,7 +68,6 @@ MAX_DIGITS: Final = 4300
 
 _MAX_REPORTED: Final = 20
 _MAX_LOSSY_DEPTH: Final = 100  # a record puts it inside of something else
-_MAX_INTEGER: Final[int] = 10**MAX_DIGITS
 _SMALL_INTEGER: Final = 1 << 62
 _SCALARS: Final[list[JSONDict]] = [
     # No number is a string, and no string is two things at once, so the second keywords exclude nothing; but they make
@@ -275,7 +271,7 @@ class _Conversion:
         if kind is str:
             return self._text(value, trail)
         if kind is int:
-            return value if -_MAX_INTEGER < value < _MAX_INTEGER else self._long_integer(value, trail)
+            return value if -MAX_INTEGER < value < MAX_INTEGER else self._long_integer(value, trail)
         if kind is float:
             return value if math.isfinite(value) else self._not_finite(value, trail)
         if value is None or kind is bool:
@@ -300,32 +296,19 @@ class _Conversion:
 
     def _other(self, value: object, trail: _Trail, depth: int) -> JSONValue:
         """The JSON form of what is of no type that JSON has itself."""
-        kind: type[Any] = type(value)
-        if isinstance(value, Enum):
-            return self.plain(value.value, trail, depth + 1)
-        if isinstance(value, str):
-            return self._text(str.__str__(value), trail)
-        if isinstance(value, int):
-            return self.plain(int.__int__(value), trail, depth)
-        if isinstance(value, float):
-            return self.plain(float.__float__(value), trail, depth)
+        form = json_form(value, to_json)
+        match form:
+            case ("object", given):
+                return self._object(given, trail, depth)
+            case ("array", given):
+                return self._array(given, trail, depth)
+            case ("value", given):
+                return self.plain(given, trail, depth + 1)
+            case _:
+                name = type(value).__name__
         if isinstance(value, bytes | bytearray):
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return self._problem(value, trail, f"{kind.__name__} that are not UTF-8; use base64")
-        if hasattr(kind, "__pydantic_serializer__"):
-            return self._model(value, trail, depth)
-        if isinstance(value, Mapping):
-            return self._object(value, trail, depth)
-        if isinstance(value, Sequence | AbstractSet | ValuesView | deque) and not isinstance(value, memoryview):
-            return self._array(value, trail, depth)
-        if is_dataclass(value) and not isinstance(value, type):
-            return self._object({field.name: getattr(value, field.name) for field in fields(value)}, trail, depth)
-        form = _of_array(value) if _is_array(kind) else _known_form(value)
-        if form is not None:
-            return self.plain(form, trail, depth + 1)
-        return self._problem(value, trail, f"{kind.__name__} is not a JSON type{_hint(value)}")
+            return self._problem(value, trail, f"{name} that are not UTF-8; use base64")
+        return self._problem(value, trail, f"{name} is not a JSON type{_hint(value)}")
 
     def _object(self, value: Mapping[Any, Any], trail: _Trail, depth: int) -> JSONValue:
         if depth >= self._levels:
@@ -361,29 +344,10 @@ class _Conversion:
 
     def _key(self, key: object, trail: _Trail) -> str | None:
         """A key as text; None, with the problem reported, for one that cannot be text."""
-        name = _text_of_key(key.value if isinstance(key, Enum) else key)
+        name = key_text(key)
         if name is None:
             name = self._problem(key, trail, f"the key {shorten(_safe(repr, key))} is not text")
         return name
-
-    def _model(self, value: object, trail: _Trail, depth: int) -> JSONValue:
-        """A pydantic model, or another object that pydantic can write."""
-        from pydantic_core import to_jsonable_python
-
-        unknown: list[JSONValue] = []
-
-        def form(part: object) -> Any:
-            try:
-                return to_json(part)
-            except NotJSONError:
-                unknown.append(part)
-                return None
-
-        plain = to_jsonable_python(value, by_alias=True, fallback=form)
-        if not unknown:
-            return self.plain(plain, trail, depth + 1)
-        names = getattr(type(value), "__pydantic_fields__", {})
-        return self._object({name: getattr(value, name) for name in names}, trail, depth)
 
     # -- problems -----------------------------------------------------------------------------------------------
 
@@ -428,52 +392,6 @@ class _Conversion:
         self._count += 1
         if self._count >= _MAX_REPORTED:
             raise _EnoughError
-        return None
-
-
-def _text_of_key(key: object) -> str | None:
-    """A key as `json.dumps` writes it, or the exact string that its value is in JSON; None for one that has neither."""
-    if isinstance(key, str):
-        return str.__str__(key)
-    if key is None or isinstance(key, bool):
-        return {None: "null", True: "true", False: "false"}[key]
-    if _is_array(type(key)):
-        key = _of_array(key)
-    if isinstance(key, numbers.Integral):
-        whole = int(key)
-        return int.__repr__(whole) if -_MAX_INTEGER < whole < _MAX_INTEGER else None
-    if isinstance(key, float):
-        return float.__repr__(key) if math.isfinite(key) else None
-    form = None if isinstance(key, bytes | tuple) else _known_form(key)
-    return form if isinstance(form, str) else None
-
-
-def _is_array(kind: type[Any]) -> bool:
-    """Whether values of this class are arrays, or numbers out of one, of NumPy or of a library like it."""
-    return hasattr(kind, "tolist") and hasattr(kind, "dtype")
-
-
-def _of_array(value: JSONValue) -> JSONValue:
-    """The numbers of an array as lists, or a number as Python's; None for one that Python does not have."""
-    plain = value.tolist()
-    return None if type(plain) is type(value) else plain
-
-
-def _known_form(value: object) -> JSONValue:
-    """The JSON form of numbers, and of dates, paths and the like, which pydantic knows how to write; else None."""
-    if isinstance(value, numbers.Real):
-        if isinstance(value, numbers.Integral):
-            return int(value)
-        return str(value) if isinstance(value, numbers.Rational) else float(value)
-    if isinstance(value, complex | type | Iterator | Awaitable):
-        return None
-    if isinstance(value, PurePath) or type(value).__module__ == "ipaddress":
-        return str(value)
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
         return None
 
 

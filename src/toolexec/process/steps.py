@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Final, Literal, TypeVar
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["KILLED", "BuildStep", "OnStep", "Step", "run_command", "run_work"]
+__all__ = ["KILLED", "BuildStep", "LogOnce", "OnStep", "Step", "run_command", "run_work"]
 
 KILLED: Final = -9
 """The exit code of a program that took too long."""
@@ -38,6 +39,21 @@ class BuildStep:
 
 OnStep = Callable[[BuildStep], None]
 """Gets every step several times a second, in the thread that asked for the work."""
+
+
+class LogOnce:
+    """Logs *message* as a warning when a build has begun *after* seconds ago, for callers that show no progress."""
+
+    def __init__(self, logger: logging.Logger, message: str, after: float = 0.0) -> None:
+        self._logger = logger
+        self._message = message
+        self._due: float | None = time.monotonic() + after
+
+    def __call__(self, _step: BuildStep) -> None:
+        """Take a step."""
+        if self._due is not None and time.monotonic() >= self._due:
+            self._due = None
+            self._logger.warning(self._message)
 
 
 def run_work(work: Callable[[], _T], *, name: Step, message: str, usual_seconds: float, progress: OnStep | None) -> _T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from wasmtime import Store, wat2wasm
 from wasmtime.component import Component, Linker
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.steps import BuildStep
 from toolexec.runtime.wasm import programs
 from toolexec.runtime.wasm.cache import ComponentCache
 from toolexec.runtime.wasm.engine import compile_component, new_engine
@@ -112,14 +110,3 @@ def test_all_compiled_code_behaves_alike(tmp_path: Path) -> None:
         left.append((function(store), store.get_fuel()))
     assert left[0] == left[1] == left[2]
     assert left[0][0] == 1000
-
-
-def test_a_build_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a progress display, one line says why nothing happens for a while."""
-    say = programs._LogOnce()
-    with caplog.at_level(logging.WARNING):
-        for text in ("one", "two"):
-            say(BuildStep(name="build", fraction=0.5, message=text))
-    assert [record.getMessage() for record in caplog.records] == [
-        "preparing the embedded sandbox for its first use; this takes up to a minute, once"
-    ]

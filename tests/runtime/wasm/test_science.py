@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runtime.guest.python.test_one_json import ARRAYS, SETUP, cases, on_the_host
 from tests.runtime.wasm.language_kit import Kit
 from tests.waiting import reached
 
@@ -24,6 +26,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     SandboxViolationError,
 )
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.wasm import science
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.science import ProvidedFiles, ScienceLanguage
@@ -76,6 +79,40 @@ frame = pd.read_csv("in.csv")
     assert result.files == {"out.csv": b"a,b\n2,4\n6,8\n"}
     assert result.backend.isolation == "wasm"
     assert not result.limits_enforced.cpus
+
+
+@pytest.mark.full
+@needs_packages
+async def test_arrays_have_the_json_that_they_have_on_the_host(language: ScienceLanguage, kit: Kit) -> None:
+    """As a value of the program, and as an argument of a tool."""
+    for expression in cases(ARRAYS):
+        result = await run(language, kit, f"{SETUP}\nimport numpy as np\n{expression}")
+        found = ["refused"] if result.error is not None else result.value
+        assert json.dumps(found) == json.dumps(on_the_host(expression)), expression
+    assert await value(language, kit, "import numpy as np\ntools.kit.add(a=np.int64(1), b=np.float32(2))") == 3
+
+
+@pytest.mark.full
+@needs_packages
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("pd.DataFrame({'a': [1, 2], 'b': ['x', None]})", [{"a": 1, "b": "x"}, {"a": 2, "b": None}]),
+        ("pd.DataFrame({'a': [1.5, np.nan], 'b': [True, False]})", [{"a": 1.5, "b": True}, {"a": None, "b": False}]),
+        ("pd.DataFrame({1: [2]})", [{"1": 2}]),
+        ("pd.DataFrame({'t': pd.to_datetime(['2026-01-02', None])})", [{"t": "2026-01-02T00:00:00"}, {"t": None}]),
+        ("pd.DataFrame({'c': pd.Categorical(['x'])})", [{"c": "x"}]),
+        ("pd.DataFrame({'n': pd.array([1, None], dtype='Int64')})", [{"n": 1}, {"n": None}]),
+        ("[pd.Series([1, 2]), pd.Series([1.5, None]), pd.Series(['a'])]", [[1, 2], [1.5, None], ["a"]]),
+        ("[pd.Timestamp('2026-01-02', tz='UTC'), pd.Timedelta('1h')]", ["2026-01-02T00:00:00Z", "PT1H"]),
+        ("pd.DataFrame({'a': [1, 1]}).groupby('a').size().reset_index(name='n')", [{"a": 1, "n": 2}]),
+        ("pd.DataFrame({'a': [1, 2]}).describe().loc['mean'].to_dict()", {"a": 1.5}),
+        ("pd.Index([1, 2])", [1, 2]),
+    ],
+)
+async def test_tables_become_rows(language: ScienceLanguage, kit: Kit, expression: str, expected: Any) -> None:
+    """Each row is an object, and what is missing is null."""
+    assert await value(language, kit, f"import numpy as np, pandas as pd\n{expression}") == expected
 
 
 @pytest.mark.full
@@ -179,6 +216,20 @@ async def test_a_forged_frame_ends_the_program(language: ScienceLanguage, kit: K
     """An unexpected frame of a guest ends it, as does a second result."""
     result = await run(language, kit, f"import _host\ntry:\n    _host.call({frame})\nexcept OSError:\n    pass\n5")
     assert isinstance(result.error, SandboxViolationError)
+
+
+@pytest.mark.full
+@needs_packages
+async def test_the_first_use_shows_how_far_it_is(kit: Kit) -> None:
+    """Steps of the compilation are reported, up to its end."""
+    steps: list[BuildStep] = []
+    language = ScienceLanguage(WasmConfig(on_build_step=steps.append))
+    try:
+        assert await value(language, kit, "1") == 1
+    finally:
+        await language.aclose()
+    assert {step.name for step in steps} == {"compile"}
+    assert steps[-1].fraction == 1.0
 
 
 @pytest.mark.full

@@ -73,6 +73,9 @@ INSTEAD: Final[Mapping[str, str]] = {
 }
 """Module → what a program uses where it is not there."""
 
+_SCIENCE: Final = frozenset(
+    {"numpy", "pandas", "scipy", "sklearn", "statsmodels", "sympy", "networkx", "matplotlib", "seaborn"}
+)
 _NETWORK: Final = frozenset(name for name, text in INSTEAD.items() if text is _FETCH)
 _DISTRIBUTIONS: Final = {
     "PIL": "pillow",
@@ -179,6 +182,8 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
         for kind, language in elsewhere
     ]
     where = f"; {', '.join(places)}" if places else ""
+    if not places and module in _SCIENCE and failure.backend == "wasm":
+        where = "; the extra `science` (`pip install 'toolexec[science]'`) adds language='python-science', with it"
     final = "" if failure.has_network else ", and nothing can be installed"
     return f"{module} is not in this sandbox{final}: {instead}{where}"
 

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from toolexec.runtime.guest.sources import source_of
+
 __all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "settings_of", "zygote_bytes"]
 
 _HERE: Final = Path(__file__).parent
@@ -155,8 +157,7 @@ def zygote_bytes() -> bytes:
 def _program(packages: tuple[str, ...], end: str, more: dict[str, str]) -> bytes:
     """What the stager reads: a loader, and the modules that it finds."""
     modules: dict[str, tuple[bool, str, bytes]] = {}
-    for name, (whole, inside) in _sources(packages).items():
-        text = _without_docstrings(whole)
+    for name, (text, inside) in _sources(packages).items():
         modules[name] = inside, text, _compiled(name, text)
     strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS} | more
     # version 2 of the format is what every Python reads
@@ -192,10 +193,11 @@ def _bundle(module: str, function: str) -> str:
 def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
     """Name → text, and whether it is a package, of all modules of the guests that are written in Python.
 
-    Annotations are never evaluated there, and `typing` takes longer to import than all the rest: its imports are gone.
+    Annotations are never evaluated there, and `typing` takes longer to import than all the rest: its imports are gone,
+    and so are docstrings, which nothing there reads.
     """
     return {"toolexec_guest": ("", True)} | {
-        name: (_ANNOTATIONS.sub("", path.read_text("utf-8")), path.stem == "__init__")
+        name: (_without_docstrings(_ANNOTATIONS.sub("", source_of(path).read_text("utf-8"))), path.stem == "__init__")
         for package in packages
         for name, path in _files(package)
     }

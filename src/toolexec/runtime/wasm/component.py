@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
+from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.requirements import (
     EXTRA,
@@ -201,7 +202,7 @@ def _inputs(guest: Path) -> Iterator[tuple[str, Path]]:
     for name in (*_COPIES, _WORLD):
         yield name, _HERE / name
     for path in sorted(guest.rglob("*.py")):
-        yield f"guest/{path.relative_to(guest).as_posix()}", path
+        yield f"guest/{path.relative_to(guest).as_posix()}", source_of(path)
 
 
 def _lay_out(work: Path, guest: Path) -> Path:
@@ -212,7 +213,10 @@ def _lay_out(work: Path, guest: Path) -> Path:
         shutil.copyfile(_HERE / name, app / copy)
     (app / "toolexec_app.py").write_text(_ENTRY, "utf-8")
     shutil.copyfile(_HERE / _WORLD, work / _WORLD)
-    shutil.copytree(guest, app / "toolexec_guest", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in guest.rglob("*.py"):
+        copy = app / "toolexec_guest" / path.relative_to(guest)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source_of(path), copy)
     # Looks like a virtual environment without packages: the builder would otherwise take in those of the host.
     (work / "empty" / "lib" / "python3" / "site-packages").mkdir(parents=True)
     (app / "toolexec_packages").mkdir()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SandboxUnavailableError, ToolExecError
-from toolexec.process.steps import BuildStep, OnStep
+from toolexec.process.steps import LogOnce, OnStep
 from toolexec.runtime.wasm.cache import ComponentCache
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["load_program", "optimise"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_SLOW: Final = "preparing the embedded sandbox for its first use; this takes up to a minute, once"
 _programs: dict[tuple[Path, tuple[str, ...]], Program] = {}
 _lock = threading.Lock()
 atexit.register(_programs.clear)  # while wasmtime can still free them
@@ -53,7 +54,7 @@ def load_program(
                 compile=compile_component,
                 quick=partial(compile_component, quick=True) if quick else None,
                 packages=packages,
-                progress=progress or _LogOnce(),
+                progress=progress or LogOnce(logger, _SLOW),
             )
             if quick and cache.lacks(fingerprint=engine_fingerprint(), packages=packages):
                 _optimise_in_background(cache.directory, packages)
@@ -103,15 +104,3 @@ def _optimise_in_background(directory: Path, packages: Sequence[str]) -> None:
         subprocess.run(command, check=False, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         logger.info("the sandbox stays without optimisation: %s", error)
-
-
-class _LogOnce:
-    """Says that a build began, for callers that show no progress."""
-
-    def __init__(self) -> None:
-        self._said = False
-
-    def __call__(self, step: BuildStep) -> None:
-        if not self._said:
-            self._said = True
-            logger.warning("preparing the embedded sandbox for its first use; this takes up to a minute, once")

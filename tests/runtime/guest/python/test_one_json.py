@@ -13,7 +13,7 @@ from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.runtime.guest.python import values
 
 SETUP = """
-import collections, dataclasses, datetime as dt, decimal, enum, fractions, pathlib, typing, uuid
+import collections, dataclasses, datetime as dt, decimal, enum, fractions, ipaddress, pathlib, re, types, typing, uuid
 @dataclasses.dataclass
 class Point:
     x: object
@@ -61,6 +61,13 @@ EXPRESSIONS = r"""
 [dt.timedelta.max, dt.timedelta.min, dt.timedelta(seconds=1.000001), dt.timedelta(minutes=10)]
 [decimal.Decimal("1.10"), decimal.Decimal("1E+5"), fractions.Fraction(1, 3), fractions.Fraction(3, 1)]
 [uuid.UUID(int=7), pathlib.PurePosixPath("/a/b"), b"text", bytearray(b"x"), b""]
+[types.MappingProxyType({"a": 1}), collections.UserDict(a=1), collections.ChainMap({"a": 1}, {"b": 2}), {"a": 1}.items()]
+[collections.UserList([1]), collections.UserString("u"), ipaddress.ip_address("::1"), ipaddress.ip_network("10.0.0.0/8")]
+[re.compile("a+"), pathlib.PureWindowsPath("a", "b"), decimal.Decimal("NaN")]
+{ipaddress.ip_address("10.0.0.1"): 1}
+memoryview(b"x")
+Exception("x")
+iter([1])
 b"\xff"
 float("nan")
 [float("-inf")]
@@ -75,35 +82,56 @@ doubled(40)
 """
 
 
-def cases() -> list[str]:
+ARRAYS = r"""
+[np.int64(3), np.uint8(255), np.float32(0.5), np.float64(1.5), np.bool_(True), np.str_("x")]
+[np.arange(3), np.eye(2), np.array([[1, 2], [3, 4]]), np.array(7), np.array([]), np.array(["a"]), np.array([True])]
+[np.datetime64("2026-01-02"), np.datetime64("2026-01-02T03:04:05"), np.timedelta64(3, "s")]
+{np.int64(3): 1, np.str_("x"): 2}
+{np.float64(0.5): 1}
+{"mean": np.mean([1, 2]), "rows": (np.int8(1), {np.int16(2)}), "date": np.array(["2026-01-02"], dtype="M8[D]")}
+np.float64("nan")
+np.array([1.0, np.inf])
+np.complex64(1)
+np.array([object()])
+np.longdouble("1.5")
+"""
+
+
+def cases(text: str = EXPRESSIONS) -> list[str]:
     """The expressions, each of them one that Python can read."""
-    found = EXPRESSIONS.strip().splitlines()
+    found = text.strip().splitlines()
     for one in found:
         ast.parse(one, mode="eval")
     return found
 
 
-def on_the_host(expression: str) -> Any:
-    """The JSON of a value by `to_json`; None in a list if it has none."""
+def _read(expression: str) -> Any:
     names: dict[str, Any] = {}
     exec(SETUP, names)
+    if "np." in expression:
+        import numpy as np
+
+        names["np"] = np
+    return eval(expression, names)
+
+
+def on_the_host(expression: str) -> Any:
+    """The JSON of a value by `to_json`; None in a list if it has none."""
     try:
-        return to_json(eval(expression, names))
+        return to_json(_read(expression))
     except NotJSONError:
         return ["refused"]
 
 
 def by_the_guest(expression: str) -> Any:
     """The same by the guest's own converter, here."""
-    names: dict[str, Any] = {}
-    exec(SETUP, names)
     try:
-        return json.loads(values.to_text(eval(expression, names)))
+        return json.loads(values.to_text(_read(expression)))
     except values.NotJSONError:
         return ["refused"]
 
 
-@pytest.mark.parametrize("expression", cases())
+@pytest.mark.parametrize("expression", [*cases(), *cases(ARRAYS)])
 def test_the_two_converters_agree(expression: str) -> None:
     """On what a value becomes, and on what is refused."""
     assert json.dumps(by_the_guest(expression)) == json.dumps(on_the_host(expression))

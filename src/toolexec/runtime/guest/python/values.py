@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
+
+from .forms import json_form, key_text
 
 __all__ = ["NotJSONError", "from_text", "to_text"]
 
@@ -12,7 +13,6 @@ _MAX_NODES = 10_000_000
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _TEXT = frozenset({str})
 _SMALL = 100
-_DAY = 86_400
 by_reference = False
 """Whether there have been results that travel as references, which only a look at each value finds."""
 
@@ -24,8 +24,7 @@ class NotJSONError(TypeError):
 def to_text(value: Any, what: str = "the value") -> str:
     """Return *value* as JSON text.
 
-    Beside JSON itself these have the form that the host gives them, too: tuples, sets, dataclasses, named tuples,
-    dates, times, Decimal, Fraction, UUID, paths, enum members, and bytes that are UTF-8. Raises NotJSONError that says
+    What is not JSON itself has the form that the host gives it, too: see `forms`. Raises NotJSONError that says
     where something else is, and for more than 10,000,000 values, where what is in several places counts in each.
     """
     is_too_large, is_plain = (False, True) if _is_small(value) else _look(value)
@@ -150,111 +149,49 @@ def _plain(value: Any, path: str, what: str, depth: int) -> Any:
     settled = getattr(type(value), "__toolexec_value__", None)
     if settled is not None:
         value = settled(value)
-    if value is None or isinstance(value, (bool, str)):
-        return str.__str__(value) if type(value) is not str and isinstance(value, str) else value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+    if value is None or value is True or value is False or type(value) in (str, int):
+        return value
+    if type(value) is float:
+        if value - value != 0:
             raise NotJSONError("{} at {} is {!r}, which JSON does not have".format(what, path or "its root", value))
-        return float(value)
-    if isinstance(value, dict):
-        plain = {}
-        for key, item in value.items():
-            name = str.__str__(key) if isinstance(key, str) else _key(key, path, what)
-            if name in plain:
-                raise NotJSONError("two keys of {} at {} become {!r}".format(what, path or "its root", name))
-            plain[name] = _plain(item, path + "/" + name, what, depth + 1)
-        return plain
-    if isinstance(value, (list, tuple, set, frozenset)) or _is_view(value):
-        return [_plain(item, f"{path}/{i}", what, depth + 1) for i, item in enumerate(value)]
-    return _plain(_form(value, path, what), path, what, depth + 1)
+        return value
+    if type(value) is dict:
+        return _object(value, path, what, depth)
+    if type(value) in (list, tuple):
+        return _array(value, path, what, depth)
+    form = json_form(value, lambda part: _plain(part, path, what, depth + 1))
+    if form is None:
+        is_bytes = isinstance(value, (bytes, bytearray))
+        hint = "use base64, as it is not UTF-8" if is_bytes else "use dicts, lists, text and numbers"
+        raise NotJSONError(
+            "{} at {} is of type {}, which is not JSON; {}".format(what, path or "its root", type(value).__name__, hint)
+        )
+    if form[0] == "object":
+        return _object(form[1], path, what, depth)
+    if form[0] == "array":
+        return _array(form[1], path, what, depth)
+    return _plain(form[1], path, what, depth + 1)
+
+
+def _object(value: Any, path: str, what: str, depth: int) -> Any:
+    plain = {}
+    for key, item in value.items():
+        name = key if type(key) is str else _key(key, path, what)
+        if name in plain:
+            raise NotJSONError("two keys of {} at {} become {!r}".format(what, path or "its root", name))
+        plain[name] = _plain(item, path + "/" + name, what, depth + 1)
+    return plain
+
+
+def _array(value: Any, path: str, what: str, depth: int) -> Any:
+    return [_plain(item, f"{path}/{i}", what, depth + 1) for i, item in enumerate(value)]
 
 
 def _key(key: Any, path: str, what: str) -> str:
-    enum = sys.modules.get("enum")
-    if enum is not None and isinstance(key, enum.Enum) and not isinstance(key, (int, float)):
-        key = key.value
-    if isinstance(key, str):
-        return key
-    if key is None or isinstance(key, (bool, int)) or (isinstance(key, float) and key - key == 0):
-        return _encode(key)
-    text = None if isinstance(key, (bytes, bytearray, float)) else _known_form(key)
-    if isinstance(text, str):
-        return text
+    name = key_text(key)
+    if name is not None:
+        return name
     raise NotJSONError("a key of {} at {} is of type {}; use text".format(what, path or "its root", type(key).__name__))
-
-
-def _form(value: Any, path: str, what: str) -> Any:
-    form = _known_form(value)
-    if form is not None:
-        return form
-    is_bytes = isinstance(value, (bytes, bytearray))
-    hint = "use base64, as it is not UTF-8" if is_bytes else "use dicts, lists, text and numbers"
-    raise NotJSONError(
-        "{} at {} is of type {}, which is not JSON; {}".format(what, path or "its root", type(value).__name__, hint)
-    )
-
-
-def _is_view(value: Any) -> bool:
-    return type(value).__name__ in ("dict_keys", "dict_values", "deque", "range")
-
-
-def _known_form(value: Any) -> Any:
-    """The JSON form of some classes; modules that were not imported have no instances."""
-    if isinstance(value, (bytes, bytearray)):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return None
-    modules = sys.modules
-    enum = modules.get("enum")
-    if enum is not None and isinstance(value, enum.Enum):
-        return value.value
-    dataclasses = modules.get("dataclasses")
-    if dataclasses is not None and dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    datetime = modules.get("datetime")
-    if datetime is not None:
-        if isinstance(value, (datetime.datetime, datetime.time)):
-            return _time_text(value)
-        if isinstance(value, datetime.date):
-            return value.isoformat()
-        if isinstance(value, datetime.timedelta):
-            return _duration_text(value)
-    for module, name in (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PurePath"), ("fractions", "Fraction")):
-        if module in modules and isinstance(value, getattr(modules[module], name)):
-            return str(value)
-    return None
-
-
-def _time_text(value: Any) -> str:
-    """A time in ISO 8601 as the host writes it: UTC is Z, and offsets have no seconds."""
-    text, offset = value.replace(tzinfo=None).isoformat(), value.utcoffset()
-    if offset is None:
-        return text
-    seconds = offset.days * _DAY + offset.seconds
-    if seconds == 0:
-        return text + "Z"
-    minutes = abs(seconds) // 60
-    return "{}{}{:02}:{:02}".format(text, "-" if seconds < 0 else "+", minutes // 60, minutes % 60)
-
-
-def _duration_text(value: Any) -> str:
-    """A timedelta in ISO 8601 as the host writes it: a year has 365 days there."""
-    micros = (value.days * _DAY + value.seconds) * 1_000_000 + value.microseconds
-    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
-    days, rest = divmod(micros, _DAY * 1_000_000)
-    seconds, fraction = divmod(rest, 1_000_000)
-    years, days = divmod(days, 365)
-    date = (f"{years}Y" if years else "") + (f"{days}D" if days else "")
-    hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
-    time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
-    if seconds or fraction:
-        time += f"{seconds}" + (f".{fraction:06}".rstrip("0") if fraction else "") + "S"
-    if not date and not time:
-        time = "0S"
-    return sign + "P" + date + ("T" + time if time else "")
 
 
 _encode = _encoder()
