@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
-from urllib.parse import quote, quote_plus
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.secret_strings import without_secrets
 
@@ -20,7 +18,6 @@ __all__ = ["REDACTED", "Redactor", "has_secret_marks", "redactor"]
 REDACTED = "[REDACTED]"
 
 _SHORTEST: Final = 5  # of `jwt=x`
-_MIN_LENGTH: Final = 6
 _ANY_CASE_LENGTH: Final = 8
 _MAX_DEPTH: Final = 120
 _MAX_SCHEMAS: Final = 64
@@ -66,7 +63,7 @@ class Redactor:
             if len(text) < _SHORTEST:
                 return text
             known = self._known
-            if known.values and len(text) >= _MIN_LENGTH:
+            if known.values and len(text) >= SHORTEST:
                 text = _without_known(text, known)
             return without_secrets(text, REDACTED)
         except Exception:
@@ -100,7 +97,7 @@ class _Walk:
     def __init__(self, redact: Redactor, schema: Mapping[str, object] | None) -> None:
         self._text = redact.text
         self._knows = redact.knows
-        self._shortest = _MIN_LENGTH if redact.knows_any else 12
+        self._shortest = SHORTEST if redact.knows_any else 12
         self._schema = schema
         self.root: tuple[Mapping[str, object], ...] = (schema,) if schema is not None else ()
         self._left = 1_000_000
@@ -250,7 +247,7 @@ def _values(value: object) -> list[JSONValue]:
 
 def _parts(value: str) -> Iterator[str]:
     stripped = value.strip()
-    if len(stripped) >= _MIN_LENGTH:
+    if len(stripped) >= SHORTEST:
         yield stripped
     lines = value.splitlines()
     if len(lines) > 1:
@@ -261,11 +258,8 @@ def _prepare(values: frozenset[str]) -> _Known:
     exact: set[str] = set()
     folded: set[str] = set()
     for value in values:
-        raw = value.encode(errors="surrogatepass")
-        forms = {value, quote(raw, safe=""), quote(raw), quote_plus(raw), raw.hex()}
-        forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-        (folded if len(value) >= _ANY_CASE_LENGTH else exact).update(forms)
-        exact.update(_base64_forms(raw))
+        (folded if len(value) >= _ANY_CASE_LENGTH else exact).update(written_forms(value))
+        exact.update(base64_forms(value))
     patterns = {form.lower(): re.compile(re.escape(form), re.IGNORECASE) for form in folded}
     return _Known(
         values=values,
@@ -273,18 +267,6 @@ def _prepare(values: frozenset[str]) -> _Known:
         folded=tuple(sorted(patterns, key=len, reverse=True)),
         patterns=patterns,
     )
-
-
-def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the base64 characters that depend on *raw* alone, for each of its three alignments in longer bytes."""
-    for before in range(3):
-        text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
-        start = (before * 8 + 5) // 6
-        end = (before + len(raw)) * 8 // 6
-        core = text[start:end]
-        if len(core) >= _MIN_LENGTH:
-            yield core
-            yield core.replace("+", "-").replace("/", "_")
 
 
 def _without_known(text: str, known: _Known) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
 
 from toolexec.model.redaction import REDACTED
+from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 
 __all__ = ["SHORTEST", "Scrubber", "spellings"]
-
-SHORTEST: Final = 6
-"""Anything shorter (`1`, `true`, a port) says nothing, and replacing it would garble the text."""
 
 _LONG_LINE: Final = 16
 _write = json.JSONEncoder(ensure_ascii=False).encode
@@ -62,23 +58,10 @@ class Scrubber:
 
 
 def spellings(value: str) -> set[str]:
-    """*value* as it may turn up: as it is, percent-encoded, as part of a JSON or Python text, in base64 or hex; of one
-    with several lines (a key in PEM) also its longer lines."""
+    """*value* as it may turn up: in the forms of `secret_forms`; of one with several lines (a key in PEM) also its
+    longer lines."""
     if len(value) < SHORTEST:
         return set()
-    data = value.encode(errors="surrogatepass")
-    encoded = {quote(data, safe=""), quote(data), quote_plus(data)}
-    coded = {base64.b64encode(data).decode().rstrip("="), base64.urlsafe_b64encode(data).decode().rstrip("=")}
-    written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
     lines = {line for line in value.splitlines() if len(line) >= _LONG_LINE}
-    lower = {_lower_escapes(text) for text in encoded}
-    return {
-        text
-        for text in {value, value.strip(), data.hex()} | lines | encoded | lower | coded | written
-        if len(text) >= SHORTEST
-    }
-
-
-def _lower_escapes(text: str) -> str:
-    head, *rest = text.split("%")
-    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+    found = {value.strip()} | lines | written_forms(value) | base64_forms(value)
+    return {text for text in found if len(text) >= SHORTEST}

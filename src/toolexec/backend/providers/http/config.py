@@ -104,7 +104,9 @@ class HTTPTool:
         if self.body is not None and self.method in ("GET", "HEAD"):
             raise ConfigurationError(f"{self.where}: a {self.method} request has no body")
         if "{" in self.origin:
-            raise ConfigurationError(f"{self.where}: the host of {self.path!r} cannot come from an argument")
+            raise ConfigurationError(f"{self.where}: the host of its path cannot come from an argument")
+        if "@" in self.origin:
+            raise ConfigurationError(f"{self.where}: its path has a user or a password in it; send these with auth")
         if any(not 100 <= status <= 599 for status in self.success):
             raise ConfigurationError(f"{self.where}: success must be statuses from 100 to 599")
         try:

@@ -15,17 +15,18 @@ from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
 from toolexec.backend.providers.caching import with_cache_hint
+from toolexec.backend.providers.cleaning import clean_answer, clean_error
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
 from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_pair, secrets_of_url
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
-from toolexec.model.secret_keys import is_telling
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import DEFAULT_PORTS, origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
@@ -64,7 +65,7 @@ class HTTPSource:
             try:
                 tools.append(ProvidedTool(endpoint.tool(), endpoint.call, destination=endpoint.destination))
             except ToolExecError as error:
-                skipped[tool.name] = error.message
+                skipped[tool.name] = hide.text(error.message)
         return Definition(tools=tools, skipped=skipped)
 
     async def aclose(self) -> None:
@@ -137,10 +138,7 @@ class _Endpoint:
             response = await self._client.send(request)
             return self._answer(response)
         except ToolExecError as error:
-            if self._hide:
-                error.message = self._hide.text(error.message)
-                error.args = (error.message, *error.args[1:])
-            raise
+            raise clean_error(error, self._hide) from error
 
     def _answer(self, response: HTTPResponse) -> Any:
         name = f"{self._provider.name}:{self._spec.name}"
@@ -157,8 +155,7 @@ class _Endpoint:
                     outcome=Outcome.DONE,
                 )
             value = _picked(name, self._pick, value)
-        value = self._hide.value(value) if self._hide and not hasattr(value, "content") else value
-        return with_cache_hint(value, response)
+        return with_cache_hint(clean_answer(value, self._hide), response)
 
     def _request(self, args: JSONObject, key: str) -> HTTPRequest:
         """Return the request for *args*. Raises InputValidationError for values that cannot be sent, and
@@ -269,12 +266,15 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
         }
         provider = replace(provider, base_url=found.strings["base_url"], secrets=None, **filled_in)
         hidden |= found.secrets
-    hidden |= {value for key, value in provider.auth.items() if key in ("bearer", "password", "value")}
-    for name, value in (*provider.headers.items(), *provider.query.items()):
-        if is_telling(name):
-            hidden |= {value, *value.split()}
-    for value in auth_parts(provider.auth)[0].values():
-        hidden.add(value.partition(" ")[2] or value)
+    auth = provider.auth
+    hidden |= {value for key, value in auth.items() if key in ("bearer", "value")}
+    if "username" in auth:
+        hidden |= secrets_of_pair(auth["username"], auth["password"])
+    hidden |= secrets_of_fields(provider.headers) | secrets_of_fields(provider.query, in_url=True)
+    hidden |= secrets_of_url(provider.base_url)
+    for tool in provider.tools:
+        hidden |= secrets_of_url(tool.path)
+        hidden |= secrets_of_fields(tool.headers) | secrets_of_fields(tool.query, in_url=True)
     return provider, Scrubber(hidden)
 
 

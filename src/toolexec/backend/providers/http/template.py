@@ -28,7 +28,7 @@ class PathTemplate:
     def __init__(self, text: str, where: str) -> None:
         rest = _HOLE.sub("", text)
         if "{" in rest or "}" in rest:
-            raise ConfigurationError(f"{where}: a placeholder in {text!r} is not written {{name}}")
+            raise ConfigurationError(f"{where}: a placeholder in {text.partition('?')[0]!r} is not written {{name}}")
         self._text = text
         self.names: tuple[str, ...] = tuple(dict.fromkeys(_HOLE.findall(text)))
 

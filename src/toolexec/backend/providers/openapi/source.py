@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from toolexec.backend.providers.cleaning import clean_answer, clean_error
 from toolexec.backend.providers.openapi.auth import Auth, Client
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
@@ -24,12 +25,10 @@ from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_pair, secrets_of_url
 from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
-from toolexec.errors.base import reworded
 from toolexec.model.call import ToolCall
-from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.model.secret_keys import is_telling
 from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest
 
@@ -82,7 +81,7 @@ class OpenAPISource:
             servers = _servers(provider, document)
             operations = await asyncio.to_thread(_operations, provider, document, schemes, servers)
         except ToolExecError as error:
-            raise _scrubbed(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
+            raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
         hosts = _hosts(provider, operations, schemes)
         client = self._client(provider, hosts)
         about = mapping_of(document.root.get("info"))
@@ -203,9 +202,9 @@ class _Caller:
     async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
         """Send the request of a call and return what the response means."""
         try:
-            return self._clean(await self._answer(operation, call))
+            return clean_answer(await self._answer(operation, call), self._scrubber())
         except ToolExecError as error:
-            raise _scrubbed(error, self._scrubber()) from error
+            raise clean_error(error, self._scrubber()) from error
 
     async def _answer(self, operation: Operation, call: ToolCall) -> JSONValue:
         args = call.args or {}
@@ -227,16 +226,6 @@ class _Caller:
         if tokens != self._tokens:
             self._tokens, self._hide = tokens, Scrubber(self._hidden | tokens)
         return self._hide
-
-    def _clean(self, answer: JSONValue) -> JSONValue:
-        scrubber = self._scrubber()
-        if not scrubber or answer is None:
-            return answer
-        if not isinstance(answer, ToolReply):
-            return scrubber.value(answer)
-        content = [scrubber.value(part) for part in answer.content]
-        meta = scrubber.value(answer.meta)
-        return replace(answer, content=content, structured=scrubber.value(answer.structured), meta=meta)
 
 
 def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = None) -> JSONDict:
@@ -336,25 +325,21 @@ def _file(provider: OpenAPIProvider) -> bytes:
 
 def _credentials(provider: OpenAPIProvider) -> frozenset[str]:
     """Return the values in the settings that are credentials, whether they came from a reference or not."""
-    found: set[str] = set()
-    for name, value in (*provider.headers.items(), *provider.spec_headers.items()):
-        if is_telling(name):
-            found |= {value, value.partition(" ")[2]}  # of `Bearer abc` also the token itself
+    found = secrets_of_fields(provider.headers) | secrets_of_fields(provider.spec_headers)
+    for url in (
+        provider.base_url,
+        str(provider.server),
+        "" if isinstance(provider.spec, Mapping) else str(provider.spec),
+    ):
+        found |= secrets_of_url(url)
     for credential in provider.auth.values():
         if isinstance(credential, str):
-            found |= {credential, *credential.split(":")}
+            user, colon, password = credential.partition(":")
+            found |= {credential, *credential.split(":"), *(secrets_of_pair(user, password) if colon else ())}
         else:
-            found |= {credential[part] for part in ("password", "client_secret") if part in credential}
+            users = credential.get("username", ""), credential.get("client_id", "")
+            parts = credential.get("password", ""), credential.get("client_secret", "")
+            for user, password in zip(users, parts, strict=True):
+                found |= secrets_of_pair(user, password) if password else set()
+            found |= secrets_of_url(credential.get("token_url", ""))
     return frozenset(found)
-
-
-def _scrubbed(error: ToolExecError, scrubber: Scrubber, before: str = "") -> ToolExecError:
-    """Return an error without secrets, with *before* at the start of its message."""
-    message = error.message if error.message.startswith(before) else before + error.message
-    clean = scrubber.text(message)
-    details = scrubber.value(error.details) if scrubber and error.details else error.details
-    if clean == error.message and details is error.details:
-        return error
-    made = reworded(error, clean)
-    made.details = dict(details)
-    return made
