@@ -46,8 +46,9 @@ class HttpServer:
         self.process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=server_environment())
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as made:
+                if made.getsockname() != made.getpeername():  # a free port may be that of the attempt itself
+                    return
             assert self.process.poll() is None, f"the server exited with {self.process.returncode}"
             time.sleep(0.02)
         raise AssertionError("the server did not come up")

@@ -13,13 +13,15 @@ from typing import Any
 import grpc
 from tests.backend.providers.grpc.service import Shop, descriptor_set, shop_file
 
+from toolexec.backend.base import Backend
 from toolexec.backend.providers.kinds import provider_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["GRPC", "grpc_trial"]
+__all__ = ["GRPC", "MOST_BYTES", "grpc_backend", "grpc_trial"]
 
-_LIMIT = 2000
+MOST_BYTES = 2000
+"""How large a message may be here."""
 _OPEN = ("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN")
 """The statuses after which the work may be done; a service refuses with all others."""
 GRPC = {
@@ -60,8 +62,7 @@ class _Service(grpc.GenericRpcHandler):
 async def grpc_trial(name: str) -> AsyncIterator[OutcomeTrial]:
     """Make a method of a server on this event loop."""
     there = {"an answer that is too large there": "send", "a request that is too large there": "receive"}.get(name)
-    options = [(f"grpc.max_{there}_message_length", 50)] if there else []
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=[(f"grpc.max_{there}_message_length", 50)] if there else [])
 
     async def reply(context: Any) -> bytes:
         if name.startswith("status "):
@@ -76,33 +77,40 @@ async def grpc_trial(name: str) -> AsyncIterator[OutcomeTrial]:
         return b"\xff\xff\xff" if "not a message" in name else message(name="x" * size).SerializeToString()
 
     ending: list[asyncio.Task[None]] = []
-    shop = Shop()
-    message: Any = shop.message["Everything"]
-    size = 2 * _LIMIT if name == "an answer that is too large here" else 500
+    message: Any = Shop().message["Everything"]
+    size = 2 * MOST_BYTES if name == "an answer that is too large here" else 500
     service = _Service(reply, works=GRPC[name] in (Outcome.DONE, Outcome.UNKNOWN))
     server.add_generic_rpc_handlers((service,))
+    async with grpc_backend(server, stops=name == "nothing listens", waits=name != "silence") as backend:
+        yield OutcomeTrial(
+            backend=backend, tool_id="odd:Shop.Echo", args={"name": "x" * 300}, effects=lambda: service.effects
+        )
+    await asyncio.gather(*ending)
+
+
+@asynccontextmanager
+async def grpc_backend(server: Any, *, stops: bool = False, waits: bool = True) -> AsyncIterator[Backend]:
+    """Start *server* and a backend for it, and end both. With *stops* the server has ended before the first call; unless
+    the backend *waits*, its calls have 0.3 seconds."""
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     directory = TemporaryDirectory()
     descriptors = Path(directory.name) / "shop.binpb"
     descriptors.write_bytes(descriptor_set(shop_file()))
     settings: dict[str, Any] = {"target": f"127.0.0.1:{port}", "descriptors": str(descriptors)}
-    settings |= {"max_message_bytes": _LIMIT} | ({"timeout": 0.3} if name == "silence" else {})
+    settings |= {"max_message_bytes": MOST_BYTES} | ({} if waits else {"timeout": 0.3})
     backend = provider_backend("grpc", "odd", settings)
     await backend.start()
-    if name == "nothing listens":
+    if stops:
         await server.stop(None)
     quiet = [logging.getLogger(each) for each in ("grpc._common", "grpc._cython.cygrpc")]
     for each in quiet:
         each.disabled = True  # what they log of an exception keeps its frames, and with them the server's connections
     try:
-        yield OutcomeTrial(
-            backend=backend, tool_id="odd:Shop.Echo", args={"name": "x" * 300}, effects=lambda: service.effects
-        )
+        yield backend
     finally:
         for each in quiet:
             each.disabled = False
         await backend.aclose()
         await server.stop(None)
-        await asyncio.gather(*ending)
         directory.cleanup()

@@ -39,12 +39,13 @@ Reply = Callable[[str, bytes], Answer]
 
 @dataclass
 class OddService:
-    """Where it is, what it answers, and how often it has worked."""
+    """Where it is, what it answers, and how often it has worked; `stop` has it take no further connections."""
 
     reply: Reply
     url: str = ""
     effects: int = 0
     heads: list[str] = field(default_factory=list)
+    stop: Callable[[], None] = lambda: None
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, or none if it is not one of HTTP."""
@@ -87,6 +88,7 @@ async def serving(reply: Reply) -> AsyncIterator[OddService]:
     service = OddService(reply)
     server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
     service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    service.stop = server.close
     try:
         yield service
     finally:

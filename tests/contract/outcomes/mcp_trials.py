@@ -15,7 +15,7 @@ from toolexec.backend.mcp import MCPBackend, MCPServer
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial, ScriptedServer, ScriptedTool, Trouble
 
-__all__ = ["MCP_HTTP", "MCP_STDIO", "mcp_http_trial", "mcp_stdio_trial"]
+__all__ = ["MCP_HTTP", "MCP_STDIO", "mcp_backend", "mcp_http_trial", "mcp_stdio_trial"]
 
 _REFUSED = (-32600, -32601, -32602)
 _OPEN = (-32603, -32700, -32000, -32001, -32002, -32050, 1)
@@ -35,6 +35,16 @@ MCP_STDIO = {name: outcome for name, (_, outcome) in _STDIO.items()} | {"no prog
 
 _NO, _MAYBE = ("status 400", "status 403", "status 429"), ("status 302", "status 408", "status 500", "status 502")
 _EVENT = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+_CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _progress(event_id: str) -> bytes:
+    """Return an event that reports progress; one with an ID may be asked for again."""
+    params = {"progressToken": 1, "progress": 1}
+    data = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    return f"{f'id: {event_id}{chr(10)}retry: 1{chr(10)}' if event_id else ''}data: {data}\n\n".encode()
+
+
 _HTTP: Mapping[str, tuple[Answer, Outcome]] = {
     **{name: (Answer(response(int(name[-3:])), works=False), Outcome.REFUSED) for name in _NO},
     **{name: (Answer(response(int(name[-3:]))), Outcome.UNKNOWN) for name in _MAYBE},
@@ -44,6 +54,12 @@ _HTTP: Mapping[str, tuple[Answer, Outcome]] = {
     "status 200 with a page": (Answer(response(200, b"<p>", "text/html")), Outcome.UNKNOWN),
     "broken JSON": (Answer(response(200, b"{")), Outcome.UNKNOWN),
     "events that end": (Answer(_EVENT + b": ping\n\n"), Outcome.UNKNOWN),
+    "events that are reset": (Answer(_EVENT + b": ping\n\n", resets=True), Outcome.UNKNOWN),
+    "events that end after one of progress": (Answer(_EVENT + _progress("")), Outcome.UNKNOWN),
+    "events that cannot be resumed": (Answer(_EVENT + _progress("7")), Outcome.UNKNOWN),
+    "half an event": (Answer(_EVENT + b'data: {"jsonrpc": "2.0", "id": '), Outcome.UNKNOWN),
+    "an event of broken JSON": (Answer(_EVENT + b"data: {\n\n"), Outcome.UNKNOWN),
+    "a cut chunk of events": (Answer(_CHUNKED + b"50\r\n: ping\r\n"), Outcome.UNKNOWN),
     "a closed connection": (Answer(), Outcome.UNKNOWN),
     "half a body": (Answer(response(200, b'{"jsonrpc"', length=100)), Outcome.UNKNOWN),
 }
@@ -56,8 +72,9 @@ MCP_HTTP = {
 
 
 @asynccontextmanager
-async def _started(server: MCPServer) -> AsyncIterator[MCPBackend]:
-    backend = MCPBackend(server)
+async def mcp_backend(**settings: Any) -> AsyncIterator[MCPBackend]:
+    """Start the backend of a server that may be lost often, and close it."""
+    backend = MCPBackend(MCPServer(**{"name": "odd", "max_restarts": 100, **settings}))
     await backend.start()
     try:
         yield backend
@@ -73,8 +90,8 @@ async def mcp_stdio_trial(name: str) -> AsyncIterator[OutcomeTrial]:
         tool = _STDIO[name][0] if name in _STDIO else ScriptedTool("pay")
         script = ScriptedServer(tools=[tool], record=str(Path(directory) / "events"))
         command, *args = script.command() if name != "no program" else ["no-such-program"]
-        server = MCPServer(name="odd", command=command, args=args, max_restarts=100 if name != "no program" else 0)
-        async with _started(server) as backend:
+        restarts = 100 if name != "no program" else 0
+        async with mcp_backend(command=command, args=args, max_restarts=restarts) as backend:
             yield OutcomeTrial(
                 backend=backend,
                 tool_id="odd:pay",
@@ -88,7 +105,7 @@ async def mcp_http_trial(name: str) -> AsyncIterator[OutcomeTrial]:
     """Make a tool of a server behind streamable HTTP."""
     async with serving(_reply(name)) as service:
         url = f"{service.url}/mcp" if name != "nothing listens" else "http://127.0.0.1:1/mcp"
-        async with _started(MCPServer(name="odd", url=url, transport="http", max_restarts=100)) as backend:
+        async with mcp_backend(url=url, transport="http") as backend:
             yield OutcomeTrial(backend=backend, tool_id="odd:pay", args={"amount": 7}, effects=lambda: service.effects)
 
 

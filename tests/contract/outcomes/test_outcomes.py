@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 from tests.contract.outcomes.command_trials import COMMAND, command_trial
+from tests.contract.outcomes.grpc_stream_trials import GRPC_STREAMS, grpc_stream_trial
 from tests.contract.outcomes.grpc_trials import GRPC, grpc_trial
 from tests.contract.outcomes.http_trials import HTTP, OPENAPI, REDIRECTS, http_trial, openapi_trial, redirect_trial
+from tests.contract.outcomes.mcp_sse_trials import MCP_SSE, mcp_sse_trial
+from tests.contract.outcomes.mcp_task_trials import MCP_TASKS, mcp_task_trial
 from tests.contract.outcomes.mcp_trials import MCP_HTTP, MCP_STDIO, mcp_http_trial, mcp_stdio_trial
 from tests.contract.outcomes.python_trials import PROVIDER, PYTHON, local_trial, module_trial, provider_trial
 
@@ -20,9 +23,12 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "http get": (redirect_trial, REDIRECTS),
     "openapi": (openapi_trial, OPENAPI),
     "grpc": (grpc_trial, GRPC),
+    "grpc streams": (grpc_stream_trial, GRPC_STREAMS),
     "command": (command_trial, COMMAND),
     "mcp over stdio": (mcp_stdio_trial, MCP_STDIO),
     "mcp over http": (mcp_http_trial, MCP_HTTP),
+    "mcp over sse": (mcp_sse_trial, MCP_SSE),
+    "mcp tasks": (mcp_task_trial, MCP_TASKS),
     "python module": (module_trial, PYTHON),
     "function of a provider": (provider_trial, PROVIDER),
     "local": (local_trial, PYTHON),

@@ -21,13 +21,14 @@ from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
 from toolexec.backend.mcp.listing import Listing, read_listing
-from toolexec.backend.mcp.tasks import call_as_task
+from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.errors import (
     BackendDisabledError,
     ConnectionLostError,
     ExecutionError,
     InputValidationError,
+    Outcome,
     RemoteToolError,
     ToolExecError,
     ToolTimeoutError,
@@ -157,16 +158,29 @@ class MCPBackend:
         client = await self._client(call)
         if not self.server.url:
             return convert_reply(await self._call(client, name, args, report, meta))
-        sent, wire = Delivery(), self._connection.wire
+        wire = self._connection.wire
+        try:
+            return await self._deliver(client, name, args, report, meta)
+        except _UndeliveredError:
+            # The server was away, or has forgotten the session: it has certainly not acted on this call.
+            await self._connection.report_lost(client, wire)
+        try:
+            return await self._deliver(await self._client(call), name, args, report, meta)
+        except _UndeliveredError as error:
+            raise error.failure from error
+
+    async def _deliver(
+        self, client: Client, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any
+    ) -> ToolReply:
+        """Make the call over HTTP. Raises _UndeliveredError where the server has certainly not acted on it."""
+        sent = Delivery()
         token = delivery.set(sent)
         try:
             return convert_reply(await self._call(client, name, args, report, meta))
-        except ExecutionError:
+        except ExecutionError as error:
             if not sent.refused:
                 raise
-            # The server was away, or has forgotten the session: it has certainly not acted on this call.
-            await self._connection.report_lost(client, wire)
-            return convert_reply(await self._call(await self._client(call), name, args, report, meta))
+            raise _UndeliveredError(self._undelivered(name, error, sent)) from error
         finally:
             delivery.reset(token)
 
@@ -191,7 +205,11 @@ class MCPBackend:
                 raise failure from error
             cause = error
         reason = await self._connection.report_lost(client, wire) if _is_final(cause) else str(cause)
-        message = f"MCP server {self.name} went away during the call: {self._connection.target.redact(reason)}"
+        reason = self._connection.target.redact(reason)
+        if isinstance(cause, LostTaskError) and cause.outcome is Outcome.DONE:
+            message = f"{self.name}:{name} did its work, and its answer was lost: {reason}"
+            raise RemoteToolError(message, backend=self.name, outcome=Outcome.DONE) from cause
+        message = f"MCP server {self.name} went away during the call: {reason}"
         raise ConnectionLostError(message, backend=self.name) from cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -225,12 +243,30 @@ class MCPBackend:
             reason = reason.replace(address, self.name)
         return RemoteToolError(f"{label}: {reason}", backend=self.name, outcome=outcome)
 
+    def _undelivered(self, name: str, error: ExecutionError, sent: Delivery) -> ExecutionError:
+        """Return the error of a call that the server has not acted on: *error*, unless that only says that the
+        connection is lost."""
+        if not isinstance(error, ConnectionLostError):
+            return error
+        label = f"{self.name}:{name}"
+        if sent.outcome is None:
+            return RemoteToolError(
+                f"{label} was not sent: {error.message}", backend=self.name, outcome=Outcome.NOT_SENT
+            )
+        return RemoteToolError(
+            f"{label}: the server refused it with HTTP {sent.status}",
+            backend=self.name,
+            retryable=sent.status in MAY_PASS,
+            details=sent.details(),
+            outcome=sent.outcome,
+        )
+
     def _refusal(self, label: str, error: MCPError) -> RemoteToolError:
         """Return the error for one of JSON-RPC, or for an HTTP status in its place."""
         sent = delivery.get()
         details: JSONDict = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
         if sent is not None and sent.status >= 300:
-            details |= {"status": sent.status, **({"retry_after": sent.wait} if sent.wait is not None else {})}
+            details |= sent.details()
         return RemoteToolError(
             f"{label}: {error.message}",
             backend=self.name,
@@ -267,6 +303,14 @@ class MCPBackend:
             if error.code == METHOD_NOT_FOUND and client.server_capabilities.tools is None:
                 return Listing()  # a server of prompts or resources only
             raise
+
+
+class _UndeliveredError(Exception):
+    """The server has certainly not acted on a call; `failure` says so to the caller."""
+
+    def __init__(self, failure: ExecutionError) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def _is_loss(error: Exception) -> bool:

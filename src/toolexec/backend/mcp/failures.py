@@ -30,7 +30,9 @@ def outcome_of_answer(error: Exception, sent: Delivery | None) -> Outcome:
     """
     if isinstance(error, pydantic.ValidationError):
         return Outcome.DONE
-    if not isinstance(error, MCPError) or isinstance(error, LostTaskError):
+    if isinstance(error, LostTaskError):
+        return error.outcome
+    if not isinstance(error, MCPError):
         return Outcome.UNKNOWN
     if sent is not None and sent.outcome is not None and not sent.is_rpc:
         return Outcome.UNKNOWN if sent.outcome is Outcome.DONE else sent.outcome

@@ -29,6 +29,7 @@ from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.tasks import wrap_task
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors.outcome import Outcome
+from toolexec.model.json_value import JSONDict
 from toolexec.net.outcomes import outcome_of_status, retry_after
 
 __all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
@@ -61,10 +62,10 @@ class Delivery:
     """What became of one call's HTTP request.
 
     `refused` is set when the server certainly did not act on it, and it can be sent again. `outcome` is what the status
-    of the response says, None before there is one; that is final once it says that something may have been done, so
-    that no later request of the same call changes it. `status` and `wait` are of the same response: its status, and the
-    seconds that it asks to wait. `is_rpc` says that it is a success whose body is the answer, or that the answer comes
-    on another stream (*elsewhere*).
+    of the response says, None before there is one. Both are final once something may have been done, so that no later
+    request of the same call changes them: a task is asked for by many. `status` and `wait` are of the same response:
+    its status, and the seconds that it asks to wait. `is_rpc` says that it is a success whose body is the answer, or
+    that the answer comes on another stream (*elsewhere*).
     """
 
     def __init__(self) -> None:
@@ -74,9 +75,22 @@ class Delivery:
         self.wait: float | None = None
         self.is_rpc = False
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether a response says that something may have been done."""
+        return self.outcome is not None and not self.outcome.is_undone
+
+    def refuse(self) -> None:
+        """Note that the server did not act on a request of the call."""
+        self.refused = not self.has_arrived
+
+    def details(self) -> JSONDict:
+        """Return what an error says of the response."""
+        return {"status": self.status, **({"retry_after": self.wait} if self.wait is not None else {})}
+
     def note(self, response: httpx2.Response, *, elsewhere: bool) -> None:
         """Note the response to a POST."""
-        if self.outcome is not None and not self.outcome.is_undone:
+        if self.has_arrived:
             return
         self.status = response.status_code
         self.outcome = outcome_of_status(self.status, response.headers)
@@ -272,16 +286,16 @@ class _HttpClient(httpx2.AsyncClient):
             call.note(response, elsewhere=self._sse)
         if response.status_code >= 400:
             self._wire.status = response.status_code
-            # After a failed POST the SDK's SSE client sends nothing more, and reports no error.
-            if request.method == "POST" and (self._sse or await _session_is_gone(response)):
-                self._lose(refused=outcome_of_status(response.status_code, response.headers).is_undone)
+        # After a POST without success the SDK's SSE client sends nothing more, and reports no error.
+        if request.method == "POST" and (not response.is_success if self._sse else await _session_is_gone(response)):
+            self._lose(refused=outcome_of_status(response.status_code, response.headers).is_undone)
         return response
 
     def _lose(self, *, refused: bool) -> None:
         self._wire.lost.set()
         call = delivery.get()
         if call is not None and refused:
-            call.refused = True
+            call.refuse()
 
 
 async def _session_is_gone(response: httpx2.Response) -> bool:

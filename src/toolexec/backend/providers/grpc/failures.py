@@ -19,7 +19,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["call_failure"]
+__all__ = ["call_failure", "outcome_of_unended"]
 
 _MAY_PASS: Final = frozenset({"ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _MOST_TEXT: Final = 2000
@@ -79,6 +79,13 @@ def call_failure(
         details=details,
         outcome=oversized or (Outcome.REFUSED if status in _REFUSED else Outcome.UNKNOWN),
     )
+
+
+def outcome_of_unended(outcome: Outcome, *, has_answered: bool) -> Outcome:
+    """Return what became of a call whose stream of answers failed with *outcome*: only its end says that the work is
+    done, and after an answer no status says that nothing is.
+    """
+    return Outcome.UNKNOWN if has_answered or outcome is Outcome.DONE else outcome
 
 
 def _outcome_of_oversized(said: str, limit: int) -> Outcome | None:

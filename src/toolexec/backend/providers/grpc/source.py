@@ -18,7 +18,7 @@ from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.backend.providers.grpc.connection import Connection, Connections
 from toolexec.backend.providers.grpc.converting import Converter
 from toolexec.backend.providers.grpc.descriptors import Services, build_services, read_descriptor_set
-from toolexec.backend.providers.grpc.failures import call_failure
+from toolexec.backend.providers.grpc.failures import call_failure, outcome_of_unended
 from toolexec.backend.providers.grpc.reflection import reflect
 from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
@@ -29,7 +29,6 @@ from toolexec.errors import (
     ConnectionLostError,
     InputValidationError,
     InvalidResultError,
-    Outcome,
     RemoteToolError,
     ToolExecError,
     Violation,
@@ -215,7 +214,7 @@ class _Method:
         connection = self.connections.get()
         await connection.ready(call)
         timeout, metadata = self._timeout(call), self._metadata(call)
-        size = 0
+        size, has_answered = 0, False
         pending: Any = None
         try:
             stub = self._stub(connection, lambda channel: channel.unary_stream)
@@ -224,11 +223,12 @@ class _Method:
                 self._check(reply)
                 size += reply.ByteSize()
                 if size > _MOST_COLLECTED:
-                    raise RemoteToolError(
-                        f"{self.name} answered more than {_MOST_COLLECTED} bytes and was stopped",
-                        outcome=Outcome.UNKNOWN,
-                    )
+                    raise RemoteToolError(f"{self.name} answered more than {_MOST_COLLECTED} bytes and was stopped")
+                has_answered = True
                 yield self._value(reply)
+        except ToolExecError as error:
+            error.outcome, error.states_outcome = outcome_of_unended(error.outcome, has_answered=has_answered), True
+            raise
         finally:
             if pending is not None:
                 pending.cancel()
