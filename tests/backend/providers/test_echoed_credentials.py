@@ -48,7 +48,7 @@ def shows(text: str) -> bool:
 async def test_what_a_service_repeats(
     service: Service, kind: str, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The service is sent the credential, and repeats its request; nobody else reads it."""
+    """Hide the credential that the service was sent, and repeats."""
     with caplog.at_level(logging.DEBUG):
         async with Exec(gate=None) as ex:
             made = source_of(kind, "api", {"base_url": service.url, **settings})

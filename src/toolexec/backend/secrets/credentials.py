@@ -36,9 +36,9 @@ def secrets_of_header(value: str) -> set[str]:
 
 def secrets_of_fields(fields: Mapping[str, object], *, in_url: bool = False) -> set[str]:
     """Return the literal credentials among headers, or with *in_url* among parameters of a query, by their names."""
-    tells = is_telling_parameter if in_url else is_telling
-    texts = [value for name, value in fields.items() if isinstance(value, str) and tells(name) and "{{" not in value]
-    return {part for text in texts for part in secrets_of_header(text)}
+    is_secret = is_telling_parameter if in_url else is_telling
+    literal = {name: value for name, value in fields.items() if isinstance(value, str) and "{{" not in value}
+    return {part for name, value in literal.items() if is_secret(name) for part in secrets_of_header(value)}
 
 
 def secrets_of_url(url: str) -> set[str]:
