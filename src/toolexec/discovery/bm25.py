@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from toolexec.discovery.explanation import Explanation, MatchKind
 from toolexec.discovery.facets import Facets
+from toolexec.discovery.preparing import FEW
 from toolexec.discovery.ranking.documents import count_words, fields_of
 from toolexec.discovery.ranking.expansion import Expander, Query
 from toolexec.discovery.ranking.explaining import explain_words
@@ -98,6 +99,11 @@ class BM25Searcher:
         self._ordered: list[str] | None = None
         self._changes = 0
         self._sets: deque[tuple[frozenset[str], int, int]] = deque(maxlen=_MAX_SETS)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a search would first read the words of many tools, or wait for another thread that does."""
+        return len(self._pending) > FEW or self._lock.locked()
 
     def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one; its words are read at the next search."""

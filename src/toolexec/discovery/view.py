@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, Protocol, runtime_checkable
@@ -21,6 +22,7 @@ from toolexec.discovery.index import (
     not_found,
 )
 from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.preparing import FEW
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.shown import Shown, changes_since
 from toolexec.discovery.summary import Filters, Summary
@@ -83,6 +85,7 @@ class IndexView:
         self._ranked = ranked
         self._sources: tuple[Index | TracksChanges, ...] = (index, *states)
         self._known: Shown | None = None
+        self._preparing = threading.Lock()
         self.root: int = index.root if isinstance(index, IndexView) else id(index)
         """The same for all views of one index."""
 
@@ -100,6 +103,22 @@ class IndexView:
         if self._stable:
             self._known = seen
         return seen
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether few tools have changed since what is shown was computed; see `Prepares`."""
+        seen = self._known
+        if seen is not None and not self._ranked:
+            changed = changes_since(self._sources, seen.stamps, [source.version for source in self._sources])
+            if changed is not None:
+                return len(changed) <= FEW
+        return not self._stable or len(self._index) <= FEW
+
+    def prepare(self) -> None:
+        """Compute what is shown; see `Prepares`. Of several threads one does, and the others wait for it."""
+        with self._preparing:
+            if not self.is_prepared:
+                self._seen()
 
     # -- changes ------------------------------------------------------------------------------------------------
 

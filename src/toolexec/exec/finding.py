@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from toolexec.discovery.preparing import off_loop_if_many, prepared
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary, summarize
 from toolexec.discovery.view import browsable
@@ -41,6 +42,7 @@ class Finder:
         if missing := self._sources.missing:
             await self._sources.start(missing)
         index, _ = self._scope.visible()
+        await prepared(index)
         if produces is not None:
             found = await self._producing(index, query, limit, filters, produces, explain)
         elif getattr(index, "search_blocks", False):
@@ -56,7 +58,8 @@ class Finder:
         producers = links.producers_of(produces, limit=_MAX_PRODUCERS, visible=lambda i: index.find(i) is not None)
         places = {producer.tool_id: producer for producer in producers}
         if query.strip():
-            found = index.search(query, len(index), filters=filters, explain=explain)
+            every = partial(index.search, query, len(index), filters=filters, explain=explain)
+            found = await off_loop_if_many(index, every)
             hits = [replace(hit, produces=places[hit.id].path or "?") for hit in found if hit.id in places]
             return found.like(hits[: max(limit, 0)])
         summaries: list[Summary] = []
@@ -73,7 +76,7 @@ class Finder:
         if missing := self._sources.missing:
             await self._sources.start(missing)
         index, _ = self._scope.visible()
-        return browsable(index).facets(query, filters=filters)
+        return await off_loop_if_many(index, lambda: browsable(index).facets(query, filters=filters))
 
     async def describe(self, tool_id: str, level: DetailLevel) -> ToolDoc:
         """Return a tool's documentation; see `Exec.get_tool_doc`."""

@@ -42,6 +42,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.discovery.pages import CursorSeal
+from toolexec.discovery.preparing import Prepares
 from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, ToolExecError
 from toolexec.exec.facade import Exec
 from toolexec.exec.run_data import origin_from_json, origin_to_json
@@ -226,7 +227,8 @@ class ToolServer:
         if settings.instructions:
             return settings.instructions
         with acting(Origin()):
-            tools = len(ex.visible()[0])
+            index, _ = ex.visible()
+            tools = len(index) if not isinstance(index, Prepares) or index.is_prepared else 0
         return instructions(self._dispatcher.exposed(), tools=tools, code_enabled=ex.options.enable_code_execution)
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:

@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server
 from toolexec.errors import ConfigurationError
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.collecting import short_collections
 from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.app import HttpApp, build_app
 from toolexec.server.http.connections import connections
@@ -111,7 +112,7 @@ async def serve_http(
     listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()
-    async with _watched(metrics), app.running():  # what is raised in it would come out as a group
+    async with _watched(metrics), _collecting(), app.running():  # what is raised in it would come out as a group
         serving = asyncio.create_task(listener.serve())
         try:
             await _first(serving, listener.listening)
@@ -131,6 +132,12 @@ async def serve_http(
 
 def _watched(metrics: Metrics | None) -> AbstractAsyncContextManager[None]:
     return watch_loop(metrics.paused if metrics is not None else _unobserved)
+
+
+@asynccontextmanager
+async def _collecting() -> AsyncGenerator[None, None]:
+    with short_collections():
+        yield
 
 
 def _unobserved(_: float) -> None:

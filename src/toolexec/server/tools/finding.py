@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.preparing import off_loop_if_many
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
 from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
@@ -85,7 +86,7 @@ async def _list(call: MetaCall) -> MetaReply:
     question = ["list_tools", id(call.ex.index), caller.tenant, caller.id, *asked]
     cursor = args.get("cursor")
     start = _seal.read(cursor, version, question) if cursor else 0
-    found = index.tools() if not any(asked) else [entry for entry in index.tools() if _belongs(entry, *asked)]
+    found = await off_loop_if_many(index, partial(_asked, index, *asked))
     page = found[start : start + limit]
     value: JSONDict = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
     if len(found) > start + limit:
@@ -127,6 +128,11 @@ def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Fil
 
 def _limit(call: MetaCall) -> int:
     return int(call.args.get("limit", LIMIT["default"]))  # JSON Schema takes 20.0 for an integer too
+
+
+def _asked(index: Index, *asked: str | None) -> Sequence[Registered]:
+    every = index.tools()
+    return [entry for entry in every if _belongs(entry, *asked)] if any(asked) else every
 
 
 def _belongs(entry: Registered, namespace: str | None, kind: str | None, name: str | None) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from toolexec.backend.base import BackendStatus
+from toolexec.discovery.index import Index
+from toolexec.discovery.preparing import off_loop_if_many
 from toolexec.model.json_value import JSONDict
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import ANY, FLAG, TEXT, closed
@@ -19,14 +22,18 @@ async def _list(call: MetaCall) -> MetaReply:
     ex = call.ex
     await settle(ex)
     index, _ = ex.visible()
-    seen = Counter(binding.backend for entry in index.tools() for binding in entry.bindings)
-    every = Counter(binding.backend for entry in ex.everything.tools() for binding in entry.bindings)
+    seen = await off_loop_if_many(index, partial(_per_backend, index))
+    every = await off_loop_if_many(ex.everything, partial(_per_backend, ex.everything))
     # A backend all of whose tools are hidden from the caller is hidden, too.
     shown = [status for status in ex.backend_statuses() if seen[status.name] or not every[status.name]]
     value: JSONDict = {"backends": [_backend(status, seen[status.name]) for status in shown]}
     if ex.options.enable_code_execution:
         value["sandboxes"] = await _sandboxes(call)
     return MetaReply(value=value)
+
+
+def _per_backend(index: Index) -> Counter[str]:
+    return Counter(binding.backend for entry in index.tools() for binding in entry.bindings)
 
 
 def _backend(status: BackendStatus, tools: int) -> JSONDict:

@@ -1,0 +1,90 @@
+"""Collections of garbage stay short in a server, and nothing of that is left when it ends."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from toolexec.server import collecting
+from toolexec.server.collecting import short_collections
+
+
+@pytest.fixture(autouse=True)
+def unfrozen() -> Iterator[None]:
+    """Have nothing frozen before a test, and find nothing after it."""
+    callbacks, was_frozen = [*gc.callbacks], gc.get_freeze_count() > 0  # by the tests of this process
+    gc.unfreeze()
+    gc.collect()
+    try:
+        yield
+        assert gc.get_freeze_count() == 0
+        assert gc.callbacks == callbacks
+    finally:
+        if was_frozen:
+            gc.freeze()
+
+
+class Node:
+    """A part of a cycle; the class counts those that are there."""
+
+    there = 0
+
+    def __init__(self) -> None:
+        self.me = self
+        Node.there += 1
+
+    def __del__(self) -> None:
+        Node.there -= 1
+
+
+def test_what_is_there_is_not_looked_at_again() -> None:
+    """Freeze it once, also for a server beside the first."""
+    with short_collections():
+        frozen = gc.get_freeze_count()
+        assert frozen > 1000
+        with short_collections():
+            assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() == frozen
+
+
+@pytest.mark.parametrize(("slow", "grows"), [(0.0, True), (3600.0, False)])
+def test_what_survives_a_slow_collection(monkeypatch: pytest.MonkeyPatch, slow: float, grows: bool) -> None:
+    """Freeze it, too, and nothing after a quick one."""
+    monkeypatch.setattr(collecting, "SLOW", slow)
+    with short_collections():
+        before = gc.get_freeze_count()
+        kept = [Node() for _ in range(1000)]
+        gc.collect()
+        assert (gc.get_freeze_count() >= before + len(kept)) is grows
+
+
+def test_cycles_are_freed_once_twice_as_much_has_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a server that goes on for months from growing with what it dropped."""
+    monkeypatch.setattr(collecting, "SLOW", 0.0)
+    with short_collections():
+        gc.collect()
+        before = Node.there
+        dropped = [Node() for _ in range(1000)]
+        gc.collect()
+        del dropped
+        gc.collect()
+        assert Node.there == before + 1000
+        kept = [[] for _ in range(2 * gc.get_freeze_count() + 1)]  # type: ignore[var-annotated]
+        gc.collect()  # finds that there is twice as much
+        gc.collect()
+        assert Node.there == before
+        assert kept
+
+
+def test_a_program_that_freezes_is_left_alone() -> None:
+    """Leave frozen what it has frozen."""
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        with short_collections():
+            gc.collect()
+        assert gc.get_freeze_count() >= before
+    finally:
+        gc.unfreeze()
