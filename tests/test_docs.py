@@ -339,9 +339,11 @@ def public_names() -> set[str]:
         *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
         "toolexec.runtime",
         *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
-        *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata".split()),
+        *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata kubernetes microvm".split()),
         *(f"toolexec.runtime.protocol.{name}" for name in "base direct proxy".split()),
+        "toolexec.runtime.remote",
         "toolexec.runtime.remote.proxmox",
+        "toolexec.durable.temporal",
     )
     names = {word for package in packages for word in package.split(".")}
     for module in map(importlib.import_module, packages):

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_sandbox
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs/migration.md").read_text()
 NAMES = dict(
@@ -78,3 +80,15 @@ def test_what_is_not_there_is_found_out(path: str) -> None:
     """The check itself can fail."""
     with pytest.raises(LookupError):
         find(path)
+
+
+@pytest.mark.parametrize("kind", [*SANDBOXES, "temporal"])
+def test_a_sandbox_that_exists_has_its_row(kind: str) -> None:
+    """The registry decides what there is: a row of a sandbox leads to the backend that the registry makes."""
+    target = NAMES.get(f"runtime/backend/{kind}")
+    if target is None:
+        assert kind in ("bubblewrap", "gvisor", "libkrun", "qemu", "unsafe_host")  # there under another name, or new
+        return
+    assert target not in ABSENT
+    if kind not in ("remote", "proxmox_lxc", "temporal"):  # those need an address
+        assert type(make_sandbox(kind, SandboxSettings())) is find(target)
