@@ -57,11 +57,7 @@ class RootFilesystems:
         self._store = self._store or ImageStore()
         found = self._store.find(name)
         if found is None:
-            plain = name.partition("@")[0]
-            raise SandboxUnavailableError(
-                f"there is no image {name} here; make it with: toolexec image build --name {plain}",
-                details={"image": name, "remedy": f"toolexec image build --name {plain}"},
-            )
+            raise self._store.missing(name)
         root = str(found.root)
         self._stored[root] = found
         return Image(name=name, reference=root, digest=found.digest)

@@ -165,6 +165,18 @@ class ImageStore:
             image = self._read(directory, plain)
         return image if image is not None and pin in ("", image.digest) else None
 
+    def missing(self, name: str, options: str = "") -> SandboxUnavailableError:
+        """Return the error for an image that is not here, with the command that makes it: *options* are those before
+        its name."""
+        remedy = f"toolexec image build {options}--name {name.partition('@')[0]}"
+        reason = (
+            f"there is no image {name} here, in {self.directory}, where those are that this user has built; root and "
+            "other users have their own"
+        )
+        return SandboxUnavailableError(
+            f"{reason}; make it with: {remedy}", details={"image": name, "reason": reason, "remedy": remedy}
+        )
+
     def list(self) -> list[StoredImage]:
         """Return all images, by name."""
         if not self.directory.exists():

@@ -122,10 +122,7 @@ class BubblewrapEngine(Launcher):
         store = self._store = self._store or ImageStore()
         found = store.find(name)
         if found is None:
-            raise SandboxUnavailableError(
-                f"there is no image {name} in {store.directory}",
-                details={"image": name, "remedy": f"toolexec image build --name {name}"},
-            )
+            raise store.missing(name)
         if found.root not in self._holds:
             hold = store.hold(found)
             if self._holds.setdefault(found.root, hold) is not hold:

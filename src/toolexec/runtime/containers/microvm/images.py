@@ -30,19 +30,15 @@ class MachineImages:
             self._files[name] = files
             return Image(name=name, reference=name, digest=files.digest)
         self._store = self._store or ImageStore()
-        plain = name.partition("@")[0]
-        command = f"toolexec image build --kind vm --name {plain}"
         found = self._store.find(name)
         if found is None:
-            reason = f"there is no image {name} here"
-            raise SandboxUnavailableError(
-                f"{reason}; make it with: {command}", details={"image": name, "reason": reason, "remedy": command}
-            )
+            raise self._store.missing(name, "--kind vm ")
         try:
             files = self._store.vm_files(found)
         except SandboxUnavailableError as error:
             reason = f"the image {name} has no kernel, which a virtual machine needs"
-            error.details.update({"reason": reason, "remedy": f"{command} --replace"})
+            command = f"toolexec image build --kind vm --name {name.partition('@')[0]} --replace"
+            error.details.update({"reason": reason, "remedy": command})
             raise
         reference = str(found.root)
         self._stored[reference], self._files[reference] = found, files
