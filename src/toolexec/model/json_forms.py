@@ -2,10 +2,9 @@
 file as a module of theirs. So it imports nothing that takes time: of a module that is not loaded there are no values.
 """
 
-# ruff: noqa: B905 - it runs in the Python of any sandbox, from 3.9 on
 from __future__ import annotations
 
-import _collections_abc as abc  # is always loaded, unlike `collections`
+import _collections_abc as abc  # always loaded
 import sys
 from typing import Any
 
@@ -77,8 +76,6 @@ def key_text(key: Any) -> str | None:
 
 def _model_form(value: Any, convert: Any) -> tuple[str, Any]:
     """A pydantic model, or another object that pydantic can write: its fields themselves where one has no form."""
-    from pydantic_core import to_jsonable_python
-
     unknown: list[Any] = []
 
     def form(part: Any) -> Any:
@@ -88,7 +85,7 @@ def _model_form(value: Any, convert: Any) -> tuple[str, Any]:
             unknown.append(part)
             return None
 
-    plain = to_jsonable_python(value, by_alias=True, fallback=form)
+    plain = sys.modules["pydantic_core"].to_jsonable_python(value, by_alias=True, fallback=form)
     if not unknown:
         return "value", plain
     return "object", {name: getattr(value, name) for name in getattr(type(value), "__pydantic_fields__", {})}

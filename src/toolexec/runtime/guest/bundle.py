@@ -214,9 +214,13 @@ def _without_docstrings(text: str) -> str:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if ast.get_docstring(node, clean=False) is not None and len(node.body) > 1:
-            first, last = node.body[0].lineno - 1, node.body[0].end_lineno or 0
-            lines[first:last] = [""] * (last - first)
+        for statement in node.body if len(node.body) > 1 else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str())):  # also one that describes a constant
+                    first, last = statement.lineno - 1, statement.end_lineno or 0
+                    lines[first:last] = [""] * (last - first)
+                case _:
+                    pass
     return "\n".join(lines)
 
 
