@@ -259,6 +259,8 @@ class InMemoryDocStore:
 
     def _entry(self, tool_id: str) -> DocEntry | None:
         """Return what is documented under this ID, or under the version that it stands for."""
+        if not isinstance(tool_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
         entry = self._entries.get(tool_id)
         if entry is None and self._entries and self._index is not None:
             found = self._index.find(tool_id)

@@ -309,8 +309,11 @@ class InMemoryIndex:
 
     def find(self, tool_id: str) -> Registered | None:
         """Return the tool, or None; `namespace:name` finds the highest version when no unversioned tool has that ID."""
-        entry = self._entries.get(tool_id)
-        if entry is not None or not self._versions:
+        try:
+            entry = self._entries.get(tool_id)
+        except TypeError:  # a list, or what else cannot be an ID
+            return None
+        if entry is not None or not self._versions or not isinstance(tool_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             return entry
         namespace, _, name = tool_id.rpartition(":")
         with self._lock:

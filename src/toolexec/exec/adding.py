@@ -10,7 +10,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding, LocalBinding
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.handler import Handler
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, shorten
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class Adding:
         doc: DocEntry | None,
     ) -> Tool:
         """Add a tool and return it; see `Exec.add`, which alone calls this."""
+        if not callable(tool) and not isinstance(tool, Tool):
+            raise ConfigurationError(
+                f"add: tool must be a function, one declared with @tool, or a Tool, not {shorten(repr(tool))}"
+            )
+        if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"add: name must be a string or None, not {shorten(repr(name))}")
         if name is not None and isinstance(tool, Tool | FunctionTool):
             raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
         if isinstance(tool, Tool):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from toolexec.errors import ConfigurationError
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, shorten
 from toolexec.model.origin import current_origin
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.layers.timeout import Timeout
@@ -70,6 +71,7 @@ class Calls:
 
     async def make(self, call: ToolCall) -> Result:
         """Make one call, with progress if it asks for that; see `Exec.run_tool`."""
+        _check(call)
         on_progress = call.on_progress
         if on_progress is None:
             return await self._make(call)
@@ -98,6 +100,8 @@ class Calls:
         fallback: bool = True,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run one tool piece by piece; see `Exec.stream_tool`."""
+        if not isinstance(fallback, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"stream_tool: fallback must be true or false, not {shorten(repr(fallback))}")
         if self.sources.pending and self.sources.is_needed(tool_id):
             await self.sources.start()
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
@@ -110,3 +114,16 @@ class Calls:
     async def aclose(self, patience: float) -> None:
         """Give handlers that ignored their cancellation so many seconds to end."""
         await self._limits.left.aclose(patience)
+
+
+def _check(call: ToolCall) -> None:
+    """Raise ConfigurationError for a setting of a call that has the wrong type."""
+    fits = {
+        "on_progress must be a function or None": call.on_progress is None or callable(call.on_progress),
+        "idempotency_key must be a string": isinstance(call.idempotency_key, str),
+        "fresh must be true or false": isinstance(call.fresh, bool),
+    }
+    for rule, holds in fits.items():
+        if not holds:
+            given = getattr(call, rule.partition(" ")[0])
+            raise ConfigurationError(f"run_tool: {rule}, not {shorten(repr(given))}")

@@ -61,6 +61,10 @@ class Chains:
         """Run tools one after the other; see `Exec.run_chain`, and `begun` for *asks*."""
         if on_error not in _ON_ERROR:
             raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
+        if on_progress is not None and not callable(on_progress):  # pyright: ignore[reportUnnecessaryComparison]
+            raise InvalidChainError(f"on_progress of a chain must be a function or None, not {on_progress!r}")
+        if dry_run is not False and dry_run is not True:
+            raise InvalidChainError(f"dry_run of a chain must be true or false, not {dry_run!r}")
         if self._sources.pending:
             await self._sources.start()
         chain = steps_of(steps, self._most)

@@ -260,6 +260,8 @@ class DurableRuns:
 
     async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
+        if not isinstance(run_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"durable must be the ID of a run, a string, or None, not {run_id!r}")
         if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
             raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
         digest = run_digest(kind, source, settings)

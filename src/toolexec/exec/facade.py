@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, shorten
 from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
@@ -182,6 +182,7 @@ class Exec:
         """
         return self._parts.adding.add(tool, name, handler, binding, doc)
 
+    @checked("add_skill")
     def add_skill(self, skill: Skill | str | Path) -> Tool:
         """Add a skill, a workflow that describes itself, and return its tool.
 
@@ -218,6 +219,7 @@ class Exec:
         """
         return self._parts.sources.add_mcp(name, command, args, url, settings)
 
+    @checked("add_config")
     def add_config(self, path: str | Path) -> Added:
         """Add the servers of an `mcpServers` JSON file, as Claude Desktop, Cursor and VS Code write it.
 
@@ -248,7 +250,7 @@ class Exec:
         1
         """
         return self._parts.sources.add_provider(
-            "http", name, {**({"base_url": base_url} if base_url else {}), **settings}
+            "http", name, {**({"base_url": base_url} if base_url != "" else {}), **settings}
         )
 
     def add_openapi(self, name: str, spec: str | Path | JSONObject, **settings: Unpack[AddedOpenAPI]) -> Added:
@@ -316,6 +318,7 @@ class Exec:
         """
         return self._parts.sources.add_provider("python", name, {**({"target": target} if target else {}), **settings})
 
+    @checked("refresh")
     async def refresh(self, name: str | None = None) -> list[BackendStatus]:
         """Read the tools of the backend *name* again, or those of all providers and servers; return how these are.
 
@@ -324,6 +327,7 @@ class Exec:
         """
         return await self._parts.sources.refresh(name)
 
+    @checked("remove")
     async def remove(self, name: str) -> None:
         """Close a backend and take its tools out of the index; unknown names are ignored."""
         await self._parts.sources.remove(name)
@@ -459,7 +463,7 @@ class Exec:
         `Ledger` makes the call once. *fresh* has the tool called although the gate's `Cache` knows an answer.
         """
         calls = self._parts.calls
-        if on_progress is not None or calls.sources.pending or idempotency_key or fresh:
+        if on_progress is not None or calls.sources.pending or idempotency_key != "" or fresh is not False:
             call = ToolCall(tool_id, args, timeout, on_progress, False, CURRENT.get())
             call.idempotency_key, call.fresh = idempotency_key, fresh
             return await calls.make(call)
@@ -572,6 +576,10 @@ class Exec:
         ConfigurationError when nothing was run. With *durable* it is the run of that ID in the `journal`, as for
         `run_chain`.
         """
+        if not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"run_workflow: source must be a string, not {shorten(repr(source))}")
+        if on_progress is not None and not callable(on_progress):  # pyright: ignore[reportUnnecessaryComparison]
+            raise ConfigurationError(f"run_workflow: on_progress must be a function, not {shorten(repr(on_progress))}")
         if durable is not None:
             return await self._parts.durable.run_workflow(durable, source, inputs, settings, on_progress)
         return await self._parts.code.run_workflow(source, inputs, settings, on_progress)

@@ -12,6 +12,7 @@ from toolexec.discovery.preparing import off_loop_if_many, prepared
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary, summarize
 from toolexec.discovery.view import browsable
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -39,6 +40,8 @@ class Finder:
         self, query: str, limit: int, *, filters: Filters | None, explain: bool = False, produces: str | None = None
     ) -> SearchResults:
         """Return the best tools for *query*; see `Exec.search_tools`."""
+        if limit < 0:
+            raise ConfigurationError(f"search_tools: limit must be 0 or more, not {limit}")
         if missing := self._sources.missing:
             await self._sources.start(missing)
         index, _ = self._scope.visible()

@@ -73,6 +73,9 @@ class Sources:
 
     def add(self, backends: Sequence[Backend]) -> Added:
         """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
+        for backend in backends:
+            if not hasattr(backend, "list_tools") or not hasattr(backend, "call"):
+                raise ConfigurationError(f"add_backends: a backend has list_tools, call and more, unlike {backend!r}")
         names = [backend.name for backend in backends]
         for name in names:
             if self._backends.get(name) is not None or names.count(name) > 1:
