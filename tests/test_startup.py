@@ -21,6 +21,7 @@ FRONT = {
     "toolexec.model",
     "toolexec.model.arguments",
     "toolexec.model.call",
+    "toolexec.model.json_forms",
     "toolexec.model.json_value",
     "toolexec.model.origin",
     "toolexec.model.secret_keys",

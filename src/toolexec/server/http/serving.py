@@ -112,7 +112,7 @@ async def serve_http(
     listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()
-    async with _watched(metrics), _collecting(), app.running():  # what is raised in it would come out as a group
+    async with _collecting(), _watched(metrics), app.running():  # what is raised in it would come out as a group
         serving = asyncio.create_task(listener.serve())
         try:
             await _first(serving, listener.listening)
