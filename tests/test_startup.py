@@ -19,7 +19,6 @@ FRONT = {
     "toolexec.exec.facade",
     "toolexec.lazy",
     "toolexec.model",
-    "toolexec.model.arguments",
     "toolexec.model.call",
     "toolexec.model.json_forms",
     "toolexec.model.json_value",
