@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +22,7 @@ from toolexec.code.types import CodeEvent, Output, ToolCallRecord, snapshot
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
+from toolexec.discovery.preparing import off_loop_if_many, prepared
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
@@ -126,6 +129,13 @@ class Tools:
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
         """Return the best tools for *query* among those that the code may call."""
         await checkpoint()
+        await prepared(self.index)
+        search = partial(self._search, query, limit)
+        if self._allowed:  # it may look at all tools
+            return await off_loop_if_many(self.index, search)
+        return await asyncio.to_thread(search) if getattr(self.index, "search_blocks", False) else search()
+
+    def _search(self, query: str, limit: int) -> list[Summary]:
         if not self._allowed or limit < 1:
             return self.index.search(query, limit)
         found: list[Summary] = []
@@ -140,6 +150,9 @@ class Tools:
     async def list_namespaces(self) -> list[str]:
         """Return the namespaces of the tools that the code may call, in alphabetical order."""
         await checkpoint()
+        return await off_loop_if_many(self.index, self._namespaces)
+
+    def _namespaces(self) -> list[str]:
         if not self._allowed:
             return browsable(self.index).namespaces()
         return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})

@@ -34,6 +34,27 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+PROGRAMS = (
+    "return len(tools.search('record 17', limit=5))",
+    "return len(dir(tools))",
+    "return len(dir(tools.far))",
+    "help(tools.far)",
+    "return tools.list_namespaces()",
+)
+
+
+async def test_programs_that_look_around() -> None:
+    """Hold the loop no more for what a program asks about many tools than for what a client does."""
+    async with Exec() as ex:
+        await ex.add_backends(InMemoryBackend("far", names()))
+        (await ex.execute_code("return 1")).raise_for_error()  # what the first program imports
+        for allowed in (None, ["far:record_17_17"]):
+            for program in PROGRAMS:
+                async with loop_not_held():
+                    done = await ex.execute_code(program, allowed_tools=allowed, timeout=60)
+                done.raise_for_error()
+
+
 async def test_questions(serve: Serve, tmp_path: Any) -> None:
     """The first question, the ones after it, and the ones after two thousand tools have changed."""
     async with Exec(gate=Gate(pinning=Pins(tmp_path / "pins.db", most_per_backend=2 * MANY))) as ex:

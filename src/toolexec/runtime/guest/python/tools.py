@@ -95,7 +95,8 @@ class Tools:
         return _Tool(self, str(tool_id), True)
 
     def __dir__(self) -> list[str]:
-        return self.__toolexec_help__("names")  # type: ignore[no-any-return]
+        own = [name for name in type(self).__dict__ if name[0] != "_"]
+        return own + self.__toolexec_help__("names")  # type: ignore[no-any-return]
 
     def __toolexec_help__(self, what: str = "text", path: str = "") -> Any:
         return self.__channel.ask("help", {"path": path, "page": what == "text"})[what]
