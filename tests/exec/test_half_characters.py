@@ -102,3 +102,15 @@ async def test_the_record_of_a_refused_call_is_whole(durable: str | None, tmp_pa
         "?": "?",
         "é": "é",
     }
+
+
+@pytest.mark.parametrize("step", ["{'tool': '\\ud800'}", "{'tool': 't:echo', 'name': '\\ud800'}", "{'\\ud800': 1}"])
+@pytest.mark.parametrize("durable", [None, "run-1"])
+async def test_a_step_with_half_a_character_is_recorded_whole(durable: str | None, step: str, tmp_path: Path) -> None:
+    """Show a mark in what names a step; only arguments keep what they are refused for."""
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        ex.add(lambda **more: more, "t:echo")
+        done = await ex.execute_code(f"return tools.run_chain([{step}])", durable=durable)
+    assert done.error is not None
+    assert "'?'" in done.error.message
+    json.dumps(done.to_dict(), ensure_ascii=False).encode()

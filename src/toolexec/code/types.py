@@ -12,7 +12,7 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.discovery.examples import copy_json
 from toolexec.errors import InvalidRequestError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, has_surrogate
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
 from toolexec.run.types import OnError, UndoneStep
@@ -182,7 +182,7 @@ class ExecuteRequest:
             )
         if not isinstance(self.code, str):
             raise InvalidRequestError(f"code must be text, not {type(self.code).__name__}", code="missing_code")
-        if not self.code.isascii() and _has_half(self.code):
+        if not self.code.isascii() and has_surrogate(self.code):
             raise InvalidRequestError("code has a lone surrogate, half a character, which UTF-8 cannot carry")
         if not self.code.strip() and not self.metadata.get("wasm_module") and not self.metadata.get("wasm_module_b64"):
             raise InvalidRequestError("code is required", code="missing_code")
@@ -191,7 +191,7 @@ class ExecuteRequest:
         if not _maps_names_to(str, self.env):
             raise InvalidRequestError("env must map names to strings")
         for name, value in self.env.items():
-            if not name or "=" in name or "\0" in name + value or _has_half(name + value):
+            if not name or "=" in name or "\0" in name + value or has_surrogate(name + value):
                 raise InvalidRequestError(
                     f"env cannot have {name[:100]!r}: a name is not empty and without '=', and neither name nor value "
                     "has a NUL or half a character",
@@ -365,14 +365,6 @@ class CodeResult:
             data["backend"] = self.backend.to_dict()
             data["limitsEnforced"] = self.limits_enforced.to_dict()
         return data
-
-
-def _has_half(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _whole(text: str) -> str:

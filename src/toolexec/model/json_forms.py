@@ -39,7 +39,7 @@ def json_form(value: Any, convert: Any) -> tuple[str, Any] | None:
             return "value", value.decode()
         except UnicodeDecodeError:
             return None
-    if hasattr(kind, "__pydantic_serializer__"):
+    if "pydantic_core" in modules and hasattr(kind, "__pydantic_serializer__"):
         return _model_form(value, convert)
     if isinstance(value, abc.Mapping):
         return "object", value

@@ -47,6 +47,7 @@ __all__ = [
     "JSONValue",
     "NotJSONError",
     "excess_violation",
+    "has_surrogate",
     "own_args",
     "pointer",
     "shorten",
@@ -324,7 +325,7 @@ class _Conversion:
                 continue
             if name in plain:
                 self._problem(None, trail, f"two keys become {shorten(repr(name))}")
-            if not name.isascii() and _has_surrogate(name):
+            if not name.isascii() and has_surrogate(name):
                 text = f"the key {shorten(repr(name))} has a lone surrogate, which UTF-8 cannot carry"
                 name = self._problem(name, trail, text, got=None) or ""
             plain[name] = self.plain(item, (trail, name), depth + 1)
@@ -352,7 +353,7 @@ class _Conversion:
     # -- problems -----------------------------------------------------------------------------------------------
 
     def _text(self, value: str, trail: _Trail) -> JSONValue:
-        if value.isascii() or not _has_surrogate(value):
+        if value.isascii() or not has_surrogate(value):
             return value
         return self._problem(value, trail, "the text has a lone surrogate, which UTF-8 cannot carry", got=None)
 
@@ -415,7 +416,8 @@ def _safe(write: Callable[[Any], str], value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _has_surrogate(text: str) -> bool:
+def has_surrogate(text: str) -> bool:
+    """Return whether a text has half a character, which UTF-8 cannot carry."""
     try:
         text.encode()
     except UnicodeEncodeError:

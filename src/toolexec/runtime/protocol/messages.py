@@ -262,9 +262,17 @@ def _sound(message: JSONValue) -> JSONValue:
     if name is None or not isinstance(payload, dict) or name not in payload:
         return _replace(message)
     value = payload[name]
+    if name == "steps":
+        value = [_sound_step(step) for step in value] if isinstance(value, list) else _replace(value)
     if name == "value" and _replace(value) != value:
         return {**_replace({**message, "payload": None}), "payload": _HALF}
     return {**_replace({**message, "payload": None}), "payload": {**_replace({**payload, name: None}), name: value}}
+
+
+def _sound_step(step: JSONValue) -> JSONValue:
+    if not isinstance(step, dict) or "args" not in step:
+        return _replace(step)
+    return {**_replace({**step, "args": None}), "args": step["args"]}
 
 
 def _replace(value: JSONValue) -> JSONValue:
