@@ -59,6 +59,8 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "Callable": (5, [1]),
 }
 """For the first name of each part of an annotation values of other kinds, and of no sense."""
+NAMED = {"args": "args|arguments", "tool_id": "tool ID", "goal": "goal|tool ID", "durable": "durable|ID of a run"}
+"""What errors call a parameter, where that is not its name alone."""
 OTHER_NAMES = {"DetailLevel": "str", "OnError": "str", "VendorFormat": "str", "Path": "str", "Mapping": "JSONObject"}
 
 
@@ -121,4 +123,4 @@ async def test_what_does_not_fit_is_refused(method: str, name: str, value: objec
         assert len(ex.index) == before
     assert called == []
     said = caught.value.message
-    assert {"args": "arguments"}.get(name, name) in said or name.split("_")[-1] in said or repr(value) in said, said
+    assert re.search(rf"\b({NAMED.get(name, name)})\b", said), said

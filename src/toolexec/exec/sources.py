@@ -105,6 +105,8 @@ class Sources:
 
     def add_provider(self, kind: str, name: str, settings: JSONObject) -> Added:
         """Add a provider of a *kind* that `PROVIDER_KINDS` has; see `Exec.add_openapi` and its siblings."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"the name of a provider must be a string, not {name!r}")
         from toolexec.backend.providers.kinds import provider_backend
         from toolexec.runtime.programs import program_sandbox
 

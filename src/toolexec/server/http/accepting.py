@@ -107,7 +107,7 @@ class Accepting:
         taken.close()
         if seat is not None:
             seat.leave()
-        if error is not None and not isinstance(error, OSError | ssl.SSLError):
+        if error is not None and not isinstance(error, OSError):  # TLS that fails is one, too
             logger.error("a connection cannot be begun", exc_info=error)
 
 
