@@ -249,30 +249,3 @@ class TestApproved:
                 asked.append(len(person.offered))
             assert asked == [1, 0, 1]
             await server.end()
-
-
-class TestConnections:
-    """Connections, of which one caller opens as many as it can."""
-
-    @pytest.mark.full
-    async def test_a_flood_of_one_caller_refuses_no_other(self, serve: Serve) -> None:
-        """Answer each of another caller's requests, on connections of their own, whatever the first one keeps busy."""
-        server = await serve(HttpSettings(port=0, max_connections=40), AUTH)
-        busy, headers = _call(1, {"seconds": 60}, "wait")
-        refused: Counter[int] = Counter()
-
-        async def keep_busy() -> None:
-            while True:
-                try:
-                    refused[(await server.post(busy, headers | bearer("eve"))).status_code] += 1
-                except httpx2.HTTPError:  # it gave way to another
-                    refused[0] += 1
-                await asyncio.sleep(0.5)  # each request costs the test's own process a connection
-
-        async with asyncio.TaskGroup() as group:
-            eves = [group.create_task(keep_busy()) for _ in range(60)]
-            await until(lambda: refused[503] >= 20)
-            answers = [(await server.post(INITIALIZE, bearer("ann"))).status_code for _ in range(50)]
-            for eve in eves:
-                eve.cancel()
-        assert answers == [200] * 50
