@@ -13,6 +13,7 @@ from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits, counted, trace_of
 from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.prepare import MAX_REPAIRED
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
@@ -66,6 +67,7 @@ ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The isolation that a profile asks for: judged by what surrounds the code in the end, whatever starts it."""
 
+_MAX_SOURCE: Final = 2_000
 _SHORT_FOR: Final = {"wasm": "standard"}
 
 _BY_ENGINES = frozenset({"container", "gvisor", "vm"})
@@ -232,10 +234,10 @@ class Runtime:
         failure = Failure(
             kind=error.kind,
             message=error.message,
-            code=request.code,
+            code=request.code[:MAX_REPAIRED],
             backend=backend.kind,
             language=request.language or "python",
-            source=error.source or _line_of(request.code, error.line),
+            source=(error.source or _line_of(request.code, error.line))[:_MAX_SOURCE],
             line=error.line,
             has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from toolexec.code.repair.bare_names import bare_names
 from toolexec.code.repair.fences import MARKS, without_fence
@@ -12,8 +13,11 @@ from toolexec.code.repair.loops import without_nested_loops
 from toolexec.code.repair.typescript import without_types
 from toolexec.code.tools import Tools
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["MAX_REPAIRED", "Prepared", "prepared"]
 
+MAX_REPAIRED: Final = 32_768
+"""Characters of a program beyond which it runs as it is written: reading it would stop the event loop. Programs of
+models have some thousand characters; a hostile one of a million took up to ten seconds."""
 _TYPED = ("typescript", "ts", "tsx")
 
 
@@ -29,11 +33,16 @@ class Prepared:
 
 
 def prepared(code: str, language: str, tools: Tools) -> Prepared:
-    """Return the program that *code* means. Lines keep their numbers, and what is there their columns."""
+    """Return the program that *code* means; one of more than `MAX_REPAIRED` characters as it is.
+
+    Lines keep their numbers, and what is there their columns.
+    """
     if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the request is validated later
         return Prepared(code, language)
     is_typed = language in _TYPED
     language = "javascript" if is_typed else language
+    if len(code) > MAX_REPAIRED:
+        return Prepared(code, language, bare_names(code, tools) if language in ("python", "javascript") else {})
     if any(mark in code for mark in MARKS):
         code = without_fence(code, language)
     if language == "python":
