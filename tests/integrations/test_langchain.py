@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -11,16 +12,21 @@ from typing import Any
 import pytest
 from tests.integrations.shop import Guard, make_shop, require
 
-from toolexec import Filters
+from toolexec import Filters, ToolContext, tool
 from toolexec.exec import Exec
 from toolexec.model.origin import Caller, Origin
 
 require("langchain_core", "langchain")
+require("langgraph", "langchain")
 
+from langchain_core.callbacks import BaseCallbackHandler  # noqa: E402
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel  # noqa: E402
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage  # noqa: E402
 from langchain_core.tools import BaseTool  # noqa: E402
 from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: E402
+from langgraph.config import get_stream_writer  # noqa: E402
+from langgraph.graph import START, MessagesState, StateGraph  # noqa: E402
+from langgraph.prebuilt import ToolNode  # noqa: E402
 
 from toolexec.integrations.langchain import tools  # noqa: E402
 
@@ -128,6 +134,125 @@ def test_the_tools_can_be_called_without_an_event_loop(sandbox: None) -> None:
         assert "item" in search["describe_tool"].invoke({"tool_id": "shop:price"})
         code = {tool.name: tool for tool in tools(ex, mode="code")}
         assert json.loads(code["execute_code"].invoke({"code": "1 + 1"})) == {"value": 2}
+
+
+# -- progress, copies, optional arguments --------------------------------------------------------------------------
+
+
+@tool(namespace="shop")
+async def bake(context: ToolContext, loaves: int = 2) -> str:
+    """Bakes bread."""
+    for number in range(loaves):
+        context.report(number + 1, loaves, f"loaf {number + 1}")
+    return "baked"
+
+
+@tool(namespace="shop")
+def weigh(item: str, unit: str = "kg") -> str:
+    """Weighs an item, in a thread, and writes into the stream of the graph by itself."""
+    get_stream_writer()({"weighed": item})
+    return f"1 {unit}"
+
+
+def graph_of(found: Sequence[BaseTool]) -> Any:
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([*found]))
+    graph.add_edge(START, "tools")
+    return graph.compile()
+
+
+def asking(*calls: tuple[str, dict[str, Any]]) -> Any:
+    asked = [{"name": name, "args": args, "id": f"c{i}", "type": "tool_call"} for i, (name, args) in enumerate(calls)]
+    return {"messages": [AIMessage(content="", tool_calls=asked)]}
+
+
+REPORTED = [
+    {"tool": "shop__bake", "tool_call_id": "c0", "progress": number, "total": 2, "message": f"loaf {number}"}
+    for number in (1, 2)
+]
+
+
+async def test_what_a_tool_reports_reaches_the_custom_stream_of_a_graph() -> None:
+    """The mode `custom` has the progress of each call, with its ID, also when another tool writes there itself."""
+    async with make_shop() as ex:
+        ex.add(bake)
+        ex.add(weigh)
+        graph = graph_of(tools(ex))
+        asked = asking(("shop__bake", {}), ("shop__weigh", {"item": "tea"}))
+        parts = [part async for part in graph.astream(asked, stream_mode="custom")]
+    assert [part for part in parts if "tool" in part] == REPORTED
+    assert {"weighed": "tea"} in parts
+
+
+def test_what_a_tool_reports_reaches_the_custom_stream_without_an_event_loop() -> None:
+    """`stream` is as `astream`."""
+    ex = make_shop()
+    with ex.sync:
+        ex.add(bake)
+        ex.add(weigh)
+        graph = graph_of(tools(ex))
+        asked = asking(("shop__bake", {}), ("shop__weigh", {"item": "tea"}))
+        parts = [*graph.stream(asked, stream_mode="custom")]
+    assert [part for part in parts if "tool" in part] == REPORTED
+    assert {"weighed": "tea"} in parts
+
+
+async def test_what_a_tool_reports_is_an_event_of_the_tool() -> None:
+    """`astream_events` has the progress between the start and the end of the tool, without any graph, too."""
+    call = {"name": "shop__bake", "args": {}, "id": "c0", "type": "tool_call"}
+    async with make_shop() as ex:
+        ex.add(bake)
+        (found,) = [one for one in tools(ex) if one.name == "shop__bake"]
+        events: list[Any] = [event async for event in found.astream_events(call, version="v2")]
+    kinds = ["on_tool_start", "on_custom_event", "on_custom_event", "on_tool_end"]
+    assert [event["event"] for event in events if event["event"] in kinds] == kinds
+    assert [event["data"] for event in events if event["name"] == "tool_progress"] == REPORTED
+
+
+def test_callback_handlers_receive_what_a_tool_reports_without_an_event_loop() -> None:
+    """A handler that is passed to `invoke` gets the custom events."""
+    received_events: list[Any] = []
+
+    class Handler(BaseCallbackHandler):
+        def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+            received_events.append((name, data))
+
+    ex = make_shop()
+    with ex.sync:
+        ex.add(bake)
+        (found,) = [one for one in tools(ex) if one.name == "shop__bake"]
+        assert found.invoke({}, {"callbacks": [Handler()]}) == "baked"
+    plain = [{name: part for name, part in data.items() if name != "tool_call_id"} for data in REPORTED]
+    assert received_events == [("tool_progress", data) for data in plain]
+
+
+@pytest.mark.parametrize("mode", ["direct", "search", "code"])
+async def test_tools_can_be_copied(mode: Any) -> None:
+    """Deep and shallow copies, as agents make them, call the tools of the same Exec."""
+    async with make_shop() as ex:
+        found = tools(ex, mode=mode)
+        copies = [
+            *copy.deepcopy(found),
+            *[copy.copy(one) for one in found],
+            *[one.model_copy(deep=True) for one in found],
+        ]
+        by_name = [one for one in copies if one.name in {"shop__price", "search_tools"}]
+        answers = [await one.ainvoke({"item": "tea"} if mode == "direct" else {"query": "price"}) for one in by_name]
+    assert len(answers) == 3
+    assert all("price" in answer for answer in answers)
+
+
+async def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
+    """Null is as if the argument were not there, for tools and for those that find them."""
+    async with make_shop() as ex:
+        found = [*tools(ex), *tools(ex, mode="search")]
+        price, search = await run(
+            found,
+            ("shop__price", {"item": "tea", "currency": None}),
+            ("search_tools", {"query": "price", "limit": None}),
+        )
+    assert price.artifact["currency"] == "EUR"
+    assert search.status == "success"
 
 
 @pytest.mark.full

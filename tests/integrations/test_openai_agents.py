@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from typing import Any
@@ -89,6 +90,22 @@ async def test_a_failure_is_text_with_a_code_and_the_run_goes_on(name: str, args
     async with make_shop() as ex:
         model = await run(toolset(ex), (name, args))
     assert json.loads(model.received[0])["error"]["code"] == code
+
+
+async def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
+    """Null is as if the argument were not there, for tools and for those that find them."""
+    async with make_shop() as ex:
+        direct = await run(toolset(ex), ("shop__price", {"item": "tea", "currency": None}))
+        search = await run(toolset(ex, mode="search"), ("search_tools", {"query": "price", "limit": None}))
+    assert json.loads(direct.received[0])["currency"] == "EUR"
+    assert json.loads(search.received[0])["tools"]
+
+
+async def test_tools_can_be_copied() -> None:
+    """Deep copies of an agent's tools call the tools of the same Exec."""
+    async with make_shop() as ex:
+        model = await run(copy.deepcopy(toolset(ex)), ("shop__price", {"item": "tea"}))
+    assert json.loads(model.received[0])["price"] == 3
 
 
 async def test_an_image_reaches_the_model_as_one() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import subprocess
 import sys
 from typing import Any
@@ -10,14 +12,13 @@ from typing import Any
 import pytest
 from tests.integrations.shop import Guard, make_shop, require
 
-from toolexec import Filters, ToolReply
+from toolexec import Filters, ToolReply, tool
 from toolexec.model.content import text
 from toolexec.model.origin import Caller, Origin
 
 require("pydantic_ai", "pydantic-ai")
 
-from pydantic_ai import Agent, BinaryContent  # noqa: E402
-from pydantic_ai.exceptions import UnexpectedModelBehavior  # noqa: E402
+from pydantic_ai import Agent, BinaryContent, RunContext  # noqa: E402
 from pydantic_ai.messages import (  # noqa: E402
     ModelMessage,
     ModelRequest,
@@ -29,6 +30,8 @@ from pydantic_ai.messages import (  # noqa: E402
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel  # noqa: E402
 from pydantic_ai.models.test import TestModel  # noqa: E402
+from pydantic_ai.toolsets import ToolsetTool  # noqa: E402
+from pydantic_ai.usage import RunUsage  # noqa: E402
 
 from toolexec.integrations.pydantic_ai import ExecToolset  # noqa: E402
 
@@ -39,6 +42,7 @@ class Script:
     def __init__(self, *calls: tuple[str, Any]) -> None:
         self.calls = calls
         self.received: list[Any] = []
+        self.failures: list[str] = []
         self.retries: list[str] = []
         self.extra: list[Any] = []
         self.tools: dict[str, Any] = {}
@@ -47,10 +51,11 @@ class Script:
         self.tools = {tool.name: tool for tool in info.function_tools}
         parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
         returned = [part for part in parts if isinstance(part, ToolReturnPart)]
-        self.received = [part.content for part in returned if part.outcome != "retried"]
+        self.received = [part.content for part in returned if part.outcome == "success"]
+        self.failures = [str(part.content) for part in returned if part.outcome == "failed"]
         self.retries = [str(part.content) for part in returned if part.outcome == "retried"]
         self.extra = [part.content for part in parts if isinstance(part, UserPromptPart)][1:]
-        turn = len(self.received) + len(self.retries)
+        turn = len(returned)
         if turn == len(self.calls):
             return ModelResponse(parts=[TextPart("done")])
         return ModelResponse(parts=[ToolCallPart(*self.calls[turn])])
@@ -98,14 +103,16 @@ async def test_runs_share_a_toolset(wrapped: bool) -> None:
         changed.set()
         await running
     assert second.received == [5]
-    assert first.received[0]["error"]["code"] == "tool_not_found"
+    assert json.loads(first.failures[0])["error"]["code"] == "tool_not_found"
 
 
-async def test_what_is_refused_or_fails_is_a_value_and_the_run_goes_on() -> None:
-    """A refusal and a failure are values with a code."""
+async def test_what_is_refused_or_fails_is_a_failed_result_and_the_run_goes_on() -> None:
+    """A refusal, a failure and an error of code reach the model as failed results with a code, none as a success."""
+    calls = [("shop__refund", {"order": 1}), ("shop__broken", {}), ("shop__price", {"item": "tea"})]
     async with make_shop() as ex:
-        script = await run(ExecToolset(ex), ("shop__refund", {"order": 1}), ("shop__broken", {}))
-    assert [value["error"]["code"] for value in script.received] == ["policy_denied", "handler_failed"]
+        script = await run(ExecToolset(ex), *calls)
+    assert [json.loads(text)["error"]["code"] for text in script.failures] == ["policy_denied", "handler_failed"]
+    assert [value["price"] for value in script.received] == [3]
 
 
 async def test_wrong_arguments_make_the_model_try_again() -> None:
@@ -116,11 +123,64 @@ async def test_wrong_arguments_make_the_model_try_again() -> None:
     assert script.received[0]["price"] == 3
 
 
-async def test_too_many_wrong_arguments_end_the_run() -> None:
-    """No more retries than were allowed."""
+@pytest.mark.parametrize("max_retries", [0, 1, 2])
+async def test_wrong_arguments_do_not_end_the_run_however_often_they_come(max_retries: int) -> None:
+    """After the retries that are allowed, wrong arguments are failed results, and a call that fits still counts."""
     async with make_shop() as ex:
-        with pytest.raises(UnexpectedModelBehavior):
-            await run(ExecToolset(ex, max_retries=0), ("shop__price", {}), ("shop__price", {}))
+        toolset = ExecToolset(ex, max_retries=max_retries)
+        script = await run(toolset, *[("shop__price", {"itm": "tea"})] * 4, ("shop__price", {"item": "tea"}))
+    assert len(script.retries) == max_retries
+    assert [json.loads(text)["error"]["code"] for text in script.failures] == ["validation_input"] * (4 - max_retries)
+    assert script.received[0]["price"] == 3
+
+
+@pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "5"])
+async def test_arguments_that_are_no_object_do_not_end_the_run(arguments: str) -> None:
+    """Broken JSON, twice in a row, is a failed result that says so."""
+    async with make_shop() as ex:
+        script = await run(ExecToolset(ex), *[("shop__price", arguments)] * 2, ("shop__price", {"item": "tea"}))
+    assert [json.loads(text)["error"]["code"] for text in script.failures] == ["validation_input"] * 2
+    assert "JSON" in script.failures[0] or "object" in script.failures[0]
+    assert script.received[0]["price"] == 3
+
+
+async def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
+    """Null is as if the argument were not there, for tools and for those that find them."""
+    async with make_shop() as ex:
+        direct = await run(ExecToolset(ex), ("shop__price", {"item": "tea", "currency": None}))
+        search = await run(ExecToolset(ex, mode="search"), ("search_tools", {"query": "price", "limit": None}))
+    assert direct.received[0]["currency"] == "EUR"
+    assert search.received[0]["tools"]
+
+
+async def test_a_toolset_can_be_copied() -> None:
+    """A deep copy of a toolset calls the tools of the same Exec."""
+    async with make_shop() as ex:
+        script = await run(copy.deepcopy(ExecToolset(ex)), ("shop__price", {"item": "tea"}))
+    assert script.received[0]["price"] == 3
+
+
+async def test_the_schema_of_results_is_passed_on() -> None:
+    """A tool's output schema is its return schema, which the agent shows to the model if it is asked to."""
+    async with make_shop() as ex:
+        ex.add(weigh)
+        plain = await run(ExecToolset(ex), ("shop__weigh", {"item": "tea"}))
+        shown = await run(ExecToolset(ex).include_return_schemas(), ("shop__weigh", {"item": "tea"}))
+        (definition,) = [tool.tool_def for tool in await listed(ExecToolset(ex)) if tool.tool_def.name == "shop__weigh"]
+    assert definition.return_schema == {"type": "integer"}
+    assert "integer" not in str(plain.tools["shop__weigh"].description)
+    assert '"type": "integer"' in str(shown.tools["shop__weigh"].description)
+
+
+@tool(namespace="shop")
+async def weigh(item: str) -> int:
+    """Weighs an item."""
+    return len(item)
+
+
+async def listed(toolset: ExecToolset) -> list[ToolsetTool[Any]]:
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+    return [*(await toolset.get_tools(context)).values()]
 
 
 async def test_an_image_reaches_the_model_as_one() -> None:
@@ -145,11 +205,12 @@ async def test_the_modes_work() -> None:
         )
         agent = Agent(TestModel(), toolsets=[ExecToolset(ex, filters=only)])
         assert "EUR" in (await agent.run("go")).output
-    found, doc, value, missing = script.received
+    found, doc, value = script.received
+    (missing,) = script.failures
     assert [tool["id"] for tool in found["tools"]] == ["shop:price"]
     assert doc["id"] == "shop:price"
     assert value["price"] == 3
-    assert missing["error"]["code"] == "tool_not_found"
+    assert json.loads(missing)["error"]["code"] == "tool_not_found"
 
 
 async def test_tools_that_come_later_are_seen_at_the_next_step() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine
-from typing import Any, Literal
+from collections.abc import Collection, Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, cast
 
 from pydantic import PrivateAttr
 
@@ -19,7 +20,10 @@ from toolexec.model.origin import Origin
 from toolexec.run.types import Result
 
 try:
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool, ToolException
+
+    from toolexec.integrations.tool_progress import CALL_ID, Reports
 except ImportError:
     raise MissingExtraError("langchain", needed_for="tools for LangChain") from None
 
@@ -34,7 +38,9 @@ def tools(
     In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
     *ex*, and is made for *origin*. A ToolMessage has text for the model, and as its artifact the answer as JSON; a
-    failure has the status `error` and a code in its text. `invoke` uses `ex.sync`: use either that or `ainvoke`.
+    failure has the status `error` and a code in its text. What a tool reports goes to the custom stream of a graph and
+    to `astream_events`, as the event `tool_progress`. `invoke` uses `ex.sync`: use either that or `ainvoke`. Copies of
+    a tool, deep ones too, share its Exec.
 
     Raises ConfigurationError for a mode that cannot be; importing the module raises MissingExtraError without the
     `langchain` extra.
@@ -57,16 +63,29 @@ class ExecTool(BaseTool):
         self._tools = found
         self._face = face
 
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the tool, and return a ToolMessage if *input* is the call of a model, else what its content would be."""
+        with _calling(input):
+            return super().invoke(input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Await what `invoke` does."""
+        with _calling(input):
+            return await super().ainvoke(input, config, **kwargs)
+
     # A tool may have arguments of any name, `self` and `config` among them, so these two have no names of their own.
 
     def _run(self, /, **arguments: Any) -> tuple[Any, Any]:
         approved = self._is_approved(arguments)
-        work = _Blocking(self._tools.ex)
+        work = _Blocking(self._tools.ex, Reports(self.name))
         return _output(_finish(self._tools.call(self._face, arguments, work, approved=approved)))
 
     async def _arun(self, /, **arguments: Any) -> tuple[Any, Any]:
         approved = self._is_approved(arguments)
-        return _output(await self._tools.call(self._face, arguments, approved=approved))
+        reports = Reports(self.name)
+        async with reports.awaited():
+            answer = await self._tools.call(self._face, arguments, _Awaited(self._tools.ex, reports), approved=approved)
+        return _output(answer)
 
     def _is_approved(self, arguments: JSONObject, /) -> bool:
         """Return whether the graph's user has approved this call; raises what interrupts the graph to ask. Outside of a
@@ -79,11 +98,37 @@ class ExecTool(BaseTool):
             raise ToolException(failed_answer(error).text) from None
 
 
+@contextmanager
+def _calling(input: Any) -> Generator[None]:
+    """Keep the ID of a model's call for what its tool reports."""
+    call_id: Any = cast("Mapping[str, Any]", input).get("id") if isinstance(input, Mapping) else None
+    token = CALL_ID.set(call_id if isinstance(call_id, str) else "")
+    try:
+        yield
+    finally:
+        CALL_ID.reset(token)
+
+
+class _Awaited:
+    """An Exec whose tools report to *reports*."""
+
+    def __init__(self, ex: Exec, reports: Reports) -> None:
+        self.search_tools = ex.search_tools
+        self.get_tool_doc = ex.get_tool_doc
+        self.execute_code = ex.execute_code
+        self._ex = ex
+        self._reports = reports
+
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
+        return await self._ex.run_tool(tool_id, args, on_progress=self._reports)
+
+
 class _Blocking:
     """The blocking twin of an Exec behind async names: nothing that is awaited here ever waits."""
 
-    def __init__(self, ex: Exec) -> None:
+    def __init__(self, ex: Exec, reports: Reports) -> None:
         self._sync = ex.sync
+        self._reports = reports
 
     async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
         return self._sync.search_tools(query, limit, filters=filters)
@@ -92,7 +137,7 @@ class _Blocking:
         return self._sync.get_tool_doc(tool_id, level)
 
     async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
-        return self._sync.run_tool(tool_id, args)
+        return self._sync.run_tool(tool_id, args, on_progress=self._reports)
 
     async def execute_code(self, code: str, *, allowed_tools: Collection[str] | None = None) -> CodeResult:
         return self._sync.execute_code(code, allowed_tools=allowed_tools)

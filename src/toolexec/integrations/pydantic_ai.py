@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from toolexec.discovery.summary import Filters
-from toolexec.errors import InputValidationError, MissingExtraError
+from toolexec.errors import InputValidationError, MissingExtraError, Violation
 from toolexec.exec.facade import Exec
-from toolexec.integrations.toolset import Face, Mode, Toolset
+from toolexec.integrations.toolset import Face, Mode, Toolset, failed_answer
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Origin
 
 try:
-    from pydantic_ai import ApprovalRequired, BinaryContent, ModelRetry, RunContext, ToolDefinition
+    from pydantic_ai import ApprovalRequired, BinaryContent, ModelRetry, RunContext, ToolDefinition, ToolFailed
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-    from pydantic_core import SchemaValidator, core_schema
+    from pydantic_core import SchemaValidator, ValidationError, core_schema
 except ImportError:
     raise MissingExtraError("pydantic-ai", needed_for="a toolset for Pydantic AI") from None
 
 __all__ = ["ExecToolset"]
 
 _ANY_ARGUMENTS: Final = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
+
+
+class _Arguments:
+    """Takes every JSON object, as the runner checks the arguments and reports in plain words what is wrong. Anything
+    else is a failure of the call: as an error of validation it would end the run the second time."""
+
+    def validate_json(self, input: str | bytes | bytearray, *, allow_partial: Any = False, **kwargs: Any) -> Any:
+        return self._validated(_ANY_ARGUMENTS.validate_json, input, allow_partial)
+
+    def validate_python(self, input: Any, *, allow_partial: Any = False, **kwargs: Any) -> Any:
+        return self._validated(_ANY_ARGUMENTS.validate_python, input, allow_partial)
+
+    def _validated(self, validate: Callable[..., Any], input: Any, allow_partial: Any) -> Any:
+        try:
+            return validate(input, allow_partial=allow_partial)
+        except ValidationError as error:
+            problem = str(error.errors(include_url=False, include_input=False)[0]["msg"])
+            wrong = Violation(path="", keyword="type", message=f"not a JSON object: {problem}", expected="object")
+            raise ToolFailed(failed_answer(InputValidationError([wrong], op="validate_input")).text) from None
 
 
 @dataclass(kw_only=True)
@@ -38,10 +58,11 @@ class ExecToolset(AbstractToolset[Any]):
 
     In the mode `direct` the agent has the tools that *ex* has at that step; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
-    *ex*, and is made for *origin*. Arguments that do not fit make the model try again, *max_retries* times; any other
-    failure is a value with an `error`, and the run goes on. A call that the gate would ask about is deferred: the agent
-    needs `DeferredToolRequests` among its output types, and the approval of a call is the gate's for that call, once.
-    *id* is what durable runs know the toolset by.
+    *ex*, and is made for *origin*. A failure is a failed tool result with a code, and the run goes on. Arguments that
+    do not fit make the model try again, *max_retries* times in a row; after that, they are such a failure, too. The
+    output schema of a tool is its `return_schema`, which `IncludeToolReturnSchemas` shows to the model. A call that the
+    gate would ask about is deferred: the agent needs `DeferredToolRequests` among its output types, and the approval of
+    a call is the gate's for that call, once. *id* is what durable runs know the toolset by.
 
     Raises ConfigurationError for a mode that cannot be; importing the module raises MissingExtraError without the
     `pydantic-ai` extra.
@@ -77,22 +98,28 @@ class ExecToolset(AbstractToolset[Any]):
                     name=face.name,
                     description=face.description,
                     parameters_json_schema=face.schema,
+                    return_schema=face.returns,
+                    include_return_schema=None if face.returns else False,
                     metadata={"tool_id": face.tool_id, "annotations": face.annotations.to_mcp()},
                 ),
                 max_retries=self._max_retries,
-                args_validator=_ANY_ARGUMENTS,  # the runner checks them, and says what is wrong in plain words
+                args_validator=_Arguments(),
             )
             for face in self._tools.faces()
         }
 
     async def call_tool(self, name: str, tool_args: JSONDict, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
-        """Call a tool; raises ModelRetry when its arguments do not fit, ApprovalRequired for a call to approve."""
+        """Call a tool; raises ModelRetry when its arguments do not fit, ToolFailed for any other failure and where the
+        model may not try again, ApprovalRequired for a call to approve.
+        """
         assert isinstance(tool, _FaceTool)
         if not ctx.tool_call_approved and self._tools.needs_approval(tool.face, tool_args):
             raise ApprovalRequired(metadata={"tool_id": tool.face.tool_id or tool_args.get("tool_id")})
         answer = await self._tools.call(tool.face, tool_args, approved=ctx.tool_call_approved)
-        if isinstance(answer.error, InputValidationError):
+        if isinstance(answer.error, InputValidationError) and not ctx.last_attempt:
             raise ModelRetry(answer.error.message)
+        if answer.error is not None:  # one more retry than is allowed would end the run
+            raise ToolFailed(answer.text)
         if not answer.images:
             return answer.value
         try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast, get_args
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -80,7 +80,9 @@ _Do: TypeAlias = Callable[[Work, JSONObject], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
-    """A tool as a model sees it. `tool_id` is empty for those that find and run other tools."""
+    """A tool as a model sees it. `tool_id` is empty for those that find and run other tools; `returns` is the schema of
+    the value, None where the tool has none.
+    """
 
     name: str
     description: str
@@ -88,6 +90,7 @@ class Face:
     do: _Do
     tool_id: str = ""
     annotations: ToolAnnotations
+    returns: JSONDict | None = None
 
 
 class Toolset:
@@ -110,6 +113,10 @@ class Toolset:
         self._origin = origin
         budget = ex.options.own_gate.budget if ex.options.own_gate is not None else None
         self._results = budget.store if isinstance(budget, Budget) else None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the toolset itself, as frameworks copy their tools, and there is one Exec behind all copies."""
+        return self
 
     def faces(self) -> list[Face]:
         """Return the tools that there are just now, those of *ex* by ID; of backends that have not started there are
@@ -243,6 +250,7 @@ def _own(wording: Wording, do: _Do, *, read_only: bool = True) -> Face:
 
 def _direct_face(name: str, tool: Tool) -> Face:
     schema = visible_schema(tool.input_schema.to_json())
+    returns = visible_schema(tool.output_schema.to_json()) if tool.output_schema is not None else None
 
     async def do(work: Work, args: JSONObject) -> Answer:
         return await _run_tool(work, tool.id, args)
@@ -254,6 +262,7 @@ def _direct_face(name: str, tool: Tool) -> Face:
         do=do,
         tool_id=tool.id,
         annotations=tool.annotations,
+        returns=returns if isinstance(returns, dict) else None,
     )
 
 
