@@ -41,9 +41,13 @@ class Services:
 def known_file(name: str) -> Any | None:
     """Return a file of protobuf's own, such as `google/protobuf/timestamp.proto`; None for another one."""
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
-    if stem not in _WELL_KNOWN or name != f"google/protobuf/{stem}.proto":
+    if stem not in _WELL_KNOWN or name != _path_of(stem):
         return None
     return _FileProto.FromString(import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR.serialized_pb)
+
+
+def _path_of(stem: str) -> str:
+    return f"google/protobuf/{stem}.proto"
 
 
 def read_descriptor_set(path: str | Path, where: str) -> list[Any]:
@@ -73,7 +77,7 @@ def build_services(files: Iterable[Any], wanted: Sequence[str] | None) -> Servic
     pool = descriptor_pool.DescriptorPool()
     problems: dict[str, str] = {}
     added: set[str] = set()
-    for name in list(by_name):
+    for name in (*by_name, *map(_path_of, _WELL_KNOWN)):  # any of these may be in an Any
         _add(pool, name, by_name, added, problems, ())
     found: list[Any] = []
     skipped: dict[str, str] = {}

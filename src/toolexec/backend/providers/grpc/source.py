@@ -16,11 +16,11 @@ from google.protobuf.message import EncodeError
 from toolexec.backend.failures import is_cancelled
 from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.backend.providers.grpc.connection import Connection, Connections
-from toolexec.backend.providers.grpc.converting import Converter
 from toolexec.backend.providers.grpc.descriptors import Services, build_services, read_descriptor_set
 from toolexec.backend.providers.grpc.failures import call_failure, outcome_of_unended
+from toolexec.backend.providers.grpc.json_mapping import read_message, write_message
 from toolexec.backend.providers.grpc.reflection import reflect
-from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema
+from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema, takes_null
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import (
@@ -101,7 +101,6 @@ class _Reading:
         self._services = services
         self._connections = connections
         self._scrubber = provider.scrubber()
-        self._converter = Converter(services.pool)
         self._same_name = Counter(service.name for service in services.found)
 
     def definition(self) -> Definition:
@@ -152,8 +151,7 @@ class _Reading:
             connections=self._connections,
             request=message_factory.GetMessageClass(descriptor.input_type),
             reply=message_factory.GetMessageClass(descriptor.output_type),
-            read=self._converter.reader(descriptor.input_type),
-            write=self._converter.writer(descriptor.output_type),
+            pool=self._services.pool,
             wrapped=is_wrapped(descriptor.input_type),
             metadata=tuple(self._provider.metadata.items()),
             key_name="" if safe else self._provider.idempotency_metadata,
@@ -174,8 +172,7 @@ class _Method:
     connections: Connections
     request: Any
     reply: Any
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any]
+    pool: Any
     wrapped: bool
     metadata: tuple[tuple[str, str], ...]
     key_name: str
@@ -260,10 +257,11 @@ class _Method:
     def _message(self, call: ToolCall) -> Any:
         """Return the arguments as a message. Raises InputValidationError."""
         args: Any = call.args or {}
-        if self.wrapped:
-            args = args.get("value")
+        message = self.request()
+        is_default = self.wrapped and args.get("value") is None and not (args and takes_null(message.DESCRIPTOR))
         try:
-            message = self.request() if self.wrapped and args is None else self.read(args)
+            if not is_default:
+                read_message(args["value"] if self.wrapped else args, message, self.pool)
             size = message.ByteSize()
             lacking = [] if message.IsInitialized() else message.FindInitializationErrors()
         except (json_format.ParseError, EncodeError, ValueError, TypeError, RecursionError) as error:
@@ -279,7 +277,7 @@ class _Method:
     def _value(self, reply: Any) -> Any:
         self._check(reply)
         try:
-            value = self.write(reply)
+            value = write_message(reply, self.pool)
         except (json_format.Error, ValueError, TypeError, RecursionError) as error:
             raise InvalidResultError(
                 f"{self.name} answered, but its answer has no JSON form: {str(error)[:500]}", op="normalize"
