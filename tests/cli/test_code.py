@@ -38,6 +38,17 @@ def test_what_it_prints_comes_first_then_the_value(cli: Cli) -> None:
     assert done.stderr == "err\n"
 
 
+def test_a_rule_of_the_settings_file_holds_for_a_language(cli: Cli, tmp_path: Path) -> None:
+    """A language that a rule denies does not run, by whatever name; another one does."""
+    file = tmp_path / "toolexec.toml"
+    file.write_text('[[policy.rules]]\neffect = "deny"\nlanguages = ["javascript", "bash"]\nreason = "python only"\n')
+    for language in ("js", "typescript", "bash"):
+        done = cli("code", "-e", "1", "-l", language, "-c", file)
+        assert done.exit_code != 0
+        assert "python only" in done.stderr
+    assert cli("code", "-e", "1", "-c", file).stdout == "1\n"
+
+
 def test_nothing_is_shown_for_null(cli: Cli) -> None:
     """A program that only prints has printed all there is; JSON has the null."""
     assert cli("code", "-e", "print(1)").stdout == "1\n"

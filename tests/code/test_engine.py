@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from toolexec.code.engine import ALIASES, Engines
+from toolexec.code.engine import Engines
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
+from toolexec.model.languages import ALIASES
 from toolexec.testing.gateway_testbed import GatewayTestbed
 
 

@@ -155,6 +155,54 @@ async def test_a_rule_holds_for_the_profile_in_force(tmp_path: Path) -> None:
                 pass
 
 
+@pytest.mark.parametrize("spelling", ["javascript", "js", "JS", "typescript", "ts", "TSX"])
+async def test_a_rule_holds_for_a_language_however_it_is_spelled(spelling: str, tmp_path: Path) -> None:
+    """Another name of a language, or its typed form, does not lead around the rule."""
+    async with make([Rule("deny", languages="js", reason="python only")], tmp_path) as ex:
+        for run in (
+            ex.execute_code("return 1", language=spelling),
+            ex.execute_code("return 1", language=spelling, durable="a"),
+            anext(ex.stream_code("return 1", language=spelling)),
+            ex.session(language=spelling).__aenter__(),
+        ):
+            with pytest.raises(PolicyError, match="javascript code in the profile standard: python only"):
+                await run
+        assert (await ex.execute_code("return 1")).value == 1
+        assert (await ex.run_workflow("return 1")).value == 1
+
+
+async def test_a_rule_holds_for_the_language_in_force(tmp_path: Path) -> None:
+    """The language is the default one where a run names none, and a session's run is in that of the session."""
+    denied = [Rule("deny", languages="python")]
+    async with make(denied, tmp_path) as ex:
+        for language in ("", "py", "Python", "python-science"):
+            with pytest.raises(PolicyError):
+                await ex.execute_code("1", language=language)
+    async with make([Rule("allow", languages="python", profiles="standard")], tmp_path, default_runs="deny") as ex:
+        assert (await ex.execute_code("1")).value == 1
+        with pytest.raises(PolicyError):
+            await ex.execute_code("1", language="bash")
+        with pytest.raises(PolicyError):
+            await ex.execute_code("1", profile="hardened")
+        async with ex.session() as opened:
+            assert (await opened.execute_code("1")).value == 1
+            with pytest.raises(PolicyError):
+                await opened.execute_code("1", language="bash")
+
+
+async def test_the_default_language_of_an_exec_counts(tmp_path: Path) -> None:
+    """A run that names no language is decided on as what it will run as."""
+    policy = Policy([Rule("deny", languages="javascript")])
+    async with Exec(gate=Gate(policy=policy), default_language="js") as ex:
+        with pytest.raises(PolicyError):
+            await ex.execute_code("return 1")
+
+
+def test_languages_of_plugins_can_be_named() -> None:
+    """A language that no sandbox of toolexec speaks is one of a plugin."""
+    assert Rule("deny", languages=["Ruby", "java", "golang"]).languages == ("ruby", "java", "go")
+
+
 async def test_a_skill_is_a_run_of_its_own_kind(tmp_path: Path) -> None:
     """A caller who may not write workflows may still call skills, unless a rule denies skills."""
     async with make([Rule("deny", runs="workflow")], tmp_path) as ex:
@@ -183,6 +231,11 @@ async def test_a_refused_durable_run_leaves_no_run(tmp_path: Path) -> None:
         ({"runs": "code", "when": {"a": 1}}, "write two rules"),
         ({"profiles": "dev", "destructive": True}, "write two rules"),
         ({"runs": "chain", "profiles": "dev"}, "profiles of a rule are for code"),
+        ({"runs": ["chain", "skill"], "languages": "go"}, "languages of a rule are for code"),
+        ({"languages": "pyton"}, "did you mean python"),
+        ({"languages": ""}, "languages of a rule cannot be ''; use python"),
+        ({"languages": "dsl"}, "use runs = workflow"),
+        ({"languages": "go", "tags": "x"}, "cannot have both languages and tags"),
     ],
 )
 def test_rules_about_runs_that_make_no_sense(fields: dict[str, Any], message: str) -> None:

@@ -163,7 +163,7 @@ async def prepare_sandbox(
     A build, which *view* shows, is over when this returns: it is not on the time limit of the code. Raises
     SandboxUnavailableError when it cannot be built, and InvalidRequestError for an unknown profile.
     """
-    from toolexec.code.engine import ALIASES
+    from toolexec.model.languages import ALIASES
     from toolexec.runtime.router import effective_profile
     from toolexec.runtime.wasm.backend import WasmBackend
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 from toolexec.code.tools import Tools
@@ -10,11 +10,7 @@ from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["ALIASES", "TYPED", "Engine", "Engines"]
-
-ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go", "dsl": "workflow"}
-TYPED: Mapping[str, str] = {"typescript": "javascript", "ts": "javascript", "tsx": "javascript"}
-"""Languages with types → the one that runs when the types are gone."""
+__all__ = ["Engine", "Engines"]
 
 
 class Engine(Protocol):

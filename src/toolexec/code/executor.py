@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from toolexec.code.deliveries import Deliveries
-from toolexec.code.engine import ALIASES, TYPED, Engine
+from toolexec.code.engine import Engine
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.repair import prepared
@@ -30,6 +30,7 @@ from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
 from toolexec.model.json_value import JSONDict
+from toolexec.model.languages import ALIASES, TYPED
 from toolexec.model.settings import checked
 from toolexec.run.ceilings import default_timeout, granted
 from toolexec.run.runner import Runner

@@ -411,7 +411,7 @@ class PolicyBlock(Block):
         "", "Those of them that do not say whether they are destructive; the same where it is empty."
     )
     default_runs: Literal["allow", "deny", "ask"] = _key(
-        "allow", "Runs of code, workflows, chains and skills where no rule with runs or profiles fits."
+        "allow", "Runs of code, workflows, chains and skills where no rule with runs, profiles or languages fits."
     )
     rules: ListOf[JSONDict] = _key(
         (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, runs, when, reason... Deny wins."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
-from toolexec.code.engine import ALIASES, Engine
+from toolexec.code.engine import Engine
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
@@ -23,6 +23,7 @@ from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
+from toolexec.model.languages import ALIASES, base_language
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_settings
 from toolexec.run.admission import RunKind, RunRequest, admit, begun
@@ -169,15 +170,18 @@ class CodeRuns:
     def asked(self, request: ExecuteRequest) -> RunRequest:
         """Return the run as the gate decides on it. Raises InvalidRequestError for an unknown profile."""
         code = request.code.encode(errors="surrogatepass")
-        language = request.language or self._options.default_language
+        language = self._language(request)
         details = {"language": language, "bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
         shown: JSONDict = {"language": language, "code": request.code}
-        if self._language(request) == "workflow":
+        if language == "workflow":
             kind: RunKind = "skill" if request.metadata.get(SKILL) else "workflow"
             return RunRequest(kind=kind, origin=CURRENT.get(), details=details, args=shown)
         profile, _ = effective_profile(request.profile, self.runtime.default_profile)
         shown["profile"] = profile
-        return RunRequest(kind="code", origin=CURRENT.get(), profile=profile, details=details, args=shown)
+        spoken = base_language(language)
+        return RunRequest(
+            kind="code", origin=CURRENT.get(), profile=profile, language=spoken, details=details, args=shown
+        )
 
     def _language(self, request: ExecuteRequest) -> str:
         language = (request.language or self._options.default_language).lower()
@@ -253,13 +257,17 @@ class CodeRuns:
         return result
 
     async def run_request(
-        self, request: ExecuteRequest, change: Callable[[CodeConfig], CodeConfig] | None = None
+        self,
+        request: ExecuteRequest,
+        change: Callable[[CodeConfig], CodeConfig] | None = None,
+        *,
+        asks: bool = True,
     ) -> CodeResult:
         """Run what `request` has made, as one run that the gate knows of; starts the backends first. *change* puts the
-        parts of a durable run into the executor, which was approved when it began."""
+        parts of a durable run into the executor; see `begun` for *asks*."""
         if self._sources.pending:
             await self._sources.start()
-        async with self.run(request, asks=change is None) as run:
+        async with self.run(request, asks=asks) as run:
             executor = run.executor if change is None else Executor(change(run.executor.config))
             result = await executor.execute(run.request)
             run.failure = result.error

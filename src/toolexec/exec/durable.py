@@ -36,6 +36,7 @@ from toolexec.errors import (
 from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain, steps_of
 from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
 from toolexec.exec.run_data import (
+    APPROVED,
     chain_from_json,
     chain_to_json,
     code_from_json,
@@ -223,8 +224,9 @@ class DurableRuns:
         chain = steps_of(steps, self._options.max_timeout)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
         await refuse_excess(self._runner, chain, current_origin().within("chain", ""))  # of which nothing is written
-        await self._admit(lambda: asked_chain(chain, current_origin()))
-        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, RunHooks(on_progress=on_progress))
+        approved = await self._admit(lambda: asked_chain(chain, current_origin()))
+        hooks = RunHooks(on_progress=on_progress)
+        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, hooks, approved)
         return cast("ChainResult", result)
 
     async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
@@ -233,9 +235,10 @@ class DurableRuns:
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         runs = self._code()
         request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
-        await self._admit(lambda: runs.asked(request))
+        approved = await self._admit(lambda: runs.asked(request))
         hooks = RunHooks(on_event=settings.get("on_event"))
-        return cast("CodeResult", await self._begin(run_id, kind, code, settings_to_json(settings), hooks))
+        given = settings_to_json(settings)
+        return cast("CodeResult", await self._begin(run_id, kind, code, given, hooks, approved))
 
     async def run_workflow(
         self,
@@ -252,13 +255,15 @@ class DurableRuns:
             own["on_event"] = progress_of(on_progress, own.get("on_event"))
         return await self.execute_code(run_id, source, own)
 
-    async def _admit(self, asked: Callable[[], RunRequest]) -> None:
-        """Have the gate decide on a run before it is written down. When it goes on later, only a rule that denies it
-        by then stops it."""
-        if (gate := self._options.own_gate) is not None:
-            await admit_durable(gate, asked())
+    async def _admit(self, asked: Callable[[], RunRequest]) -> bool:
+        """Have the gate decide on a run before it is written down; return whether it was approved. When it goes on
+        later, it is decided on again, and that approval counts."""
+        gate = self._options.own_gate
+        return gate is not None and await admit_durable(gate, asked())
 
-    async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks) -> RunResult:
+    async def _begin(
+        self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks, approved: bool
+    ) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
         if not isinstance(run_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"durable must be the ID of a run, a string, or None, not {run_id!r}")
@@ -266,7 +271,7 @@ class DurableRuns:
             raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
         digest = run_digest(kind, source, settings)
         origin = current_origin()
-        kept = {"given": settings, "origin": origin_to_json(origin)}
+        kept = {"given": settings, "origin": origin_to_json(origin), APPROVED: approved}
         if kind != "chain":
             kept |= {"seed": secrets.randbits(63), "now": float(int(time.time()))}
         owner = new_owner()
@@ -291,7 +296,7 @@ class DurableRuns:
                 op="begin",
                 details={"run_id": run_id},
             )
-        return await self._go_on(run, owner, hooks)
+        return await self._go_on(run, owner, hooks, approved=approved)
 
     # -- going on -----------------------------------------------------------------------------------------------
 
@@ -353,7 +358,9 @@ class DurableRuns:
         if (woken := self._followed.get(run_id)) is not None:
             woken.set()
 
-    async def _go_on(self, run: RunRecord, owner: str, hooks: RunHooks, *, accept_changes: bool = False) -> RunResult:
+    async def _go_on(
+        self, run: RunRecord, owner: str, hooks: RunHooks, *, accept_changes: bool = False, approved: bool = False
+    ) -> RunResult:
         if self._sources.pending:
             await self._sources.start()
         if run.state not in ("done", "failed", "cancelled"):
@@ -368,7 +375,7 @@ class DurableRuns:
             if not accept_changes:
                 check_tools(run.id, calls, self._scope.resolver.resolve)
             execution = self._execution(run, owner, calls, groups, snapshot)
-            result = await execution.run(self.work(run, execution.runner, hooks))
+            result = await execution.run(self.work(run, execution.runner, hooks, approved=approved))
         except RunWaitingError as error:
             return self._failed(run, error)
         except (RunError, JournalError) as error:
@@ -402,8 +409,12 @@ class DurableRuns:
             snapshot=snapshot,
         )
 
-    def work(self, run: RunRecord, runner: DurableRunner, hooks: RunHooks = NO_HOOKS) -> Awaitable[RunResult]:
-        """Return what makes the calls of the run by *runner*."""
+    def work(
+        self, run: RunRecord, runner: DurableRunner, hooks: RunHooks = NO_HOOKS, *, approved: bool = False
+    ) -> Awaitable[RunResult]:
+        """Return what makes the calls of the run by *runner*, once the gate has decided on it again. With *approved*
+        the run was approved just now; otherwise it may have been when it began."""
+        asks = not (approved or run.settings.get(APPROVED))
         settings: JSONDict = dict(run.settings.get("given") or {})
         if run.kind == "chain":
             chains = Chains(self._options, self._scope, self._sources, runner, goes_on=True)
@@ -412,7 +423,7 @@ class DurableRuns:
                 on_progress=hooks.on_progress,
                 on_error=settings["on_error"],
                 dry_run=settings["dry_run"],
-                asks=False,
+                asks=asks,
             )
         own: Any = settings_from_json(settings) | {"on_event": hooks.on_event}
         for name in ("seed", "now"):
@@ -429,7 +440,7 @@ class DurableRuns:
             docs = DocsOfRun(config.docs, index)
             return replace(config, run=runner, index=index, docs=docs, deliveries=runner.replay)
 
-        return code.run_request(code.request(run.source, own), change)
+        return code.run_request(code.request(run.source, own), change, asks=asks)
 
     async def _finished(self, run: RunRecord, execution: Execution, result: RunResult) -> RunResult:
         """Write the result down, unless it only says that this process could not go on."""
@@ -499,7 +510,7 @@ class DurableRuns:
         replay = Replay(run.id, run.kind, calls, groups, verify=True)
         runner = DurableRunner(self._runner, self._scope.resolver.resolve, OwnedRun(journal, run.id, ""), replay)
         replay.sleeper = runner.sleep
-        task = asyncio.ensure_future(self.work(run, runner, NO_HOOKS))
+        task = asyncio.ensure_future(self.work(run, runner, NO_HOOKS, approved=True))
         loop = asyncio.get_running_loop()
 
         def stop_soon(_: ToolExecError) -> None:

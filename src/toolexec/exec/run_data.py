@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
@@ -21,6 +21,7 @@ from toolexec.run.audit.record import canonical
 from toolexec.run.types import StepResult, UndoneStep
 
 __all__ = [
+    "APPROVED",
     "chain_from_json",
     "chain_to_json",
     "code_from_json",
@@ -34,6 +35,10 @@ __all__ = [
     "steps_to_text",
     "trace_of",
 ]
+
+
+APPROVED: Final = "approved"
+"""The setting of a run that says whether it was approved when it began."""
 
 
 def run_digest(kind: str, source: str, settings: JSONObject) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolexec.code.deliveries import Deliveries
 from toolexec.discovery.index import Index, Registered
@@ -22,6 +22,7 @@ from toolexec.model.approval_text import approval_details, argument_lines
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
+from toolexec.run.admission import RUN_KINDS, RunRequest, admit_durable
 from toolexec.run.gate import RECORDED
 from toolexec.run.large import ON_LOOP
 from toolexec.run.reconcile import check_outcome
@@ -107,12 +108,23 @@ class ExecHost:
         call = self._call(spec)
         call.origin = _origin(spec, ask)
         try:
+            await self._admit(spec)
             result = await self._parts.calls.make(call)
             return {"state": "done", "outcome": _outcome(result)}
         except ToolExecError as error:
             if asked and error.outcome is Outcome.NOT_SENT:
                 return {"state": "waits", "details": approval_details(asked[-1])}
             return {"state": "done", "outcome": outcome_of_error(error)}
+
+    async def _admit(self, spec: CallSpec) -> None:
+        """Decide on the whole run again before each of its calls: days may have passed since it began, on a machine
+        with other rules. Code is decided on where it runs."""
+        gate = self._parts.options.own_gate
+        if gate is not None and spec.run in RUN_KINDS:
+            kind: Any = spec.run
+            details: JSONDict = {"language": "workflow"} if kind != "chain" else {}
+            run = RunRequest(kind=kind, origin=replace(_origin(spec, None), path="direct", parent=""), details=details)
+            await admit_durable(gate, run, asks=not spec.approved)
 
     async def settle(self, spec: CallSpec) -> JSONDict:
         """Implement `Host.settle`."""

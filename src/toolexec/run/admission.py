@@ -43,13 +43,14 @@ _NAMES: Final = {"code": "execute_code", "workflow": "run_workflow", "chain": "r
 class RunRequest:
     """A run that is about to begin.
 
-    `profile` is the one that code will run in; only code has one. `details` are facts without secrets, for audit and
-    traces; `args` are what an approver is shown.
+    `profile` is the one that code will run in, and `language` what it is in, as `base_language` names it; only code has
+    them. `details` are facts without secrets, for audit and traces; `args` are what an approver is shown.
     """
 
     kind: RunKind
     origin: Origin
     profile: str = ""
+    language: str = ""
     details: JSONObject = field(default_factory=JSONDict)
     args: JSONObject = field(default_factory=JSONDict)
 
@@ -60,6 +61,8 @@ class RunRequest:
 
     def __str__(self) -> str:
         words = {"code": "code", "workflow": "a workflow", "chain": "a chain", "skill": "a skill"}[self.kind]
+        if self.kind == "code" and self.language:
+            words = f"{self.language} code"
         return f"{words} in the profile {self.profile}" if self.profile else words
 
 
@@ -87,7 +90,8 @@ async def begun(
 ) -> AsyncGenerator[GroupScope, None]:
     """Open the scope of a run that may begin; see `Gate.group`. Raises as `admit` does, and RateLimitedError.
 
-    A refused run is on record, too. With *asks* false, as for a durable run that goes on, an approval counts as given.
+    A refused run is on record, too. With *asks* false, as for a durable run that was approved, an approval counts as
+    given.
     With *counts* false the run takes no share of its caller's.
     """
     if RECORDED.get():  # it was decided on when it began; what is repeated must go the same way again
@@ -101,24 +105,26 @@ async def begun(
             yield scope
 
 
-async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> None:
-    """Return if the policy of *gate* lets the run begin. Raises PolicyError, and where it has to be approved first,
-    ApprovalRequiredError and ApprovalDeniedError."""
+async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
+    """Return if the policy of *gate* lets the run begin, and say whether an approver was asked for that. Raises
+    PolicyError, and where the run has to be approved first, ApprovalRequiredError and ApprovalDeniedError."""
     if not isinstance(gate.policy, DecidesRuns):
-        return
+        return False
     verdict = gate.policy.decide_run(run)
     if verdict.effect == "deny":
         raise _denied(run, verdict)
-    if verdict.effect == "ask" and asks:
-        if not isinstance(gate.approval, ApprovesRuns):
-            raise unapproved(run, verdict)
-        await gate.approval.approve_run(run, verdict)
+    if verdict.effect == "allow" or not asks:
+        return False
+    if not isinstance(gate.approval, ApprovesRuns):
+        raise unapproved(run, verdict)
+    await gate.approval.approve_run(run, verdict)
+    return True
 
 
-async def admit_durable(gate: Gate, run: RunRequest) -> None:
+async def admit_durable(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
     """Do what `admit` does for a run that goes on by itself afterwards; a refusal is on record."""
     try:
-        await admit(gate, run)
+        return await admit(gate, run, asks=asks)
     except ToolExecError as error:
         with gate.group(_path(run), run.origin, run.details) as scope:
             scope.failure = error

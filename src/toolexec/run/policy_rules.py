@@ -13,6 +13,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.languages import KNOWN_LANGUAGES, base_language
 from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
@@ -26,9 +27,12 @@ __all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", 
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
 
 _EFFECTS: Final = get_args(Effect)
-_TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes", "runs", "profiles")
+_OF_RUNS: Final = ("runs", "profiles", "languages")
+_TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes", *_OF_RUNS)
 _OF_CALLS: Final = ("tools", "namespaces", "tags", "backends", "when")
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+_SAME_WORD: Final = 0.75
+"""From here on, a word is taken for a misspelling of another one: of `pyton`, not of `java`."""
 _DESTRUCTIVE: Final = Filters(destructive=True)
 
 
@@ -71,9 +75,10 @@ class Rule:
     matches where some are unknown. A missing value makes conditions false, except `exists`, and `not`, which is
     unknown.
 
-    A rule with `runs` or `profiles` is for runs as a whole, and matches no call: `runs` are some of code, workflow,
-    chain and skill, `profiles` the security profiles that code would run in (dev, standard, hardened). Beside them only
-    `callers`, `roles` and `scopes` make sense.
+    A rule with `runs`, `profiles` or `languages` is for runs as a whole, and matches no call: `runs` are some of code,
+    workflow, chain and skill, `profiles` the security profiles that code would run in (dev, standard, hardened),
+    `languages` what code is in (python, bash, ...), whatever it is called by its caller: `js` and TypeScript are
+    javascript. Beside them only `callers`, `roles` and `scopes` make sense.
 
     `reason` is shown to the caller that is refused and to the approver; `name` is what the rule is called there.
 
@@ -102,6 +107,7 @@ class Rule:
     scopes: Sequence[str] = ()
     runs: Sequence[str] = ()
     profiles: Sequence[str] = ()
+    languages: Sequence[str] = ()
     when: JSONObject = field(default_factory=JSONDict, hash=False)
     reason: str = ""
     name: str = ""
@@ -114,6 +120,7 @@ class Rule:
         for name in _TEXTS:
             put(self, name, _strings(name, getattr(self, name)))
         put(self, "tags", tuple(_tag(tag) for tag in self.tags))
+        put(self, "languages", tuple(_language(name) for name in self.languages))
         for name in _HINTS:
             if not isinstance(getattr(self, name), bool | None):
                 raise ConfigurationError(f"{name} of a rule must be true or false, not {getattr(self, name)!r}")
@@ -148,19 +155,20 @@ class Rule:
         calls = [name for name in _OF_CALLS if getattr(self, name)]
         calls += [name for name in _HINTS if getattr(self, name) is not None]
         if calls:
+            own = next(name for name in _OF_RUNS if getattr(self, name))
             raise ConfigurationError(
-                f"a rule is for runs or for calls of tools: it cannot have both {'runs' if self.runs else 'profiles'} "
-                f"and {calls[0]}; write two rules"
+                f"a rule is for runs or for calls of tools: it cannot have both {own} and {calls[0]}; write two rules"
             )
-        if self.profiles and self.runs and "code" not in self.runs:
-            raise ConfigurationError(
-                f"profiles of a rule are for code: {', '.join(self.runs)} run in none; leave them out"
-            )
+        for name in ("profiles", "languages"):
+            if getattr(self, name) and self.runs and "code" not in self.runs:
+                raise ConfigurationError(
+                    f"{name} of a rule are for code: {', '.join(self.runs)} run in none; leave them out"
+                )
 
     @property
     def is_for_runs(self) -> bool:
         """Whether the rule matches runs as a whole, and no calls."""
-        return bool(self.runs or self.profiles)
+        return bool(self.runs or self.profiles or self.languages)
 
     @property
     def is_personal(self) -> bool:
@@ -200,6 +208,7 @@ class Rule:
             self.is_for_runs
             and (not self.runs or run.kind in self.runs)
             and (not self.profiles or run.profile in self.profiles)
+            and (not self.languages or run.language in self.languages)
             and self._is_for(run.origin.caller)
         )
 
@@ -265,6 +274,20 @@ def _strings(name: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or not all(isinstance(value, str) for value in values):
         raise ConfigurationError(f"{name} of a rule must be a list of strings, not {values!r}")
     return tuple(values)
+
+
+def _language(name: str) -> str:
+    """Return the one name of a language. Raises ConfigurationError for what is rather a typing error."""
+    found = base_language(name)
+    if found == "workflow":
+        raise ConfigurationError(f"languages of a rule cannot be {name!r}, which is not code; use runs = workflow")
+    if found not in KNOWN_LANGUAGES:  # a sandbox of a plugin may have others
+        from difflib import get_close_matches
+
+        if not found or get_close_matches(found, KNOWN_LANGUAGES, cutoff=_SAME_WORD):
+            hint = did_you_mean(found, KNOWN_LANGUAGES, otherwise=f"use {', '.join(KNOWN_LANGUAGES)}")
+            raise ConfigurationError(f"languages of a rule cannot be {name!r}; {hint}")
+    return found
 
 
 def _tag(tag: str) -> str:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits, counted, trace_of
 from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.code.repair.failure import Failure
@@ -26,6 +25,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
 )
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.languages import ALIASES
 from toolexec.model.settings import checked
 from toolexec.runtime.base import (
     PROFILES,

@@ -12,13 +12,13 @@ from toolexec.code.repair.last_line import last_result
 from toolexec.code.repair.loops import without_nested_loops
 from toolexec.code.repair.typescript import without_types
 from toolexec.code.tools import Tools
+from toolexec.model.languages import TYPED
 
 __all__ = ["MAX_REPAIRED", "Prepared", "prepared"]
 
 MAX_REPAIRED: Final = 32_768
 """Characters of a program beyond which it runs as it is written: reading it would stop the event loop. Programs of
 models have some thousand characters; a hostile one of a million took up to ten seconds."""
-_TYPED = ("typescript", "ts", "tsx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     """
     if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the request is validated later
         return Prepared(code, language)
-    is_typed = language in _TYPED
+    is_typed = language in TYPED
     language = "javascript" if is_typed else language
     if len(code) > MAX_REPAIRED:
         return Prepared(code, language, bare_names(code, tools) if language in ("python", "javascript") else {})

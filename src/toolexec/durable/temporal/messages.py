@@ -76,7 +76,9 @@ class RunInput:
 class CallSpec:
     """One tool call, as the workflow has it made. `answer` is that to an approval that it needed, `origin` whom the run
     is for (of older runs there is only the ID of the `caller`). `excess` says of a call that is to be refused why
-    nothing may walk its arguments, which are left out."""
+    nothing may walk its arguments, which are left out. `run` is the kind of a run whose program no activity runs
+    (chain, workflow or skill), so that it is decided on with each of its calls; `approved` says that it was approved
+    when it began."""
 
     run_id: str
     step: str
@@ -89,6 +91,8 @@ class CallSpec:
     answer: JSONValue = None
     origin: JSONDict | None = None
     excess: str = ""
+    run: str = ""
+    approved: bool = False
 
 
 @dataclass

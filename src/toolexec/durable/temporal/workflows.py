@@ -359,6 +359,12 @@ class _Steps(_Run):
         self._delivered += self._replay.take_delivered()
         return super()._carried()
 
+    def _kind_of_run(self) -> str:
+        """Return what rules about runs call this one."""
+        given = self._record.settings.get("given") or {}
+        is_skill = self._record.kind == "workflow" and (given.get("metadata") or {}).get("skill")
+        return "skill" if is_skill else self._record.kind
+
     async def make(self, call: ToolCall) -> Result:
         """Make a call as an activity."""
         if type(call.args) is RefusedArgs and not workflow.patched(_EXCESS):
@@ -374,6 +380,8 @@ class _Steps(_Run):
             path=call.origin.path,
             origin=dict(self._record.settings.get("origin") or {}),
             excess=excess,
+            run=self._kind_of_run(),
+            approved=bool(self._record.settings.get("approved")),
         )
         return read_outcome(await self._make(spec))
 

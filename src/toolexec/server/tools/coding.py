@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from toolexec.code.engine import ALIASES
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.languages import ALIASES
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
