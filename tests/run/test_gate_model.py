@@ -1,8 +1,10 @@
-"""The gate against a slow, plain reference, over random rules, bindings, faults, and every path of a call."""
+"""The gate against a slow, plain reference, over random rules, bindings, faults, and every path of a call: alone, as a
+stream, with a key, in chains, workflows, skills and code, undone and tried."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 from collections import Counter
@@ -32,6 +34,7 @@ from toolexec.run.undo import UNDO
 SERVERS = ("a", "b", "c")
 NAMES = ("one", "two", "three", "undo", "check")
 IDS = tuple(f"t:{name}" for name in NAMES)
+ATTEMPTS = 3
 NOT_MADE = {
     "policy_denied",
     "approval_denied",
@@ -52,17 +55,78 @@ HINTS = (
 )
 
 
+RUNS = {
+    "chain": "chain",
+    "undo": "chain",
+    "trial": "chain",
+    "workflow": "workflow",
+    "workflow, undone": "workflow",
+    "skill": "skill",
+    "code": "code",
+    "code, at once": "code",
+    "code, chained": "code",
+}
+"""The ways to use tools that are runs as a whole, and what rules call these."""
+WAYS = ("call", "stream", "key", *RUNS)
+CODE = {
+    "code": """
+for n, tool in enumerate(TOOLS):
+    try:
+        await tools.run(tool, {"x": n % 2})
+    except Exception:
+        pass
+""",
+    "code, at once": """
+import asyncio
+await asyncio.gather(*(tools.run(tool, {"x": n % 2}) for n, tool in enumerate(TOOLS)), return_exceptions=True)
+""",
+    "code, chained": """
+await tools.run_chain([{"tool": tool, "args": {"x": n % 2}} for n, tool in enumerate(TOOLS)])
+""",
+}
+SKILL = """+++
+name = "%s"
+description = "Calls a tool, and another one where that fails."
++++
+try {
+  run("%s", {x: 1})
+} catch error {
+  run("%s", {x: 0})
+}
+"""
+
+
+@dataclass
+class RuleOf:
+    """A rule as the reference reads it."""
+
+    effect: Any
+    tools: tuple[str, ...]
+    servers: tuple[str, ...]
+    x: int | None
+    """The argument that it is for; None for any."""
+
+    def matches(self, server: str, tool: str, args: Any) -> bool:
+        """Return whether the rule is for this call."""
+        return (
+            (not self.tools or tool in self.tools)
+            and (not self.servers or server in self.servers)
+            and (self.x is None or args.get("x") == self.x)
+        )
+
+
 @dataclass
 class World:
     """What one seed makes: servers with faults, tools with bindings, rules, and an approver; and what happened."""
 
     chance: random.Random
-    effects: list[tuple[str, str]] = field(default_factory=list)
-    """Each effect that a server has seen: its name, and the tool."""
-    approved: Counter[str] = field(default_factory=Counter)
-    """How often the approver has said yes, by tool."""
-    rules: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
-    default: str = "allow"
+    effects: list[tuple[str, str, str]] = field(default_factory=list)
+    """Each effect that a server has seen: its name, the tool, and the arguments as JSON."""
+    approved: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """How often the approver has said yes to that."""
+    rules: list[RuleOf] = field(default_factory=list)
+    default: Any = "allow"
+    denied_runs: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     tools: dict[str, Tool] = field(default_factory=dict)
     is_one_call: bool = False
@@ -77,20 +141,19 @@ class World:
             effect = chance.choice(["allow", "ask", "deny"])
             tools = tuple(chance.sample(IDS, chance.randrange(3)))
             servers = tuple(chance.sample(SERVERS, chance.randrange(2 if tools else 3)))
-            self.rules.append((effect, tools, servers))
+            self.rules.append(RuleOf(effect, tools, servers, chance.choice([None, None, 0, 1])))
         self.faults = ("", "", "", "down", "lost", "busy", "no")
         self.default = chance.choice(["allow", "allow", "ask", "deny"])
         if chance.random() < 0.4:  # little is forbidden and much goes wrong: calls go from place to place
             self.rules.clear()
             self.default, self.faults = "allow", ("", "down", "lost", "lost", "lost")
+        if chance.random() < 0.3:
+            self.denied_runs = tuple(chance.sample(["chain", "workflow", "skill", "code"], 2))
 
-    def decision(self, server: str, tool: str) -> str:
+    def decision(self, server: str, tool: str, args: str) -> str:
         """Return what the rules say, by reading them one after the other."""
-        matching = [
-            effect
-            for effect, tools, servers in self.rules
-            if (not tools or tool in tools) and (not servers or server in servers)
-        ]
+        given = json.loads(args)
+        matching = [rule.effect for rule in self.rules if rule.matches(server, tool, given)]
         for effect in ("deny", "ask", "allow"):
             if effect in matching:
                 return effect
@@ -101,7 +164,7 @@ class World:
         fault = self.chance.choice(self.faults)
         if fault == "down":
             raise BackendUnavailableError("down")
-        self.effects.append((server, f"t:{name}"))
+        self.effects.append((server, f"t:{name}", as_text(args)))
         if self.spent and name != "check":  # kept for the test: what a backend raises is the outcome of its call
             self.repeated.append(f"{self.spent} may have done it, and {name} at {server} did it again")
         if fault in ("lost", "busy") and self.is_one_call and not is_repeatable(self.tools[name]):
@@ -119,23 +182,39 @@ class World:
         """Approve half of what is asked."""
         if self.chance.random() < 0.5:
             return "no"
-        self.approved[request.tool_id] += 1
+        self.approved[request.backend.removeprefix("provider:"), request.tool_id, as_text(request.args)] += 1
         return "once"
+
+
+def as_text(args: Any) -> str:
+    """Return arguments as JSON, the same for the same ones."""
+    return json.dumps(args, sort_keys=True)
 
 
 def made(world: World, log: AuditLog, path: Path) -> Exec:
     """Return an Exec of this world."""
     chance = world.chance
     policy = Policy(
-        [Rule(effect, tools=tools, backends=servers) for effect, tools, servers in world.rules],  # type: ignore[arg-type]
-        default=world.default,  # type: ignore[arg-type]
+        [
+            *(Rule("deny", runs=kind) for kind in world.denied_runs),
+            *(
+                Rule(
+                    rule.effect,
+                    tools=rule.tools,
+                    backends=rule.servers,
+                    when={} if rule.x is None else {"x": {"equals": rule.x}},
+                )
+                for rule in world.rules
+            ),
+        ],
+        default=world.default,
         remote_destructive="allow",
     )
     others = {
         tool: chance.sample(IDS, chance.randint(1, 3)) for tool in chance.sample(IDS, chance.randint(0, len(IDS)))
     }
     fallback = Fallback(others, bindings=chance.random() < 0.8)
-    retry = Retry(attempts=3, pause=0, max_pause=0.001, sleep=lambda seconds: asyncio.sleep(0))
+    retry = Retry(attempts=ATTEMPTS, pause=0, max_pause=0.001, sleep=lambda seconds: asyncio.sleep(0))
     gate = Gate(
         policy=policy,
         approval=Approval(policy.decide, ask=world.ask),
@@ -149,6 +228,8 @@ def made(world: World, log: AuditLog, path: Path) -> Exec:
         ex.backends.register(
             ProviderBackend(server, lambda name, args, server=server: world.answer(server, name, args))
         )
+    if chance.random() < 0.5:
+        ex.add_skill(SKILL % ("try", *chance.sample(IDS, 2)))
     for name in NAMES:
         meta = {UNDO: "t:undo", CHECK: "t:check"} if name in ("one", "two", "three") else {}
         hints = ToolAnnotations(read_only=True) if name == "check" else chance.choice(HINTS)
@@ -159,11 +240,10 @@ def made(world: World, log: AuditLog, path: Path) -> Exec:
     return ex
 
 
-async def act(world: World, ex: Exec) -> None:
+async def act(world: World, ex: Exec, way: str) -> None:
     """Use the tools in one of the ways there are."""
     chance = world.chance
     tools = [chance.choice(IDS) for _ in range(chance.randint(1, 3))]
-    way = chance.choice(["call", "stream", "chain", "undo", "workflow", "key"])
     world.is_one_call, world.spent = way in ("call", "stream", "key"), ""
     try:
         if way == "call":
@@ -173,12 +253,16 @@ async def act(world: World, ex: Exec) -> None:
         elif way == "stream":
             async for _ in ex.stream_tool(tools[0], {}):
                 pass
-        elif way == "workflow":
-            lines = "\n".join(f'v{n} := run("{tool}", {{x: {n}}})' for n, tool in enumerate(tools))
-            await ex.run_workflow(lines)
+        elif way == "skill":
+            await ex.run_tool("skill:try")
+        elif way in CODE:
+            await ex.execute_code(f"TOOLS = {tools!r}\n{CODE[way]}")
+        elif way.startswith("workflow"):
+            lines = "\n".join(f'v{n} := run("{tool}", {{x: {n % 2}}})' for n, tool in enumerate(tools))
+            await ex.run_workflow(lines, on_error="undo" if way == "workflow, undone" else "stop")
         else:
-            steps = [{"tool": tool, "args": {"x": n}} for n, tool in enumerate(tools)]
-            await ex.run_chain(steps, on_error="undo" if way == "undo" else "stop")
+            steps = [{"tool": tool, "args": {"x": n % 2}} for n, tool in enumerate(tools)]
+            await ex.run_chain(steps, on_error="undo" if way == "undo" else "stop", dry_run=way == "trial")
     except ToolExecError:
         pass  # refused, or nothing to call: what counts is what the servers have seen
 
@@ -206,6 +290,14 @@ def recorded_effects(records: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
     return found
 
 
+def check_parents(records: list[dict[str, Any]], seed: int) -> None:
+    """Require that what a run has called leads to the record of that run."""
+    known = {record["run_id"] for record in records if record["kind"] in ("call", "chain", "code")}
+    for record in records:
+        if record["kind"] == "call" and record.get("path", "direct") != "direct":
+            assert record.get("parent") in known, f"seed {seed}: {record['tool']} has no parent in the log"
+
+
 async def one_world(seed: int, path: Path) -> None:
     """Run one random sequence and compare it with the reference."""
     world = World(random.Random(seed))
@@ -215,24 +307,31 @@ async def one_world(seed: int, path: Path) -> None:
         async with made(world, log, path) as ex:
             with acting(Origin()):
                 for _ in range(world.chance.randint(1, 4)):
-                    await act(world, ex)
+                    before, way = len(world.effects), world.chance.choice(WAYS)
+                    await act(world, ex, way)
+                    is_denied = RUNS.get(way) in world.denied_runs
+                    assert not is_denied or len(world.effects) == before, f"seed {seed}: a denied {way} ran"
         records = list(read_last(path / "audit.jsonl", 10_000))
     finally:
         log.close()
     assert not world.repeated, f"seed {seed}: {world.repeated}"
     done = Counter(world.effects)
-    for server, tool in done:
-        decision = world.decision(server, tool)
-        assert decision != "deny", f"seed {seed}: {tool} ran on {server}, which the rules deny"
+    for effect, count in done.items():
+        decision = world.decision(*effect)
+        assert decision != "deny", f"seed {seed}: the rules deny {effect}"
         if decision == "ask":
-            assert world.approved[tool], f"seed {seed}: {tool} ran on {server} without approval"
-    assert recorded_effects(records) == done, f"seed {seed}: the log differs from what the servers saw"
+            assert count <= ATTEMPTS * world.approved[effect], f"seed {seed}: {effect} without an approval"
+    seen = Counter((server, tool) for server, tool, _ in world.effects)
+    assert recorded_effects([each for each in records if each.get("tool") != "skill:try"]) == seen, (
+        f"seed {seed}: the log differs from what the servers saw"
+    )
+    check_parents(records, seed)
 
 
 @pytest.mark.parametrize("block", range(4))
 async def test_no_effect_without_a_decision_and_each_in_the_log_once(block: int, tmp_path: Path) -> None:
     """Random sequences do only what the rules allow, and the log names the server of each effect."""
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 25, block * 25 + 25):
         await one_world(seed, tmp_path / str(seed))
 
 
