@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.run.layers.resilience import READING, UNMARKED, Clock, Service, behin
 
 import toolexec
 from toolexec import Exec, Tool, ToolContext
+from toolexec.backend import ProviderBackend
 from toolexec.backend.attempt import Attempt
 from toolexec.discovery.index import bulk
 from toolexec.errors import (
@@ -235,6 +237,55 @@ async def test_what_a_layer_changes_is_decided_again(
     runner = gate.wrap(workshop.runner(resolver=resolver), resolver.resolve, layers)
     assert isinstance(await raised(runner, ToolCall("hub:read", {"path": "/tmp/a"})), PolicyError)
     assert hub.count + other.count == 0
+
+
+class ChangingInPlace(Layer):
+    """A layer of a user that changes the arguments that it finds, at each attempt further."""
+
+    def before(self, call: ToolCall) -> None:
+        """Go one step down."""
+        args: Any = call.args
+        args["where"]["path"] += args["steps"].pop(0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "made"),
+    [(["/b", ""], []), (["", "/b", ""], ["/a"]), (["/c", "/d", "/e"], ["/a/c", "/a/c/d", "/a/c/d/e"])],
+)
+async def test_what_a_layer_changes_in_place_is_decided_again(
+    workshop: Workshop, steps: list[str], made: list[str]
+) -> None:
+    """A layer that changes the same object cannot bypass the policy either, nor at a later attempt."""
+    hub, resolver = Service(workshop), Resolver(workshop.index, workshop.backends)
+    policy = Policy([Rule("deny", when={"where.path": {"path_under": "/a/b"}})], remote_destructive="allow")
+    gate = Gate(policy=policy, retry=quick(3))
+    runner = gate.wrap(workshop.runner(resolver=resolver), resolver.resolve, [ChangingInPlace])
+    hub.fail(busy(), busy(), busy())
+    call = ToolCall("hub:read", {"where": {"path": "/a"}, "steps": steps})
+    with pytest.raises(PolicyError) if len(made) < 3 else nullcontext():
+        await runner.run(call)
+    assert [args["where"]["path"] for _, args in hub.calls] == made
+
+
+async def test_a_caller_who_changes_the_arguments_later_changes_no_attempt() -> None:
+    """What was decided on is what each attempt is made with, also where nothing in it is nested."""
+    args, given = {"path": "/tmp/a"}, list[Any]()
+
+    def answer(name: str, args: Any) -> str:
+        given.append(args)
+        if len(given) == 1:
+            raise busy()
+        return "done"
+
+    async def change(seconds: float) -> None:
+        args["path"] = "/etc/passwd"
+
+    async with Exec(gate=Gate(retry=Retry(attempts=2, pause=0, sleep=change))) as ex:
+        ex.backends.register(ProviderBackend("hub", answer))
+        tool = Tool(name="read", namespace="hub", annotations=READING, input_schema={"type": "object"})
+        ex.index.register(tool, ProviderBinding("hub", "read"))
+        assert (await ex.run_tool("hub:read", args)).ok
+    assert given == [{"path": "/tmp/a"}] * 2
 
 
 async def test_a_layer_that_changes_what_is_allowed_changes_nothing_else(workshop: Workshop) -> None:

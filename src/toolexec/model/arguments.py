@@ -7,7 +7,7 @@ so that the rules around calls record it, and then refuse it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json
@@ -16,7 +16,7 @@ from toolexec.model.tree_size import FLAT, Excess, excess_of
 if TYPE_CHECKING:
     from toolexec.model.schema import Schema
 
-__all__ = ["RefusedArgs", "bounded", "bounded_args", "own_parts", "without_nulls"]
+__all__ = ["RefusedArgs", "are_same", "bounded", "bounded_args", "own_parts", "without_nulls"]
 
 
 class RefusedArgs(Mapping[str, Any]):
@@ -71,23 +71,42 @@ def bounded(args: Mapping[str, object], tool_id: str) -> JSONObject:
 
 
 def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
-    """Return arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
+    """Return arguments that share no dict or list with *args*, for code that looks at a call before it is made: between
+    that and the call, or the next attempt at it, whoever passed *args* may change them.
 
-    What is flat, and what is not JSON, is returned as it is: the runner looks at it again, and refuses it. What is too
-    much to be walked is RefusedArgs.
+    What is not JSON is returned as it is: the runner looks at it again, and refuses it. What is too much to be walked
+    is RefusedArgs.
     """
     if type(args) is dict:
         for value in args.values():
             if type(value) not in FLAT:
                 break
         else:
-            return args
+            return args.copy()
     elif type(args) is RefusedArgs:
         return args
     try:
         return to_json(args)
     except NotJSONError:
         return bounded(args, tool_id)
+
+
+def are_same(args: JSONObject | None, others: JSONObject | None) -> bool:
+    """Return whether two arguments are the same JSON: `1`, `1.0` and `True` are not the same. Of what is not JSON,
+    only the same object is."""
+    return args is others or _same_parts(args, others)
+
+
+def _same_parts(one: object, other: object) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        a, b = cast("dict[str, object]", one), cast("dict[str, object]", other)
+        return a.keys() == b.keys() and all(_same_parts(value, b[name]) for name, value in a.items())
+    if isinstance(one, list):
+        c, d = cast("list[object]", one), cast("list[object]", other)
+        return len(c) == len(d) and all(map(_same_parts, c, d))
+    return one is other or (type(one) in FLAT and one == other)
 
 
 def without_nulls(args: JSONObject, schema: Schema, violations: Sequence[Violation]) -> JSONObject:

@@ -78,11 +78,16 @@ class RefusesExcess(Layer):
 
 
 class Admitting(Layer):
-    """Stands behind the rules that decide: what comes here, they have all let pass."""
+    """Stands behind the rules that decide: what comes here, they have all let pass.
 
-    def __init__(self, inner: Runner, find: Find) -> None:
+    With *keeps* it keeps a copy of the arguments: layers of the user stand between here and the door, and may change
+    them in place.
+    """
+
+    def __init__(self, inner: Runner, find: Find, *, keeps: bool = False) -> None:
         super().__init__(inner)
         self._find = find
+        self._keeps = keeps
 
     def before(self, call: ToolCall) -> None:
         """Admit the call, with this tool, this binding and these arguments."""
@@ -90,7 +95,7 @@ class Admitting(Layer):
         known = call.resolution
         if not isinstance(known, Resolution) or known.find != self._find:
             call.resolution = known = Resolution(self._find, entry)
-        known.admit(call, entry)
+        known.admit(call, entry, own_parts(call.args, call.tool_id) if self._keeps and call.args else None)
 
 
 class Door(Layer):

@@ -223,22 +223,23 @@ class Gate:
         Innermost is the `Door`: all that reaches *runner* is an Attempt that the rules have admitted.
         """
         records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
+        keeps = bool(layers)
         door = Door(runner, find, records)
-        door.undecided = self._in_place(door, find, records)
+        door.undecided = self._in_place(door, find, records, keeps=keeps)
         made: Runner = door
         for layer in reversed(layers):
             made = layer(made)
         for part in reversed(self._inside):
             if isinstance(part, CallsOthers):
-                made = part.wrap_with(made, find, self._in_place(made, find, records))
+                made = part.wrap_with(made, find, self._in_place(made, find, records, keeps=keeps))
             else:
                 made = part.wrap(made, find)
-        made = _wrapped(self._deciding, Admitting(made, find), find)
+        made = _wrapped(self._deciding, Admitting(made, find, keeps=keeps), find)
         return _Gated(_wrapped(self._outside, RefusesExcess(made), find), find)
 
-    def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None) -> Runner:
+    def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool) -> Runner:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
-        runner = _wrapped(self._deciding, Admitting(inner, find), find)
+        runner = _wrapped(self._deciding, Admitting(inner, find, keeps=keeps), find)
         return RecordedAttempt(runner, find, records) if records is not None else runner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:

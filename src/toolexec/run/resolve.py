@@ -10,6 +10,7 @@ from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
 from toolexec.discovery.view import browsable
 from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecError, ToolNotFoundError
+from toolexec.model.arguments import are_same
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
@@ -49,7 +50,7 @@ class Resolution:
     resolutions of all attempts at one call share their `trail`.
     """
 
-    __slots__ = ("_admitted", "_args", "decide", "entry", "find", "trail", "verdict")
+    __slots__ = ("_admitted", "_args", "_kept", "decide", "entry", "find", "trail", "verdict")
 
     def __init__(self, find: Find, entry: Registered | None = None, trail: Trail | None = None) -> None:
         self.find: Final = find
@@ -59,15 +60,28 @@ class Resolution:
         self.verdict: Verdict | None = None
         self._admitted: Registered | None = None
         self._args: JSONObject | None = None
+        self._kept: JSONObject | None = None
 
-    def admit(self, call: ToolCall, entry: Registered) -> None:
-        """Record that all rules let *call* pass, by *entry*."""
+    def admit(self, call: ToolCall, entry: Registered, kept: JSONObject | None = None) -> None:
+        """Record that all rules let *call* pass, by *entry*. *kept* is a copy of its arguments, where something may
+        change them in place before the call is made."""
         self.entry = self._admitted = entry
         self._args = call.args
+        self._kept = kept
 
     def admitted(self, call: ToolCall) -> Registered | None:
         """Return by what *call* may be made; None where no rule has decided on it, with these arguments."""
-        return self._admitted if self._admitted is self.entry and self._args is call.args else None
+        if self._admitted is not self.entry or self._args is not call.args:
+            return None
+        return self._admitted if self._kept is None or are_same(self._kept, call.args) else None
+
+    def again(self, call: ToolCall, copy: ToolCall, find: Find, entry: Registered) -> Resolution:
+        """Return the resolution of a *copy* of *call* that is to be made with *entry*: admitted, if *call* was, for the
+        same tool, binding and arguments."""
+        made = Resolution(find, entry, self.trail)
+        if self.admitted(call) is entry and copy.tool_id == call.tool_id and copy.args is call.args:
+            made.admit(copy, entry, self._kept)
+        return made
 
 
 class Trail:
@@ -103,9 +117,7 @@ def copied(call: ToolCall, find: Find, entry: Registered, **changes: Any) -> Too
     copy = replace(call, waiting="", **changes)
     known = call.resolution
     if isinstance(known, Resolution):
-        copy.resolution = again = Resolution(find, entry, known.trail)
-        if known.admitted(call) is entry and copy.tool_id == call.tool_id and copy.args is call.args:
-            again.admit(copy, entry)
+        copy.resolution = known.again(call, copy, find, entry)
     else:
         copy.resolution = Resolution(find, entry)
     return copy
