@@ -110,6 +110,20 @@ async def test_a_value_cannot_become_an_option() -> None:
     assert await run(python(SHOW, "{text}", output="json", dashes=["text"]), {"text": "-rf"}) == ["-rf"]
 
 
+async def test_a_negative_number_is_not_an_option() -> None:
+    """A number may stand anywhere; a string that looks like one may not, nor a number with other text after it."""
+    for value in (-5, -1.5):
+        assert await run(python(SHOW, "{n}", "-n", "{n}", output="json"), {"n": value}) == [
+            str(value),
+            "-n",
+            str(value),
+        ]
+        assert await run(python(SHOW, "{n...}", output="json"), {"n": [value, 7]}) == [str(value), "7"]
+    for argv, given in ((["{n}"], "-5"), (["{n...}"], ["-5"]), (["{n}x"], -5), (["{n}{m}"], -5)):
+        with pytest.raises(InputValidationError, match="would read it as an option"):
+            await run(python(SHOW, *argv), {"n": given, "m": "x"})
+
+
 async def test_what_no_argument_can_have_is_refused() -> None:
     """NUL, half characters and arguments that are too long never start a program."""
     with pytest.raises(InputValidationError, match="NUL"):

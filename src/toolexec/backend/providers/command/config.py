@@ -63,9 +63,10 @@ class CommandTool:
 
     `argv` is the program and its arguments, each an element of a list and never read by a shell: `{name}` is replaced
     by an argument, `{name...}` by an element for each item of a list, `{name?--text}` by the text if the argument is
-    true; `{{` is a brace. A list in the list is left out when an argument in it is not there. A value that begins with
+    true; `{{` is a brace. A list in the list is left out when an argument in it is not there. A string that begins with
     `-` is refused where the program would read it as an option: put `--` before it, or its name into `dashes`. `stdin`
-    is a template of what the program reads, where `{*}` stands for all arguments as JSON.
+    is a template of what the program reads, where `{*}` stands for all arguments as JSON. A template that makes an
+    argument code of a program, such as `python -c {x}` or the first argument of `awk`, is refused.
 
     `cwd` is its directory, counted from that of its provider. Of the environment it gets PATH, HOME, LANG, the
     variables that `inherit` names, and `env`.
@@ -128,7 +129,7 @@ class CommandTool:
 
     def template(self) -> Argv:
         """Return the template of its arguments."""
-        return Argv(self.argv, self.where, dashes=self.dashes)
+        return Argv(self.argv, self.where, dashes=self.dashes, stdin=self.stdin_template())
 
     def stdin_template(self) -> Text | None:
         """Return the template of what it reads; None if that is nothing."""

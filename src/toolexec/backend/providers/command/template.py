@@ -7,13 +7,13 @@ argument in it is not there. There is no shell anywhere, so no character of an a
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from toolexec.backend.providers.command.program_text import Word, find_code
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
@@ -21,8 +21,6 @@ __all__ = ["ALL", "Argv", "Hole", "Text", "parse_text"]
 
 _Kind: TypeAlias = Literal["value", "list", "flag"]
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_][\w-]*|\*)(?P<how>\.\.\.|\?[^{}]*)?\}|[{}]", re.ASCII)
-_SHELLS: Final = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
-_CODE: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*", re.ASCII)
 
 ALL: Final = "*"
 """The placeholder for all arguments as a JSON object; only in what a program reads from stdin."""
@@ -111,11 +109,19 @@ def _joined(parts: Sequence[str | Hole]) -> Iterator[str | Hole]:
 class Argv:
     """The template of a program's arguments, the program first.
 
-    *dashes* names the arguments whose values may begin with `-` where the program takes options. Raises
-    ConfigurationError: the program itself has a placeholder, or an argument would become the code of a shell.
+    *dashes* names the arguments whose values may begin with `-` where the program takes options, and *stdin* is what
+    the program reads. Raises ConfigurationError: which program runs depends on an argument, or an argument would become
+    code of a program that is in `INTERPRETERS`.
     """
 
-    def __init__(self, elements: Sequence[str | Sequence[str]], where: str, *, dashes: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        elements: Sequence[str | Sequence[str]],
+        where: str,
+        *,
+        dashes: Collection[str] = (),
+        stdin: Text | None = None,
+    ) -> None:
         if not elements or not isinstance(elements[0], str) or not elements[0]:
             raise ConfigurationError(f"{where}: argv must begin with the name of a program")
         self._where = where
@@ -128,7 +134,7 @@ class Argv:
         if first.holes:
             raise ConfigurationError(f"{where}: the program {elements[0]!r} must not depend on arguments")
         self.program: str = first.fill({})
-        self._refuse_code()
+        self._refuse_code(tuple(hole.name for hole in stdin.holes) if stdin is not None else ())
 
     def holes(self) -> Iterator[tuple[Hole, bool]]:
         """Yield each placeholder, and whether the program cannot do without it."""
@@ -167,27 +173,36 @@ class Argv:
             return
         value = args[hole.name]
         items = value if isinstance(value, list) else [value]
-        strings = [written(item) for item in items] if hole.kind == "list" else [text.fill(args)]
-        for string in strings:
-            if options and string.startswith("-") and not self._dashes.issuperset(each.name for each in text.holes):
+        is_whole = hole.kind == "list" or len(text.parts) == 1
+        for item in items if hole.kind == "list" else [value]:
+            string = written(item) if is_whole else text.fill(args)
+            is_number = is_whole and isinstance(item, int | float)  # a program reads -5 as a number
+            may_be_option = is_number or self._dashes.issuperset(each.name for each in text.holes)
+            if options and string.startswith("-") and not may_be_option:
                 raise _refused(
                     hole.name, f"{string[:100]!r} begins with '-', so {self.program} would read it as an option"
                 )
             yield _usable(string, text)
 
-    def _refuse_code(self) -> None:
-        """Raise for a shell that is to run an argument."""
-        if self.program.rpartition("/")[2] not in _SHELLS:
-            return
-        elements = [text for _, group in self._groups for text in group]
-        for option, code in itertools.pairwise(elements):
-            if len(option.parts) == 1 and isinstance(option.parts[0], str) and _CODE.fullmatch(option.parts[0]):
-                if code.holes:
-                    raise ConfigurationError(
-                        f"{self._where}: an argument would be code for {self.program}; write the code without"
-                        " placeholders, and give it the arguments as $1, $2, ... after it"
-                    )
-                return
+    def _refuse_code(self, stdin: tuple[str, ...]) -> None:
+        """Raise for a program that is to run an argument: with everything that may be left out, and without it."""
+        for has_all in (True, False):
+            problem = find_code(list(self._words(has_all=has_all)), stdin)
+            if problem:
+                raise ConfigurationError(f"{self._where}: {problem}")
+
+    def _words(self, *, has_all: bool) -> Iterator[Word]:
+        for alone, elements in self._groups:
+            if not has_all and any(not alone or hole.kind != "value" for text in elements for hole in text.holes):
+                continue
+            for text in elements:
+                first = text.parts[0] if text.parts else ""
+                if isinstance(first, Hole) and first.kind == "flag":
+                    yield Word(first.text)
+                    continue
+                names = tuple(hole.name for hole in text.holes)
+                prefix = first if isinstance(first, str) else ""
+                yield Word(prefix, names, may_be_option=bool(names) and self._dashes.issuperset(names))
 
 
 def written(value: JSONValue) -> str:
