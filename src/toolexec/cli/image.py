@@ -252,7 +252,10 @@ async def list_images(session: Session) -> int:
         screen.show(_table(found))
         screen.note(f"{size_text(sum(entry.size_bytes for entry in found))} in {store.directory}")
     else:
-        screen.note("there are no images yet; toolexec image build makes one")
+        screen.note(
+            f"there are no images in {store.directory}, where those are that this user has built; root and other users "
+            "have their own; toolexec image build makes one"
+        )
     return OK
 
 
@@ -275,7 +278,7 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     known = None if everything else await asyncio.to_thread(store.find, name)
     if not everything and known is None:
         names = [entry.name for entry in found]
-        hint = did_you_mean(name, names, otherwise=f"there is: {', '.join(names) or 'none'}")
+        hint = did_you_mean(name, names, otherwise=f"in {store.directory} there is: {', '.join(names) or 'none'}")
         raise ConfigurationError(f"there is no image {name!r} to remove; {hint}")
     freed = 0
     for entry in found if known is None else [known]:

@@ -115,4 +115,7 @@ def test_a_pin_must_match() -> None:
 
 
 def test_a_missing_image_says_what_to_do() -> None:
-    assert "toolexec image build" in missing("py", "nobody has it").message
+    """The error names the command, and that the images of other users are not seen."""
+    message = missing("py", "the daemon has none").message
+    assert "`toolexec image build` as this user" in message
+    assert "root or another user" in message
