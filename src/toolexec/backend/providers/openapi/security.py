@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
+from toolexec.backend.providers.openapi.document import (
+    Document,
+    InvalidPartError,
+    items_of,
+    mapping_of,
+    string_of,
+)
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["Credential", "Schemes"]
 
 Credential: TypeAlias = str | Mapping[str, str]
-"""What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id` and
-`client_secret`, and also `scope` and `token_url`."""
+"""What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id`,
+`client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`."""
 
 _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "basic": (frozenset(("username", "password")), frozenset()),
-    "oauth2": (frozenset(("client_id", "client_secret")), frozenset(("scope", "token_url", "audience"))),
+    "oauth2": (
+        frozenset(("client_id",)),
+        frozenset(("client_secret", "refresh_token", "scope", "token_url", "audience")),
+    ),
 }
 """The members of a credential that is a mapping: those that it needs, and those that it may have."""
 
@@ -72,12 +81,20 @@ class Schemes:
         return credential.get("token_url", "") if isinstance(credential, Mapping) else ""
 
     def token_url(self, name: str) -> str:
-        """Return where the tokens of an OAuth2 scheme are asked for, for clients that act for themselves."""
+        """Return where the tokens of an OAuth2 scheme are asked for with its credential; empty for no such place."""
         credential = self.auth.get(name)
         given = self.given_token_url(name)
-        flow = mapping_of(mapping_of(self.known[name].get("flows")).get("clientCredentials"))
-        url: JSONValue = given or flow.get("tokenUrl")
-        return url if isinstance(url, str) and isinstance(credential, Mapping) else ""
+        return (given or _token_url(self.known[name], credential)) if isinstance(credential, Mapping) else ""
+
+    def unusable(self, security: tuple[tuple[str, ...], ...]) -> dict[str, str]:
+        """Return what is missing for an operation that there are no credentials for: for each scheme how to give one.
+
+        Empty where there are some, where it needs none, and where headers are sent, which may have them.
+        """
+        if not all(security) or self._headers or any(all(name in self.auth for name in each) for each in security):
+            return {}
+        names = dict.fromkeys(name for each in security for name in each if name not in self.auth)
+        return {name: _how_to_give(name, self.known[name]) for name in names if name in self.known}
 
 
 def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
@@ -85,6 +102,8 @@ def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
     kind = scheme.get("type")
     if kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
         kind = "basic"
+    elif kind == "openIdConnect" and isinstance(credential, Mapping):
+        kind = "oauth2"
     elif kind in ("http", "openIdConnect"):
         kind = "bearer"
     elif kind not in ("apiKey", "oauth2"):
@@ -104,3 +123,48 @@ def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
         problem = f"has no {missing[0]}" if missing else f"has no setting {unknown[0]!r}"
         hint = "" if missing else f"; {did_you_mean(unknown[0], sorted(needed | optional))}"
         raise ConfigurationError(f"auth.{name} {problem}{hint}")
+    if kind == "oauth2":
+        _check_grant(name, scheme, credential)
+
+
+def _check_grant(name: str, scheme: JSONObject, credential: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a credential that no token can be got with."""
+    if not credential.keys() & {"client_secret", "refresh_token"}:
+        raise ConfigurationError(
+            f"auth.{name} has neither a client_secret nor a refresh_token; {_how_to_give(name, scheme)}"
+        )
+    if credential.get("token_url") or _token_url(scheme, credential):
+        return
+    flows = ", ".join(mapping_of(scheme.get("flows"))) or "none"
+    if "refresh_token" in credential:
+        raise ConfigurationError(f"auth.{name}: the document does not say where it is refreshed; set its token_url")
+    raise ConfigurationError(
+        f"auth.{name}: with a client_secret alone no token can be had, as the document has no flow clientCredentials, "
+        f"but {flows}; {_how_to_give(name, scheme)}; or set its token_url, if that gives tokens to clients themselves"
+    )
+
+
+def _how_to_give(name: str, scheme: JSONObject) -> str:
+    """Return what to set for a scheme."""
+    kind, flows = scheme.get("type"), mapping_of(scheme.get("flows"))
+    if kind == "oauth2" and "clientCredentials" in flows:
+        return f"set auth.{name} to {{ client_id, client_secret }}, or to an access token"
+    if kind in ("oauth2", "openIdConnect"):
+        place = string_of(mapping_of(flows.get("authorizationCode")).get("authorizationUrl"), 300)
+        return (
+            f"a person has to log in{f' at {place}' if place else ''}, with a program of yours: set auth.{name} to "
+            "{ client_id, refresh_token }, with the client_secret if there is one, or to an access token, which works "
+            "until it expires"
+        )
+    basic = kind == "http" and str(scheme.get("scheme", "")).lower() == "basic"
+    return f"set auth.{name} to {'{ username, password }' if basic else 'a key or a token'}"
+
+
+def _token_url(scheme: JSONObject, credential: Mapping[str, str]) -> str:
+    """Return where the document says that tokens are asked for with such a credential; empty for nowhere."""
+    flows = mapping_of(scheme.get("flows"))
+    if "refresh_token" not in credential:
+        return string_of(mapping_of(flows.get("clientCredentials")).get("tokenUrl"), 2000)
+    found = [mapping_of(flows.get(each)) for each in ("authorizationCode", "deviceAuthorization", "password")]
+    urls = [string_of(flow.get(key), 2000) for flow in found for key in ("refreshUrl", "tokenUrl")]
+    return next(filter(None, urls), "")

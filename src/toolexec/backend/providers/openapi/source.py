@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import ipaddress
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
-from toolexec.backend.providers.openapi.auth import Auth, Client
+from toolexec.backend.providers.openapi.auth import Auth, Used
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
@@ -23,6 +24,7 @@ from toolexec.backend.providers.openapi.security import Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
+from toolexec.backend.providers.openapi.tokens import Client, Tokens
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_pair, secrets_of_url
@@ -34,6 +36,8 @@ from toolexec.net.http import HTTPClient, HTTPRequest
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
 
+logger: logging.Logger = logging.getLogger(__name__)
+_MAX_SCRUBBERS: Final = 256
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
 MakeClient = Callable[..., Client]
 
@@ -66,6 +70,7 @@ class OpenAPISource:
         self._clients: dict[tuple[str, ...], Client] = {}
         self._info: JSONDict = {}
         self._named: NamedOrigins | None = None
+        self._tokens = Tokens()
 
     def info(self) -> JSONObject:
         """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
@@ -87,9 +92,14 @@ class OpenAPISource:
         about = mapping_of(document.root.get("info"))
         self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
         self._info["hosts"] = list(hosts)
+        missing = {name: how for each in operations.found for name, how in schemes.unusable(each.security).items()}
+        if missing:
+            self._info["missing_credentials"] = missing
+            logger.warning("OpenAPI provider %s: no credentials: %s", provider.name, "; ".join(missing.values()))
         if self._named is None:
             self._named = named_origins(provider, document, servers, schemes)
-        auth = Auth(schemes, provider.headers, client, origins=self._named.calls, token_origins=self._named.tokens)
+        calls, tokens = self._named.calls, self._named.tokens
+        auth = Auth(schemes, provider.headers, client, self._tokens, origins=calls, token_origins=tokens)
         caller = _Caller(client, auth, hidden, scrubber)
         tools = [
             ProvidedTool(each.tool, partial(caller.call, each), destination=destination_of(each, schemes))
@@ -196,36 +206,42 @@ class _Caller:
         self._client = client
         self._auth = auth
         self._hidden = hidden
-        self._tokens = frozenset[str]()
         self._hide = scrubber
+        self._scrubbers: dict[frozenset[str], Scrubber] = {}
 
     async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
         """Send the request of a call and return what the response means."""
+        used = Used()
         try:
-            return clean_answer(await self._answer(operation, call), self._scrubber())
+            return clean_answer(await self._answer(operation, call, used), self._scrubber(used))
         except ToolExecError as error:
-            raise clean_error(error, self._scrubber()) from error
+            raise clean_error(error, self._scrubber(used)) from error
 
-    async def _answer(self, operation: Operation, call: ToolCall) -> JSONValue:
+    async def _answer(self, operation: Operation, call: ToolCall, used: Used) -> JSONValue:
         args = call.args or {}
         if not operation.server:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
         key = key_of(call) or (call.identify() if operation.needs_key else "")
         draft = draft_of(operation, args, key)
-        used = await self._auth.apply(operation.security, draft)
+        await self._auth.apply(operation.security, draft, used)
         response = await self._client.send(draft.request())
-        if response.status == 401 and self._auth.forget(used):  # refused before anything was done: try a fresh token
+        if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
             draft = draft_of(operation, args, key)
-            await self._auth.apply(operation.security, draft)
+            await self._auth.apply(operation.security, draft, used)
             response = await self._client.send(draft.request())
-        return reply_of(operation, response, self._scrubber())
+        return reply_of(operation, response, self._scrubber(used))
 
-    def _scrubber(self) -> Scrubber:
-        """Return what takes the credentials out of answers, the tokens in use among them."""
-        tokens = self._auth.secrets()
-        if tokens != self._tokens:
-            self._tokens, self._hide = tokens, Scrubber(self._hidden | tokens)
-        return self._hide
+    def _scrubber(self, used: Used) -> Scrubber:
+        """Return what takes the credentials out of answers, those that the call was made with among them."""
+        if not used.secrets:
+            return self._hide
+        secrets = frozenset(used.secrets)
+        found = self._scrubbers.get(secrets)
+        if found is None:
+            if len(self._scrubbers) >= _MAX_SCRUBBERS:
+                self._scrubbers.clear()
+            found = self._scrubbers[secrets] = Scrubber(self._hidden | secrets)
+        return found
 
 
 def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = None) -> JSONDict:
@@ -339,6 +355,7 @@ def _credentials(provider: OpenAPIProvider) -> frozenset[str]:
         else:
             users = credential.get("username", ""), credential.get("client_id", "")
             parts = credential.get("password", ""), credential.get("client_secret", "")
+            found |= {credential["refresh_token"]} if "refresh_token" in credential else set()
             for user, password in zip(users, parts, strict=True):
                 found |= secrets_of_pair(user, password) if password else set()
             found |= secrets_of_url(credential.get("token_url", ""))
