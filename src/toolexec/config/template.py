@@ -129,8 +129,8 @@ def key_table() -> str:
 # -- without secrets ------------------------------------------------------------------------------------------------
 
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^{}]*\}|secretref:\S.*)")
-_SECRET_TABLES: Final = ("auth", "env", "headers", "metadata", "query", "spec_headers")
-_URLS: Final = ("base_url", "url", "serverUrl", "httpUrl")
+_SECRET_TABLES: Final = ("auth", "credentials", "env", "headers", "metadata", "proxy_auth", "query", "spec_headers")
+_URLS: Final = ("base_url", "proxy", "url", "serverUrl", "httpUrl")
 
 
 def shown_settings(loaded: LoadedConfig) -> JSONDict:

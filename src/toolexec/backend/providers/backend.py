@@ -23,6 +23,7 @@ from toolexec.errors import (
     ExecutionError,
     InputValidationError,
     Outcome,
+    PolicyError,
     RateLimitedError,
     StreamNotSupportedError,
     ToolExecError,
@@ -210,7 +211,7 @@ class SourceBackend:
 
     def _failure(self, name: str, error: BaseException, *, generating: bool) -> ToolExecError:
         """Return what a call that ended with *error* reports; raises a cancellation that was asked for."""
-        if isinstance(error, BackendError | InputValidationError | ExecutionError | RateLimitedError):
+        if isinstance(error, BackendError | InputValidationError | ExecutionError | PolicyError | RateLimitedError):
             failure: ToolExecError = error
         else:  # the source does not say what became of the call
             failure = handler_failure(f"{self.name}:{name}", error, generating=generating)

@@ -190,9 +190,10 @@ _Place: TypeAlias = tuple[asyncio.AbstractEventLoop, bytes, float | None]
 
 @dataclass(slots=True)
 class _Flight:
-    """A call that is under way, and how many wait for it; `listeners` get its progress."""
+    """A call that is under way, by whom, and how many wait for it; `listeners` get its progress."""
 
     task: asyncio.Task[tuple[Result, bytes | None]]
+    caller: Caller
     waiting: int = 0
     listeners: list[ProgressCallback] = field(default_factory=list[ProgressCallback])
 
@@ -265,11 +266,15 @@ class _Cached(Layer):
         except ToolExecError as error:
             if is_first:
                 raise
+            if flight.caller != call.origin.caller:
+                return (await self._make(call, plan, key))[0]
             raise copy.copy(error) from error.__cause__
         if is_first:
             return result
         if result.error is None and not self._cache.allowed(result):
             return (await self._make(call, plan, key))[0]  # that answer is for the one who asked first
+        if result.error is not None and flight.caller != call.origin.caller:
+            return (await self._make(call, plan, key))[0]  # and it may be that one's credentials that were refused
         return _decoded(answer, plan, started) if answer is not None else _shared(result)
 
     def _begin(self, place: _Place, call: ToolCall, plan: _Plan) -> _Flight:
@@ -286,7 +291,7 @@ class _Cached(Layer):
 
             call = copied(call, self._find, plan.entry, on_progress=report)
         task = asyncio.get_running_loop().create_task(self._make(call, plan, place[1]))
-        flight = self._flights[place] = _Flight(task, listeners=listeners)
+        flight = self._flights[place] = _Flight(task, call.origin.caller, listeners=listeners)
 
         def forget(_: object) -> None:
             if self._flights.get(place) is flight:

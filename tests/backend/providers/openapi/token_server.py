@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class TokenServer:
                 return 400, {"error": "invalid_grant"}
             self.refresh_tokens[f"refresh-token-{self.issued}"] = self.accepted[token] = user
             return 200, {"access_token": token, "expires_in": 3600, "refresh_token": f"refresh-token-{self.issued}"}
-        self.accepted[token] = headers.get("authorization", "")
+        self.accepted[token] = b64decode(headers["authorization"].removeprefix("Basic ")).decode().partition(":")[0]
         return 200, {"access_token": token, "expires_in": 3600}
 
 

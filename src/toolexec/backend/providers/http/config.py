@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
 from toolexec.backend.providers.source import check_header
 from toolexec.backend.secrets import SecretResolver, has_reference
+from toolexec.backend.secrets.callers import MakeCredential, check_callers
 from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
@@ -23,7 +23,7 @@ from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
 
-__all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "auth_parts"]
+__all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _TEXT: Final[JSONObject] = {"type": ["string", "number", "boolean"]}
@@ -191,6 +191,7 @@ class HTTPSettings(TypedDict, total=False):
     headers: Mapping[str, str]
     query: Mapping[str, str]
     auth: Mapping[str, str]
+    credentials: Mapping[str, Mapping[str, str]] | MakeCredential | None
     credential_origins: Sequence[str]
     hosts: Sequence[str]
     allow_private: bool
@@ -218,6 +219,10 @@ class HTTPProvider:
     `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header that takes the
     idempotency key of a call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
 
+    `credentials`, in place of `auth`, has one for each caller: a mapping of callers (their IDs, `tenant/ID` where they
+    have a tenant) to such credentials, or a function of the `Origin` of a call that returns one, or None. A caller
+    without one is refused, and answers are never shared among callers.
+
     With *secrets*, references in base_url, headers, query and auth are filled in when the tools are loaded; the values
     are taken out of what comes back. The repr shows none of them. Raises ConfigurationError.
     """
@@ -229,6 +234,7 @@ class HTTPProvider:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, str] = field(default_factory=dict[str, str])
+    credentials: Mapping[str, Mapping[str, str]] | MakeCredential | None = None
     credential_origins: Sequence[str] = ()
     hosts: Sequence[str] = ()
     allow_private: bool = False
@@ -243,9 +249,11 @@ class HTTPProvider:
         for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
             if problem := check_segment(segment):
                 raise ConfigurationError(f"provider {self.name!r}: its {label} {problem}")
-        if self.auth and frozenset(self.auth) not in AUTH_FORMS:
-            forms = ", ".join("{" + ", ".join(sorted(form)) + "}" for form in AUTH_FORMS)
-            raise ConfigurationError(f"provider {self.name}: auth must be one of {forms}")
+        if self.auth:
+            check_auth(f"provider {self.name}: auth", self.auth)
+        check_callers(f"provider {self.name}", self.credentials, has_auth=bool(self.auth))
+        for caller, auth in self.credentials.items() if isinstance(self.credentials, Mapping) else ():
+            check_auth(f"provider {self.name}: credentials.{caller}", auth)
         for tool in self.tools:
             if not tool.origin and not self.base_url:
                 raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
@@ -271,13 +279,9 @@ class HTTPProvider:
         return f"HTTPProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
 
 
-def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the headers and the query parameters that *auth* stands for."""
-    if "bearer" in auth:
-        return {"Authorization": f"Bearer {auth['bearer']}"}, {}
-    if "username" in auth:
-        pair = f"{auth['username']}:{auth['password']}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
-    if "header" in auth:
-        return {auth["header"]: auth["value"]}, {}
-    return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
+def check_auth(where: str, auth: object) -> None:
+    """Raise ConfigurationError, which begins with *where*, unless *auth* has one of the forms of a credential."""
+    is_form = isinstance(auth, Mapping) and frozenset(cast("JSONObject", auth)) in AUTH_FORMS
+    if not is_form or not all(isinstance(value, str) for value in cast("JSONObject", auth).values()):
+        forms = ", ".join("{" + ", ".join(sorted(form)) + "}" for form in AUTH_FORMS)
+        raise ConfigurationError(f"{where} must be one of {forms}")

@@ -14,15 +14,16 @@ from urllib.parse import quote, urlencode, urlsplit
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
-from toolexec.backend.providers.caching import with_cache_hint
+from toolexec.backend.providers.caching import for_caller_only, with_cache_hint
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
-from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
+from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool
+from toolexec.backend.providers.http.credentials import Credentials, Sent, secrets_of_auth
 from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
-from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_pair, secrets_of_url
+from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
@@ -33,6 +34,8 @@ from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
 __all__ = ["HTTPSource", "http_source"]
 
+_CREDENTIALS: Final = ("auth", "credentials", "headers", "query")
+"""The settings that may not go to every origin."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -56,12 +59,13 @@ class HTTPSource:
         """
         if self._make is not None:
             self._provider = await asyncio.to_thread(self._make)
-        provider, hide = await asyncio.to_thread(_resolved, self._provider)
-        client = self._client(provider)
+        provider, hidden = await asyncio.to_thread(_resolved, self._provider)
+        client, hide = self._client(provider), Scrubber(hidden)
+        credentials = Credentials(provider, hidden, self._provider.secrets)
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
         for tool in provider.tools:
-            endpoint = _Endpoint(provider, tool, client, hide)
+            endpoint = _Endpoint(provider, tool, client, credentials)
             try:
                 tools.append(ProvidedTool(endpoint.tool(), endpoint.call, destination=endpoint.destination))
             except ToolExecError as error:
@@ -97,20 +101,19 @@ class HTTPSource:
 class _Endpoint:
     """Makes the calls of one tool."""
 
-    def __init__(self, provider: HTTPProvider, spec: HTTPTool, client: HTTPClient, hide: Scrubber) -> None:
+    def __init__(self, provider: HTTPProvider, spec: HTTPTool, client: HTTPClient, credentials: Credentials) -> None:
         self._provider = provider
         self._spec = spec
         self._client = client
-        self._hide = hide
+        self._credentials = credentials
         self._path = spec.template()
         self._base = "" if spec.origin else provider.base_url.rstrip("/")
         self._pick = compile_path(spec.response) if spec.response else None
         self._defaults = spec.defaults()
-        self._headers, self._query = auth_parts(provider.auth)
-        self._headers = {**provider.headers, **self._headers}
-        self._query = {**provider.query, **self._query}
         self._origins = named_origins(provider)
-        self._credential = next((each for each in ("auth", "headers", "query") if getattr(provider, each)), "")
+        self._credential = next(
+            (each for each in ("auth", "credentials", "headers", "query") if getattr(provider, each)), ""
+        )
 
     @property
     def destination(self) -> str:
@@ -133,18 +136,19 @@ class _Endpoint:
 
     async def call(self, call: ToolCall) -> JSONValue:
         """Send the request and return what its response says; see `Backend.call`."""
-        request = self._request({**self._defaults, **(call.args or {})}, key_of(call))
+        sent = await self._credentials.of(call.origin)
+        request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
         try:
             response = await self._client.send(request)
-            return self._answer(response)
+            return self._answer(response, sent.hide)
         except ToolExecError as error:
-            raise clean_error(error, self._hide) from error
+            raise clean_error(error, sent.hide) from error
 
-    def _answer(self, response: HTTPResponse) -> Any:
+    def _answer(self, response: HTTPResponse, hide: Scrubber) -> Any:
         name = f"{self._provider.name}:{self._spec.name}"
         success = self._spec.success or range(200, 300)
         if response.status not in success:
-            raise failure_of(name, response, self._hide)
+            raise failure_of(name, response, hide)
         value = value_of(response)
         if self._pick is not None and value is not None:
             if not is_json(response):
@@ -155,9 +159,10 @@ class _Endpoint:
                     outcome=Outcome.DONE,
                 )
             value = _picked(name, self._pick, value)
-        return with_cache_hint(clean_answer(value, self._hide), response)
+        answer = with_cache_hint(clean_answer(value, hide), response)
+        return answer if self._credentials.is_shared else for_caller_only(answer)
 
-    def _request(self, args: JSONObject, key: str) -> HTTPRequest:
+    def _request(self, args: JSONObject, key: str, sent: Sent) -> HTTPRequest:
         """Return the request for *args*. Raises InputValidationError for values that cannot be sent, and
         BackendUnavailableError where its credentials may not go.
         """
@@ -168,10 +173,10 @@ class _Endpoint:
         url = self._base + path
         if self._credential:
             self._origins.check(url, self._credential)
-        query = urlencode([*self._query.items(), *_pairs(spec.query, args)], quote_via=quote)
+        query = urlencode([*sent.query.items(), *_pairs(spec.query, args)], quote_via=quote)
         if query:
             url += ("&" if "?" in url else "?") + query
-        headers = {**self._headers, **dict(_header_values(spec.headers, args))}
+        headers = {**sent.headers, **dict(_header_values(spec.headers, args))}
         headers |= dict(key_header(spec.method, self._provider.idempotency_header, key, headers))
         body, media = _body(spec, args, headers)
         if media and not any(name.lower() == "content-type" for name in headers):
@@ -253,8 +258,8 @@ def _hosts(provider: HTTPProvider) -> list[str]:
     return [*dict.fromkeys(found)]
 
 
-def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
-    """Return the provider with its references filled in, and what takes its secrets out of what comes back."""
+def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, frozenset[str]]:
+    """Return the provider with its references filled in, and its secrets."""
     hidden: set[str] = set()
     if provider.secrets is not None:
         tables = {"headers": provider.headers, "query": provider.query, "auth": provider.auth}
@@ -266,16 +271,13 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
         }
         provider = replace(provider, base_url=found.strings["base_url"], secrets=None, **filled_in)
         hidden |= found.secrets
-    auth = provider.auth
-    hidden |= {value for key, value in auth.items() if key in ("bearer", "value")}
-    if "username" in auth:
-        hidden |= secrets_of_pair(auth["username"], auth["password"])
+    hidden |= secrets_of_auth(provider.auth)
     hidden |= secrets_of_fields(provider.headers) | secrets_of_fields(provider.query, in_url=True)
     hidden |= secrets_of_url(provider.base_url)
     for tool in provider.tools:
         hidden |= secrets_of_url(tool.path)
         hidden |= secrets_of_fields(tool.headers) | secrets_of_fields(tool.query, in_url=True)
-    return provider, Scrubber(hidden)
+    return provider, frozenset(hidden)
 
 
 def http_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> HTTPSource:

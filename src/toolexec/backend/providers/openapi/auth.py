@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from toolexec.backend.providers.openapi.request import Draft
-from toolexec.backend.providers.openapi.security import Credential, Schemes
+from toolexec.backend.providers.openapi.security import Credential, Schemes, given_token_url
 from toolexec.backend.providers.openapi.tokens import Client, TokenKey, Tokens
+from toolexec.backend.secrets.callers import CallerCredentials, no_credentials
+from toolexec.backend.secrets.credentials import secrets_of_pair, secrets_of_url
 from toolexec.backend.secrets.origins import CredentialOrigins
+from toolexec.model.origin import Origin
 
-__all__ = ["Auth", "Used"]
+__all__ = ["Auth", "Used", "secrets_of_auth"]
 
 
 @dataclass(slots=True)
@@ -25,41 +28,64 @@ class Used:
 
 
 class Auth:
-    """Adds the credentials of *schemes* to requests, and *headers* to all of them; both only where *origins* lets them
-    go, and what *tokens* are asked for with only where *token_origins* does.
+    """Adds the credentials of *schemes*, or with *callers* those of the caller, to requests of *provider*, and
+    *headers* to all of them; both only where *origins* lets them go, and what *tokens* are asked for with only where
+    *token_origins* does.
     """
 
     def __init__(
         self,
+        provider: str,
         schemes: Schemes,
         headers: Mapping[str, str],
         client: Client,
         tokens: Tokens,
+        callers: CallerCredentials | None = None,
         *,
         origins: CredentialOrigins,
         token_origins: CredentialOrigins,
     ) -> None:
+        self._provider = provider
         self._schemes = schemes
         self._headers = list(headers.items())
         self._client = client
         self._tokens = tokens
+        self._callers = callers
         self._origins = origins
         self._token_origins = token_origins
 
-    async def apply(self, security: tuple[tuple[str, ...], ...], draft: Draft, used: Used) -> None:
-        """Add what the first alternative of *security* asks for that there are credentials for; note it in *used*.
+    @property
+    def is_shared(self) -> bool:
+        """Whether all callers have the same credentials."""
+        return self._callers is None
+
+    async def apply(self, security: tuple[tuple[str, ...], ...], draft: Draft, used: Used, origin: Origin) -> None:
+        """Add what the first alternative of *security* asks for that a call of *origin* has credentials for; note it in
+        *used*.
 
         Raises BackendUnavailableError when a token cannot be had, and where credentials may not go to the request's
-        origin.
+        origin; PolicyError for a caller that has no credentials, unless the operation needs none.
         """
-        ready = next((each for each in security if each and all(name in self._schemes.auth for name in each)), ())
+        auth = self._schemes.auth if self._callers is None else await self._of_caller(self._callers, security, origin)
+        ready = next((each for each in security if each and all(name in auth for name in each)), ())
+        if self._callers is not None:
+            if security and not ready and () not in security:
+                raise no_credentials(self._provider, origin.caller, " or ".join("+".join(each) for each in security))
+            used.secrets |= secrets_of_auth(auth)
         if ready or self._headers:
-            self._origins.check(draft.url, f"auth.{ready[0]}" if ready else f"headers.{self._headers[0][0]}")
+            what = "auth" if self._callers is None else "credentials"
+            self._origins.check(draft.url, f"{what}.{ready[0]}" if ready else f"headers.{self._headers[0][0]}")
         for name, value in self._headers:
             _put(name, value, draft)
         used.tokens.clear()
         for name in ready:
-            await self._add(name, draft, used)
+            await self._add(name, auth[name], draft, used)
+
+    async def _of_caller(
+        self, callers: CallerCredentials, security: tuple[tuple[str, ...], ...], origin: Origin
+    ) -> Mapping[str, Credential]:
+        """Return the credentials of a caller; one that has none is refused, unless nothing asks for them."""
+        return await callers.of(origin) if any(security) else {}
 
     def refused(self, used: Used) -> bool:
         """Drop the tokens of a request that was refused; return whether it had any, so that others may be accepted.
@@ -70,8 +96,8 @@ class Auth:
             self._tokens.refuse(key, value)
         return bool(used.tokens)
 
-    async def _add(self, name: str, draft: Draft, used: Used) -> None:
-        scheme, credential = self._schemes.known[name], self._schemes.auth[name]
+    async def _add(self, name: str, credential: Credential, draft: Draft, used: Used) -> None:
+        scheme = self._schemes.known[name]
         if scheme.get("type") == "apiKey":
             _add_key(str(scheme["in"]), str(scheme["name"]), str(credential), draft)
         elif str(scheme.get("scheme", "")).lower() == "basic":
@@ -81,14 +107,31 @@ class Auth:
             _put("Authorization", f"Bearer {token}", draft)
 
     async def _token(self, name: str, credential: Mapping[str, str], used: Used) -> str:
-        url = self._schemes.token_url(name)
-        if not self._schemes.given_token_url(name):
+        url = self._schemes.token_url(name, credential)
+        if not given_token_url(credential):
             secret = "refresh token" if "refresh_token" in credential else "client secret"
             self._token_origins.check(url, f"the {secret} of auth.{name}")
         key = name, url, frozenset(credential.items())
         token = used.tokens[key] = await self._tokens.get(key, self._client)
         used.secrets.add(token)
         return token
+
+
+def secrets_of_auth(auth: Mapping[str, Credential]) -> set[str]:
+    """Return what must not be shown of credentials."""
+    found: set[str] = set()
+    for credential in auth.values():
+        if isinstance(credential, str):
+            user, colon, password = credential.partition(":")
+            found |= {credential, *credential.split(":"), *(secrets_of_pair(user, password) if colon else ())}
+        else:
+            users = credential.get("username", ""), credential.get("client_id", "")
+            parts = credential.get("password", ""), credential.get("client_secret", "")
+            found |= {credential["refresh_token"]} if "refresh_token" in credential else set()
+            for user, password in zip(users, parts, strict=True):
+                found |= secrets_of_pair(user, password) if password else set()
+            found |= secrets_of_url(given_token_url(credential))
+    return found
 
 
 def _put(name: str, value: str, draft: Draft) -> None:

@@ -35,7 +35,7 @@ def named_origins(provider: OpenAPIProvider, document: Document, servers: Server
     tokens = set(named)
     if not origin_of(document.location):
         named |= {own}
-        tokens |= {origin_of(schemes.token_url(name)) for name in schemes.auth}
+        tokens |= {origin_of(url) for _, url, _ in schemes.token_places()}
     elif isinstance(provider.server, str) and origin_of(provider.server) == own:
         named |= {own}
     return NamedOrigins(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
 
 from toolexec.backend.providers.openapi.document import (
     Document,
@@ -16,7 +17,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Credential", "Schemes"]
+__all__ = ["ANY_CALLER", "Credential", "Schemes", "given_token_url"]
 
 Credential: TypeAlias = str | Mapping[str, str]
 """What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id`,
@@ -32,13 +33,31 @@ _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 """The members of a credential that is a mapping: those that it needs, and those that it may have."""
 
 
+ANY_CALLER: Final[Mapping[str, Mapping[str, Credential]]] = MappingProxyType({})
+"""Stands for callers whose credentials only a call shows."""
+_UNKNOWN: Final[tuple[Mapping[str, str], ...]] = ({}, {"refresh_token": ""})
+
+
+def given_token_url(credential: Credential) -> str:
+    """Return where a credential, and not the document, says that tokens are asked for; empty where it does not."""
+    return credential.get("token_url", "") if isinstance(credential, Mapping) else ""
+
+
 class Schemes:
-    """The security schemes of *document* that *auth* has credentials for; *headers* are sent with all requests anyway.
+    """The security schemes of *document* that there are credentials for: those in *auth*, or with *callers* those that
+    any caller has, for all schemes where only a call shows what its caller has (`ANY_CALLER`). *headers* are sent with
+    all requests anyway.
 
     Raises ConfigurationError for a scheme that the document does not have, and for a credential of the wrong form.
     """
 
-    def __init__(self, document: Document, auth: Mapping[str, Credential], headers: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        document: Document,
+        auth: Mapping[str, Credential],
+        headers: Iterable[str] = (),
+        callers: Mapping[str, Mapping[str, Credential]] | None = None,
+    ) -> None:
         self._headers = [("header", name.lower()) for name in headers]
         self.known: dict[str, JSONDict] = {}
         components = mapping_of(document.root.get("components"))
@@ -49,11 +68,23 @@ class Schemes:
                 continue
         self.auth: dict[str, Credential] = dict(auth)
         self._default = document.root.get("security")
-        for name, credential in auth.items():
+        self.check("auth", auth)
+        for caller, credentials in (callers or {}).items():
+            self.check(f"credentials.{caller}", credentials)
+        sets = [auth] if callers is None else [*callers.values()]
+        self._sets = [dict.fromkeys(self.known, each) for each in _UNKNOWN] if callers is ANY_CALLER else sets
+        self._is_open = callers is ANY_CALLER
+        self.names: frozenset[str] = frozenset(name for each in self._sets for name in each)
+
+    def check(self, where: str, auth: object) -> None:
+        """Raise ConfigurationError, which begins with *where*, unless *auth* has credentials for known schemes."""
+        if not isinstance(auth, Mapping):
+            raise ConfigurationError(f"{where} must be a mapping of security schemes to credentials")
+        for name, credential in cast("Mapping[str, Credential]", auth).items():
             if name not in self.known:
                 hint = did_you_mean(name, self.known) if self.known else "it has none: use headers"
-                raise ConfigurationError(f"auth: the document has no security scheme {name!r}; {hint}")
-            _check(name, self.known[name], credential)
+                raise ConfigurationError(f"{where}: the document has no security scheme {name!r}; {hint}")
+            _check(f"{where}.{name}", self.known[name], credential)
 
     def of(self, operation: JSONDict) -> tuple[tuple[str, ...], ...]:
         """Return the alternatives of an operation, each with the names of the schemes that are needed together.
@@ -62,28 +93,32 @@ class Schemes:
         """
         given = operation.get("security", self._default)
         if not isinstance(given, list):
-            return (tuple(self.auth),) if self.auth else ()
+            if self._is_open:
+                return tuple((name,) for name in self.known)
+            sets = dict.fromkeys(tuple(each) for each in self._sets if each)
+            return tuple(sorted(sets, key=len, reverse=True))
         return tuple(tuple(mapping_of(each)) for each in items_of(given))
 
     def withheld(self) -> list[tuple[str, str]]:
         """Return the places and lower-case names of parameters that are filled in by the settings."""
-        keys = [self.known[name] for name in self.auth if self.known[name].get("type") == "apiKey"]
+        keys = [self.known[name] for name in sorted(self.names) if self.known[name].get("type") == "apiKey"]
         return [*self._headers, *((str(key.get("in")), str(key.get("name")).lower()) for key in keys)]
 
     def token_urls(self, security: tuple[tuple[str, ...], ...]) -> list[str]:
         """Return where the tokens for an operation may be asked for."""
-        names = dict.fromkeys(name for each in security for name in each if name in self.auth)
-        return [url for name in names if (url := self.token_url(name))]
+        names = dict.fromkeys(name for each in security for name in each)
+        return [*dict.fromkeys(url for name in names for each, url, _ in self.token_places() if each == name)]
 
-    def given_token_url(self, name: str) -> str:
-        """Return where the settings, and not the document, say that tokens are asked for; empty where they do not."""
-        credential = self.auth.get(name)
-        return credential.get("token_url", "") if isinstance(credential, Mapping) else ""
+    def token_places(self) -> list[tuple[str, str, bool]]:
+        """Return for each credential of OAuth2 its scheme, where tokens are asked for with it, and whether the settings
+        say so, and not the document."""
+        pairs = [(name, credential) for each in self._sets for name, credential in each.items()]
+        found = [(name, self.token_url(name, each), bool(given_token_url(each))) for name, each in pairs]
+        return [each for each in dict.fromkeys(found) if each[1]]
 
-    def token_url(self, name: str) -> str:
-        """Return where the tokens of an OAuth2 scheme are asked for with its credential; empty for no such place."""
-        credential = self.auth.get(name)
-        given = self.given_token_url(name)
+    def token_url(self, name: str, credential: Credential) -> str:
+        """Return where the tokens of an OAuth2 scheme are asked for with a credential; empty for no such place."""
+        given = given_token_url(credential)
         return (given or _token_url(self.known[name], credential)) if isinstance(credential, Mapping) else ""
 
     def unusable(self, security: tuple[tuple[str, ...], ...]) -> dict[str, str]:
@@ -91,13 +126,13 @@ class Schemes:
 
         Empty where there are some, where it needs none, and where headers are sent, which may have them.
         """
-        if not all(security) or self._headers or any(all(name in self.auth for name in each) for each in security):
+        if not all(security) or self._headers or any(self.names.issuperset(each) for each in security):
             return {}
-        names = dict.fromkeys(name for each in security for name in each if name not in self.auth)
-        return {name: _how_to_give(name, self.known[name]) for name in names if name in self.known}
+        names = dict.fromkeys(name for each in security for name in each if name not in self.names)
+        return {name: _how_to_give(f"auth.{name}", self.known[name]) for name in names if name in self.known}
 
 
-def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
+def _check(where: str, scheme: JSONObject, credential: Credential) -> None:
     """Raise ConfigurationError for a credential that does not fit its scheme, or a scheme that cannot be used."""
     kind = scheme.get("type")
     if kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
@@ -107,57 +142,59 @@ def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
     elif kind in ("http", "openIdConnect"):
         kind = "bearer"
     elif kind not in ("apiKey", "oauth2"):
-        raise ConfigurationError(f"auth.{name}: the kind {str(kind)[:60]!r} of scheme is not supported; use headers")
+        raise ConfigurationError(f"{where}: the kind {str(kind)[:60]!r} of scheme is not supported; use headers")
     if kind == "apiKey" and (scheme.get("in") not in ("header", "query", "cookie") or not scheme.get("name")):
-        raise ConfigurationError(f"auth.{name}: the document does not say where its key goes; use headers")
+        raise ConfigurationError(f"{where}: the document does not say where its key goes; use headers")
+    if not isinstance(credential, str | Mapping):
+        raise ConfigurationError(f"{where} must be a string or a mapping")
     if isinstance(credential, str):
         if kind == "basic" and ":" not in credential and "$" not in credential and "secretref:" not in credential:
-            raise ConfigurationError(f"auth.{name}: give a mapping with username and password, or username:password")
+            raise ConfigurationError(f"{where}: give a mapping with username and password, or username:password")
         return
     needed, optional = _PARTS.get(kind, (frozenset[str](), frozenset[str]()))
     if not needed:
-        raise ConfigurationError(f"auth.{name} must be a string, the {'key' if kind == 'apiKey' else 'token'}")
+        raise ConfigurationError(f"{where} must be a string, the {'key' if kind == 'apiKey' else 'token'}")
     missing = sorted(needed - credential.keys())
     unknown = sorted(credential.keys() - needed - optional)
     if missing or unknown:
         problem = f"has no {missing[0]}" if missing else f"has no setting {unknown[0]!r}"
         hint = "" if missing else f"; {did_you_mean(unknown[0], sorted(needed | optional))}"
-        raise ConfigurationError(f"auth.{name} {problem}{hint}")
+        raise ConfigurationError(f"{where} {problem}{hint}")
     if kind == "oauth2":
-        _check_grant(name, scheme, credential)
+        _check_grant(where, scheme, credential)
 
 
-def _check_grant(name: str, scheme: JSONObject, credential: Mapping[str, str]) -> None:
+def _check_grant(where: str, scheme: JSONObject, credential: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a credential that no token can be got with."""
     if not credential.keys() & {"client_secret", "refresh_token"}:
         raise ConfigurationError(
-            f"auth.{name} has neither a client_secret nor a refresh_token; {_how_to_give(name, scheme)}"
+            f"{where} has neither a client_secret nor a refresh_token; {_how_to_give(where, scheme)}"
         )
     if credential.get("token_url") or _token_url(scheme, credential):
         return
     flows = ", ".join(mapping_of(scheme.get("flows"))) or "none"
     if "refresh_token" in credential:
-        raise ConfigurationError(f"auth.{name}: the document does not say where it is refreshed; set its token_url")
+        raise ConfigurationError(f"{where}: the document does not say where it is refreshed; set its token_url")
     raise ConfigurationError(
-        f"auth.{name}: with a client_secret alone no token can be had, as the document has no flow clientCredentials, "
-        f"but {flows}; {_how_to_give(name, scheme)}; or set its token_url, if that gives tokens to clients themselves"
+        f"{where}: with a client_secret alone no token can be had, as the document has no flow clientCredentials, "
+        f"but {flows}; {_how_to_give(where, scheme)}; or set its token_url, if that gives tokens to clients themselves"
     )
 
 
-def _how_to_give(name: str, scheme: JSONObject) -> str:
+def _how_to_give(where: str, scheme: JSONObject) -> str:
     """Return what to set for a scheme."""
     kind, flows = scheme.get("type"), mapping_of(scheme.get("flows"))
     if kind == "oauth2" and "clientCredentials" in flows:
-        return f"set auth.{name} to {{ client_id, client_secret }}, or to an access token"
+        return f"set {where} to {{ client_id, client_secret }}, or to an access token"
     if kind in ("oauth2", "openIdConnect"):
         place = string_of(mapping_of(flows.get("authorizationCode")).get("authorizationUrl"), 300)
         return (
-            f"a person has to log in{f' at {place}' if place else ''}, with a program of yours: set auth.{name} to "
+            f"a person has to log in{f' at {place}' if place else ''}, with a program of yours: set {where} to "
             "{ client_id, refresh_token }, with the client_secret if there is one, or to an access token, which works "
             "until it expires"
         )
     basic = kind == "http" and str(scheme.get("scheme", "")).lower() == "basic"
-    return f"set auth.{name} to {'{ username, password }' if basic else 'a key or a token'}"
+    return f"set {where} to {'{ username, password }' if basic else 'a key or a token'}"
 
 
 def _token_url(scheme: JSONObject, credential: Mapping[str, str]) -> str:

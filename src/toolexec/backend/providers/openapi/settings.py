@@ -11,6 +11,7 @@ from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.backend.providers.source import check_header
+from toolexec.backend.secrets.callers import MakeCredential, check_callers
 from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
@@ -29,6 +30,7 @@ class OpenAPISettings(TypedDict, total=False):
     variables: Mapping[str, str]
     headers: Mapping[str, str]
     auth: Mapping[str, str | Mapping[str, str]]
+    credentials: Mapping[str, Mapping[str, str | Mapping[str, str]]] | MakeCredential | None
     credential_origins: Sequence[str]
     include: Sequence[str]
     exclude: Sequence[str]
@@ -57,7 +59,10 @@ class OpenAPIProvider:
     Requests go to `base_url`, else to the document's server `server` (by number from 0, URL or description), else to
     the first; `variables` are values for the variables in servers' URLs. No other host is reached. `headers` are sent
     with each request. `auth` has a credential for each security scheme in use: a key or a token, or a mapping with
-    `username` and `password`, or with `client_id`, `client_secret` and perhaps `scope`, `audience` and `token_url`.
+    `username` and `password`, or with `client_id`, `client_secret` or `refresh_token`, and perhaps `scope`, `audience`
+    and `token_url`. `credentials`, in place of `auth`, has such a mapping for each caller: a mapping of callers (their
+    IDs, `tenant/ID` where they have a tenant), or a function of the `Origin` of a call that returns one, or None. A
+    caller without one is refused, and answers are never shared among callers.
 
     Headers and credentials go only to origins (scheme, host and port) that you named: those of `base_url`, of
     `credential_origins` and of a `server` that is given by its URL, and that of the document's URL. A document that you
@@ -86,6 +91,7 @@ class OpenAPIProvider:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict[str, Credential])
+    credentials: Mapping[str, Mapping[str, str | Mapping[str, str]]] | MakeCredential | None = None
     credential_origins: Sequence[str] = ()
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -109,6 +115,7 @@ class OpenAPIProvider:
                 raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
         check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
         read_origins(f"OpenAPI provider {self.name}: credential_origins", self.credential_origins)
+        check_callers(f"OpenAPI provider {self.name}", self.credentials, has_auth=bool(self.auth))
         if not self.spec:
             raise ConfigurationError(f"OpenAPI provider {self.name}: spec must name a document")
         if self.base_url and not host_of(self.base_url) and "$" not in self.base_url:

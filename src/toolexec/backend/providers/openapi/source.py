@@ -12,22 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from toolexec.backend.providers.caching import for_caller_only
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
-from toolexec.backend.providers.openapi.auth import Auth, Used
+from toolexec.backend.providers.openapi.auth import Auth, Used, secrets_of_auth
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.backend.providers.openapi.response import reply_of
-from toolexec.backend.providers.openapi.security import Schemes
+from toolexec.backend.providers.openapi.security import ANY_CALLER, Credential, Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
 from toolexec.backend.providers.openapi.tokens import Client, Tokens
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
-from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_pair, secrets_of_url
+from toolexec.backend.secrets.callers import CallerCredentials
+from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -82,7 +84,7 @@ class OpenAPISource:
         scrubber = Scrubber(hidden)
         try:
             document = await self._document(provider)
-            schemes = Schemes(document, provider.auth, provider.headers)
+            schemes = Schemes(document, provider.auth, provider.headers, _callers(provider))
             servers = _servers(provider, document)
             operations = await asyncio.to_thread(_operations, provider, document, schemes, servers)
         except ToolExecError as error:
@@ -99,7 +101,21 @@ class OpenAPISource:
         if self._named is None:
             self._named = named_origins(provider, document, servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
-        auth = Auth(schemes, provider.headers, client, self._tokens, origins=calls, token_origins=tokens)
+        callers = (
+            CallerCredentials(provider.name, provider.credentials, self._secrets, schemes.check)
+            if provider.credentials is not None
+            else None
+        )
+        auth = Auth(
+            provider.name,
+            schemes,
+            provider.headers,
+            client,
+            self._tokens,
+            callers,
+            origins=calls,
+            token_origins=tokens,
+        )
         caller = _Caller(client, auth, hidden, scrubber)
         tools = [
             ProvidedTool(each.tool, partial(caller.call, each), destination=destination_of(each, schemes))
@@ -213,7 +229,8 @@ class _Caller:
         """Send the request of a call and return what the response means."""
         used = Used()
         try:
-            return clean_answer(await self._answer(operation, call, used), self._scrubber(used))
+            answer = clean_answer(await self._answer(operation, call, used), self._scrubber(used))
+            return answer if self._auth.is_shared else for_caller_only(answer)
         except ToolExecError as error:
             raise clean_error(error, self._scrubber(used)) from error
 
@@ -223,11 +240,11 @@ class _Caller:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
         key = key_of(call) or (call.identify() if operation.needs_key else "")
         draft = draft_of(operation, args, key)
-        await self._auth.apply(operation.security, draft, used)
+        await self._auth.apply(operation.security, draft, used, call.origin)
         response = await self._client.send(draft.request())
         if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
             draft = draft_of(operation, args, key)
-            await self._auth.apply(operation.security, draft, used)
+            await self._auth.apply(operation.security, draft, used, call.origin)
             response = await self._client.send(draft.request())
         return reply_of(operation, response, self._scrubber(used))
 
@@ -256,6 +273,12 @@ def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = Non
     if not isinstance(root.get("paths", {}), dict):
         raise ConfigurationError("the document has no paths: they are not an object")
     return root
+
+
+def _callers(provider: OpenAPIProvider) -> Mapping[str, Mapping[str, Credential]] | None:
+    """Return what is known of the credentials of callers; None where all have the same."""
+    given = provider.credentials
+    return given if given is None or isinstance(given, Mapping) else ANY_CALLER
 
 
 def _servers(provider: OpenAPIProvider, document: Document) -> Servers:
@@ -305,9 +328,8 @@ def _hosts(provider: OpenAPIProvider, operations: Operations, schemes: Schemes) 
             f"OpenAPI provider {provider.name}: the document names no server with a host; set base_url"
         )
     own = host_of(provider.location)
-    for name, credential in schemes.auth.items():
-        host = host_of(schemes.token_url(name))
-        named = isinstance(credential, Mapping) and "token_url" in credential
+    for name, url, named in schemes.token_places():
+        host = host_of(url)
         if host and own and host != own and not named and not provider.allow_private and _is_local(host):
             raise ConfigurationError(
                 f"OpenAPI provider {provider.name}: the tokens of {name} come from {host}, which is of this machine or"
@@ -348,15 +370,5 @@ def _credentials(provider: OpenAPIProvider) -> frozenset[str]:
         "" if isinstance(provider.spec, Mapping) else str(provider.spec),
     ):
         found |= secrets_of_url(url)
-    for credential in provider.auth.values():
-        if isinstance(credential, str):
-            user, colon, password = credential.partition(":")
-            found |= {credential, *credential.split(":"), *(secrets_of_pair(user, password) if colon else ())}
-        else:
-            users = credential.get("username", ""), credential.get("client_id", "")
-            parts = credential.get("password", ""), credential.get("client_secret", "")
-            found |= {credential["refresh_token"]} if "refresh_token" in credential else set()
-            for user, password in zip(users, parts, strict=True):
-                found |= secrets_of_pair(user, password) if password else set()
-            found |= secrets_of_url(credential.get("token_url", ""))
+    found |= secrets_of_auth(provider.auth)
     return frozenset(found)

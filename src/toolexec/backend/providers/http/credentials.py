@@ -1,0 +1,84 @@
+"""What goes along with the requests of an HTTP provider: its headers and query, and the credential of the call."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from toolexec.backend.providers.http.config import HTTPProvider, check_auth
+from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.backend.secrets.callers import CallerCredentials
+from toolexec.backend.secrets.credentials import secrets_of_pair
+from toolexec.model.origin import Origin
+
+__all__ = ["Credentials", "Sent", "secrets_of_auth"]
+
+_MAX_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What is added to the requests of a call, and what takes it out of their answers."""
+
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    hide: Scrubber
+
+
+class Credentials:
+    """Gives what is sent with each call: the same for all, or where the provider has `credentials`, the caller's.
+
+    *provider* has its references filled in, but for those of callers, which *secrets* fills in at each call. *hidden*
+    are its other secrets.
+    """
+
+    def __init__(self, provider: HTTPProvider, hidden: frozenset[str], secrets: SecretResolver | None) -> None:
+        self._provider = provider
+        self._hidden = hidden
+        self._shared = self._sent(provider.auth)
+        self._kept: dict[frozenset[tuple[str, str]], Sent] = {}
+        given = provider.credentials
+        self._callers = CallerCredentials(provider.name, given, secrets, check_auth) if given is not None else None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all callers have the same."""
+        return self._callers is None
+
+    async def of(self, origin: Origin) -> Sent:
+        """Return what is sent with a call of *origin*; see `CallerCredentials.of` for what it raises."""
+        if self._callers is None:
+            return self._shared
+        auth: Mapping[str, str] = await self._callers.of(origin)
+        key = frozenset(auth.items())  # what is kept belongs to the credential: two callers never share by accident
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            found = self._kept[key] = self._sent(auth)
+        return found
+
+    def _sent(self, auth: Mapping[str, str]) -> Sent:
+        headers, query = _parts(auth)
+        hide = Scrubber(self._hidden | secrets_of_auth(auth))
+        return Sent({**self._provider.headers, **headers}, {**self._provider.query, **query}, hide)
+
+
+def secrets_of_auth(auth: Mapping[str, str]) -> set[str]:
+    """Return what must not be shown of a credential."""
+    found = {value for name, value in auth.items() if name in ("bearer", "value")}
+    return found | (secrets_of_pair(auth["username"], auth["password"]) if "username" in auth else set())
+
+
+def _parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the headers and the query parameters that a credential stands for."""
+    if "bearer" in auth:
+        return {"Authorization": f"Bearer {auth['bearer']}"}, {}
+    if "username" in auth:
+        pair = f"{auth['username']}:{auth['password']}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
+    if "header" in auth:
+        return {auth["header"]: auth["value"]}, {}
+    return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
