@@ -86,7 +86,7 @@ async def test_each_caller_has_a_credential_of_its_own(service: Service, kind: s
 
 @KINDS
 async def test_a_caller_without_a_credential_is_refused(service: Service, kind: str) -> None:
-    """Nothing is sent, and the error says who lacks what; so is a call without a known caller."""
+    """The error says who lacks what, and nothing is sent; a call without a known caller is refused, too."""
     async with Exec(gate=None) as ex:
         await add(ex, kind, service.url, {"ann": "key-of-ann-123"})
         with pytest.raises(PolicyError, match=r"caller 'bob' has no credentials of provider api.*set credentials\.bob"):
@@ -101,7 +101,7 @@ async def test_a_caller_without_a_credential_is_refused(service: Service, kind: 
 
 @KINDS
 async def test_a_function_gives_the_credential(service: Service, kind: str) -> None:
-    """It is asked for each call, and its answer taken as it is; None refuses the caller."""
+    """Each call asks the function, and its answer is taken as it is; None refuses the caller."""
     found = {"ann": "${key} of ann"}
     async with Exec(gate=None) as ex:
         await add(ex, kind, service.url, lambda origin: found.get(origin.caller.id), secrets=SecretResolver())
@@ -123,7 +123,7 @@ async def test_a_function_gives_the_credential(service: Service, kind: str) -> N
     ids=str,
 )
 async def test_a_function_that_fails_refuses_the_call(service: Service, answer: Any, expected: str) -> None:
-    """What it raised, or returned, is not shown, and nothing is sent."""
+    """Messages show neither what it raised nor what it returned, and nothing is sent."""
 
     async def credentials(origin: Origin) -> Any:
         if isinstance(answer, Exception):
@@ -167,7 +167,7 @@ async def test_callers_of_two_tenants_with_one_id(service: Service) -> None:
 @pytest.mark.parametrize("identity", ["none", "tenant", "caller"])
 @KINDS
 async def test_no_cache_shares_answers_between_callers(service: Service, kind: str, identity: Any) -> None:
-    """Not even one that is shared by all: neither what is kept, nor a call that is under way, nor how one failed."""
+    """Answers, calls under way and failures stay with their caller, whatever the cache shares otherwise."""
     async with Exec(gate=Gate(cache=Cache(identity=identity))) as ex:
         await add(ex, kind, service.url, {"ann": "key-of-ann-123", "bob": "key-of-bob-456"})
         callers = ["ann", "bob", "ann", "bob"]
@@ -183,7 +183,7 @@ async def test_no_cache_shares_answers_between_callers(service: Service, kind: s
 
 
 async def test_an_operation_that_needs_no_credentials_is_open_to_all(service: Service) -> None:
-    """Nothing of another caller is sent with it."""
+    """Every caller may call it, and no credential of another is sent."""
     async with Exec(gate=None) as ex:
         await add(ex, "openapi", service.url, {"ann": "key-of-ann-123"})
         assert (await call(ex, "bob", "api:open")).ok
