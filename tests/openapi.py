@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from toolexec.backend.providers.openapi.servers import Servers
 from toolexec.backend.providers.openapi.source import upgraded
 from toolexec.backend.secrets import SecretResolver
 from toolexec.model.call import ToolCall
-from toolexec.net.http import HTTPRequest, HTTPResponse
+from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse
 
 __all__ = ["API", "FakeClient", "answer", "api", "examples", "operation", "operations", "read", "tools"]
 
@@ -77,6 +78,17 @@ class FakeClient:
         """Answer."""
         self.requests.append(request)
         return self.reply if isinstance(self.reply, HTTPResponse) else self.reply(request)
+
+    @asynccontextmanager
+    async def open(self, request: HTTPRequest) -> AsyncGenerator[OpenResponse, None]:
+        """Answer in pieces of 7 bytes."""
+        found = await self.send(request)
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            for begin in range(0, len(found.body), 7):
+                yield found.body[begin : begin + 7]
+
+        yield OpenResponse(found.status, found.headers, found.url, pieces())
 
     async def aclose(self) -> None:
         """Count."""

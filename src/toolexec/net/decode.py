@@ -57,8 +57,13 @@ class Body:
         except zlib.error as error:
             raise BodyError(f"it cannot be decoded: {error}") from error
 
+    def take(self) -> bytes:
+        """Return what was decoded since the last time, and keep it no longer."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
     def finish(self) -> bytes:
-        """Return the whole body. Raises BodyError when its end is missing."""
+        """Return the whole body, but for what was taken. Raises BodyError when its end is missing."""
         if self._decoder is not None and (self._read or self._head) and not self._decoder.eof:
             raise BodyError("it cannot be decoded: its end is missing")
         return b"".join(self._parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -26,7 +26,6 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.errors.extras import extra_needed
-from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
 from toolexec.net.decode import ENCODINGS, Body, BodyError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from toolexec.net.pool import Attempt
 
-__all__ = ["HTTPClient", "HTTPRequest", "HTTPResponse"]
+__all__ = ["HTTPClient", "HTTPRequest", "HTTPResponse", "OpenResponse"]
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -76,6 +75,23 @@ class HTTPResponse:
     headers: Mapping[str, str]
     body: bytes
     url: str
+
+
+class OpenResponse:
+    """A response whose body has not been read yet: `status`, `headers` and `url` as in `HTTPResponse`."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], url: str, chunks: AsyncGenerator[bytes, None]) -> None:
+        self.status = status
+        self.headers = headers
+        self.url = url
+        self.chunks: AsyncGenerator[bytes, None] = chunks
+        """The decoded body as it arrives; raises as `HTTPClient.send` does."""
+
+    async def read(self) -> HTTPResponse:
+        """Return the response with the rest of its body; raises as `HTTPClient.send` does."""
+        async with aclosing(self.chunks) as chunks:
+            body = b"".join([part async for part in chunks])
+        return HTTPResponse(self.status, self.headers, body, self.url)
 
 
 class _Target(NamedTuple):
@@ -151,16 +167,72 @@ class HTTPClient:
         RemoteToolError for a response that is too large, that cannot be decoded, or that redirects to where it must
         not. Once the status line is there, the `outcome` of the last three is what that says (`outcome_of_status`).
         """
+        target, headers = self._admitted(request)
+        with self._reported(target) as attempt:
+            async with asyncio.timeout(self._timeout):
+                place, response, found = await self._follow(request, target, headers, attempt)
+                try:
+                    body = await self._body(request, response, found, attempt)
+                finally:
+                    await response.aclose()
+        return HTTPResponse(response.status, found, body, place.url)
+
+    @asynccontextmanager
+    async def open(self, request: HTTPRequest) -> AsyncGenerator[OpenResponse, None]:
+        """Send *request* and give the response as soon as its headers are there; see `send`, also for what is raised.
+
+        The connection is closed at the end of the block, unless the body was read to its end. `timeout` bounds the
+        response until its last byte here, too.
+        """
+        target, headers = self._admitted(request)
+        ends = asyncio.get_running_loop().time() + self._timeout
+        with self._reported(target) as attempt:
+            async with asyncio.timeout_at(ends):
+                place, response, found = await self._follow(request, target, headers, attempt)
+
+        async def chunks() -> AsyncGenerator[bytes, None]:
+            async with aclosing(self._chunks(request, response, found, attempt)) as parts:
+                while True:
+                    # Not around the loop: scopes and variables of a context must not be held while this one rests.
+                    with self._reported(target, attempt):
+                        async with asyncio.timeout_at(ends):
+                            part = await anext(parts, None)
+                    if part is None:
+                        return
+                    yield part
+
+        body = chunks()
+        try:
+            yield OpenResponse(response.status, found, place.url, body)
+        finally:
+            try:
+                await body.aclose()
+            finally:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections; closing twice is fine. Later requests raise BackendUnavailableError."""
+        self._closed = True
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    def _admitted(self, request: HTTPRequest) -> tuple[_Target, _Headers]:
+        """Return where a request goes, which may be reached, and the headers that it is sent with."""
         target = _target_of(request.url)
         headers = _headers_of(request)
         self._admit(target, written=self._rules is None)
+        return target, headers
+
+    @contextmanager
+    def _reported(self, target: _Target, known: Attempt | None = None) -> Generator[Attempt]:
+        """Give the attempt that the block is a part of, and raise its failures as errors that say what became of it."""
         from toolexec.net.pool import ATTEMPT, FAILURES, Attempt
 
-        attempt = Attempt()
+        attempt = known or Attempt()
         token = ATTEMPT.set(attempt)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._follow(request, target, headers, attempt)
+            yield attempt
         except ToolExecError as error:
             if attempt.sent and error.outcome is Outcome.NOT_SENT:  # of a later hop: the first one has begun
                 raise _redirect_refused(error.message, attempt) from error
@@ -172,27 +244,25 @@ class HTTPClient:
         finally:
             ATTEMPT.reset(token)
 
-    async def aclose(self) -> None:
-        """Close all connections; closing twice is fine. Later requests raise BackendUnavailableError."""
-        self._closed = True
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
-
-    async def _follow(self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt) -> HTTPResponse:
+    async def _follow(
+        self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt
+    ) -> tuple[_Target, httpcore2.Response, dict[str, str]]:
+        """Return the response at the end of all redirects, with where it came from; its body is not read yet."""
         pool = self._connections()
         first = target
         for _ in range(self._max_redirects + 1):
             response = await pool.handle_async_request(_core_request(request, target, headers))
+            is_last = False
             try:
                 found = _readable_headers(response.headers)
                 attempt.outcome = outcome_of_status(response.status, found)
                 location = found.get("location", "") if response.status in _REDIRECTS else ""
-                if not location or request.method not in ("GET", "HEAD"):
-                    body = await self._body(request, response, found, attempt)
-                    return HTTPResponse(response.status, found, body, target.url)
+                is_last = not location or request.method not in ("GET", "HEAD")
             finally:
-                await response.aclose()
+                if not is_last:
+                    await response.aclose()
+            if is_last:
+                return target, response, found
             following = self._redirected(target, location, attempt)
             self._admit(following, written=self._rules is None and following.origin == first.origin)
             if following.origin != target.origin:
@@ -246,9 +316,15 @@ class HTTPClient:
     async def _body(
         self, request: HTTPRequest, response: httpcore2.Response, headers: Mapping[str, str], attempt: Attempt
     ) -> bytes:
-        details: JSONDict = {"status": response.status, "limit": self._limit}
+        async with aclosing(self._chunks(request, response, headers, attempt)) as parts:
+            return b"".join([part async for part in parts])
+
+    async def _chunks(
+        self, request: HTTPRequest, response: httpcore2.Response, headers: Mapping[str, str], attempt: Attempt
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives, decoded. Raises RemoteToolError for one that is refused."""
         if request.method == "HEAD":
-            return b""
+            return
         try:
             body = Body(headers.get("content-encoding", ""), self._limit)
             if headers.get("content-length", "0").isdecimal() and int(headers.get("content-length", 0)) > self._limit:
@@ -257,11 +333,13 @@ class HTTPClient:
             async with aclosing(stream.__aiter__()) as chunks:
                 async for chunk in chunks:
                     body.feed(chunk)
-            return body.finish()
+                    if part := body.take():
+                        yield part
+            body.finish()
         except BodyError as error:
             raise RemoteToolError(
                 f"the response (status {response.status}) is refused: {error}",
-                details=details,
+                details={"status": response.status, "limit": self._limit},
                 outcome=attempt.outcome,
             ) from error
 

@@ -50,6 +50,8 @@ class Service:
     seen: list[Seen] = field(default_factory=list)
     documents: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """Further files to serve below /documents/, each with its media type; tests may change them."""
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when the client of a raw response that never ends has closed its connection."""
 
     def paths(self) -> list[str]:
         return [each.path for each in self.seen]
@@ -64,8 +66,10 @@ _RAW = {
     "/headers": b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"a" * 200_000 + b"\r\n\r\n",
     "/drip": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n1",
     "/hang": b"",
+    "/lines": b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n{"n": 1}\n{"n": 2, "t": "hunter2hunter2"}\n{"n"',
+    "/cut-lines": b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 99\r\n\r\n{"n": 1}\n',
 }
-"""What the raw server sends before it closes, resets (`/reset`) or waits (`/hang`, `/drip`)."""
+"""What the raw server sends before it closes, resets (`/reset`) or waits (`/hang`, `/drip`, `/lines`)."""
 
 
 @cache
@@ -154,9 +158,16 @@ def _app(service: Service) -> Starlette:
             "deep": ("application/json", b"[" * 100_000),
             "png": ("image/png", b"\x89PNG\r\n\x1a\n" + bytes(16)),
             "empty": ("application/json", b""),
+            "ndjson": ("application/x-ndjson; charset=utf-8", b'{"n": 1}\n\n{"n": 2}\r\n3'),
+            "sse": ("text/event-stream", b': hi\ndata: {"n": 1}\n\nevent: end\nid: 7\ndata: a\ndata: b\n\n'),
+            "bad-lines": ("application/jsonl", b'{"n": 1}\n{"n": \n'),
+            "json-as-text": ("text/plain", b'{"a": [1]}'),
+            "json-as-html": ("text/html; charset=utf-8", b'{"a": [1]}'),
+            "json-as-bytes": ("application/octet-stream", b'{"a": [1]}'),
         }
         media, body = kinds[request.path_params["kind"]]
-        return Response(body, headers={"content-type": media})
+        more = {"etag": '"v1"', "x-trace": "hunter2hunter2", "set-cookie": "s=1"}
+        return Response(body, headers={"content-type": media, **more})
 
     async def items(request: Request) -> Response:
         seen = await keep(request)
@@ -196,8 +207,9 @@ async def _raw(service: Service, reader: asyncio.StreamReader, writer: asyncio.S
         service.seen.append(Seen(method, path, "", {}, b""))
         writer.write(_RAW[path])
         await writer.drain()
-        if path in ("/hang", "/drip"):
+        if path in ("/hang", "/drip", "/lines"):
             await reader.read()  # until the client goes away
+            service.gone.set()
         if path == "/reset":
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

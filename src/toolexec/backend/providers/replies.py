@@ -9,6 +9,7 @@ from contextlib import suppress
 from http.client import responses
 from typing import Any, Final
 
+from toolexec.backend.providers.items import items_of_body
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import Outcome, RemoteToolError
 from toolexec.model.content import ToolReply, audio, image
@@ -20,6 +21,9 @@ __all__ = ["failure_of", "is_json", "value_of"]
 
 _EXCERPT: Final = 2000
 _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
+_JSON: Final = frozenset(("application/json", "text/json", "application/x-json", "text/x-json"))
+_VAGUE: Final = frozenset(("", "application/octet-stream", "binary/octet-stream", "application/x-javascript"))
+"""Media types beside those of text that say nothing of what a body is; servers write them by default."""
 _HINTS: Final = {
     400: "the service refuses the arguments; what it answered says why",
     401: "the credentials are missing or wrong; operators set them in the provider's settings",
@@ -34,16 +38,24 @@ _HINTS: Final = {
 }
 
 
-def value_of(response: HTTPResponse) -> Any:
+def value_of(response: HTTPResponse, *, expects_json: bool = False) -> Any:
     """Return the value of a response: JSON, text, or a `ToolReply` with an image, audio or bytes; None without a body.
 
-    Raises RemoteToolError for JSON that is not valid: the service did its work, but its answer cannot be read.
+    JSON lines, JSON sequences and server-sent events are a list of their items. With *expects_json*, what is called
+    text or bytes and is JSON counts as JSON. Raises RemoteToolError for JSON that is not valid: the service did its
+    work, but its answer cannot be read.
     """
     media = _media(response)
+    items = items_of_body(response.headers, response.body)
+    if items is not None:
+        return items
     if not response.body:
         return None
     if is_json(response):
         return _json(response)
+    if expects_json and (media.startswith("text/") or media in _VAGUE):
+        with suppress(RemoteToolError):
+            return _json(response)
     if media.startswith("image/") and media != "image/svg+xml":
         return ToolReply(content=[image(response.body, media)])
     if media.startswith("audio/"):
@@ -60,7 +72,7 @@ def value_of(response: HTTPResponse) -> Any:
 def is_json(response: HTTPResponse) -> bool:
     """Return whether the response says that it is JSON."""
     media = _media(response)
-    return media == "application/json" or media.endswith("+json")
+    return media in _JSON or media.endswith("+json")
 
 
 def failure_of(name: str, response: HTTPResponse, hide: Scrubber) -> RemoteToolError:

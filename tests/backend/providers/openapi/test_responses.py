@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.openapi import answer, operation
+from tests.openapi import API, answer, api, operation
 
 from toolexec.backend.providers.openapi.response import reply_of, reset_after
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import RemoteToolError
+from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
-from toolexec.net.http import HTTPResponse
+from toolexec.net.http import HTTPRequest, HTTPResponse
 
 PLAIN = operation({})
 
@@ -117,3 +118,75 @@ def test_the_output_schema_is_that_of_the_success() -> None:
     assert schema(**{"200": {"content": {"text/plain": {"schema": {"type": "string"}}}}}) is None
     assert schema(**{"200": {"$ref": "#/components/responses/none"}}) is None
     assert schema(**{"204": {}}) is None
+
+
+def answering(media: str, schema: Any = None) -> Any:
+    """Return an operation whose success has this media type."""
+    content = {media: {} if schema is None else {"schema": schema}}
+    return {"responses": {"200": {"description": "", "content": content}}}
+
+
+@pytest.mark.parametrize("media", ["text/plain; charset=utf-8", "text/html", "application/octet-stream", ""])
+def test_json_under_another_name_is_what_the_document_says(media: str) -> None:
+    """Many servers call their JSON text; what cannot be JSON stays text."""
+    found = operation(answering("application/json", {"type": "object"}))
+    assert reply_of(found, answer(b'{"a": 1}', content_type=media), Scrubber(())) == {"a": 1}
+    assert reply_of(found, answer(b"<h1>no</h1>", content_type=media), Scrubber(())) == "<h1>no</h1>"
+    text = operation(answering("text/plain", {"type": "string"}))
+    assert reply_of(text, answer(b'{"a": 1}', content_type="text/plain"), Scrubber(())) == '{"a": 1}'
+
+
+def test_text_that_the_schema_wants_stays_text() -> None:
+    """A string such as 123 is not made a number where the document says that a string comes."""
+    found = operation(answering("application/json", {"type": "string"}))
+    assert reply_of(found, answer(b"123", content_type="text/plain"), Scrubber(())) == "123"
+    ranges = operation(answering("text/*"))
+    assert reply_of(ranges, answer(b"123", content_type="text/csv"), Scrubber(())) == "123"
+
+
+@pytest.mark.parametrize("media", ["application/x-ndjson", "application/jsonl", "text/event-stream"])
+async def test_a_stream_of_items_is_a_list_and_a_stream(media: str) -> None:
+    """The document says which operations stream."""
+    body = b"data: 1\n\ndata: 2\n\n" if media.startswith("text/") else b"1\n2\n"
+    items = [{"data": 1}, {"data": 2}] if media.startswith("text/") else [1, 2]
+    document = api({"/x": {"get": answering(media)}, "/y": {"get": answering("application/json")}})
+    found = API(document, answer(body, content_type=media, etag="w", set_cookie="s=1"), response_headers=["ETag"])
+    definition = await found.load()
+    by_name = {each.tool.name: each for each in definition.tools}
+    assert by_name["get_y"].stream is None
+    whole = await found.call("get_x")
+    assert (whole.structured, whole.meta) == (items, {"response_headers": {"etag": "w"}})
+    stream = by_name["get_x"].stream
+    assert stream is not None
+    events = [event async for event in stream(ToolCall("api:get_x"))]
+    assert [event.data for event in events[:-1]] == items
+    assert events[-1].data == whole
+
+
+async def test_headers_are_there_without_content() -> None:
+    """A reply to a PUT often has nothing but them."""
+    document = api({"/x": {"put": {"responses": {"204": {"description": ""}}}}})
+    reply = await API(document, answer(b"", status=204, etag='"2"'), response_headers=["etag"]).call("put_x")
+    assert (reply.structured, reply.has_structured, reply.meta["response_headers"]) == (None, True, {"etag": '"2"'})
+
+
+async def test_a_stream_replaces_a_refused_token_once() -> None:
+    """The second request of the stream has the fresh one."""
+    flows = {"clientCredentials": {"tokenUrl": "https://id.example.com/token", "scopes": {}}}
+    schemes = {"o": {"type": "oauth2", "flows": flows}}
+    issued: list[str] = []
+
+    def reply(request: HTTPRequest) -> HTTPResponse:
+        if request.url.endswith("/token"):
+            issued.append(f"token-number-{len(issued)}")
+            return answer({"access_token": issued[-1], "expires_in": 3600})
+        fresh = ("Authorization", "Bearer token-number-1") in request.headers
+        return answer(b"1\n" if fresh else b"", status=200 if fresh else 401, content_type="application/x-ndjson")
+
+    node = {"security": [{"o": []}], **answering("application/x-ndjson")}
+    auth = {"o": {"client_id": "id", "client_secret": "very-secret"}}
+    found = API(api({"/x": {"get": node}}, components={"securitySchemes": schemes}), reply, auth=auth)
+    [tool] = (await found.load()).tools
+    assert tool.stream is not None
+    assert [event.kind async for event in tool.stream(ToolCall("api:get_x"))] == ["chunk", "done"]
+    assert len(issued) == 2

@@ -11,6 +11,7 @@ from typing import Final, TypedDict, cast
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
+from toolexec.backend.providers.caching import check_response_headers
 from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
 from toolexec.backend.providers.source import check_header
@@ -48,6 +49,7 @@ class HTTPToolSettings(TypedDict, total=False):
     headers: Mapping[str, str]
     body: JSONValue
     response: str
+    stream: bool
     success: Sequence[int]
     parameters: Mapping[str, JSONObject]
     input_schema: JSONObject
@@ -70,7 +72,8 @@ class HTTPTool:
     JSON, or as a form where the `content-type` header says so; a string is sent as it is.
 
     `response` is a JMESPath expression that picks the value out of the JSON that comes back. A status that is not in
-    `success` (200 to 299 unless given) is an error.
+    `success` (200 to 299 unless given) is an error. With `stream`, the response may be a stream of items (JSON lines, a
+    JSON sequence, server-sent events): `stream_tool` gives each as it arrives, and `response` picks out of each.
 
     The input schema is `input_schema`, or comes from the placeholders: those of the path and the body are required, and
     `parameters`, name to schema, describes them more exactly. A default there is filled in. Without `read_only`,
@@ -86,6 +89,7 @@ class HTTPTool:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: JSONValue = None
     response: str = ""
+    stream: bool = False
     success: Sequence[int] = ()
     parameters: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     input_schema: JSONObject | None = None
@@ -200,6 +204,7 @@ class HTTPSettings(TypedDict, total=False):
     max_connections: int
     ca_file: str | Path
     idempotency_header: str
+    response_headers: Sequence[str]
 
 
 class _AllSettings(HTTPSettings, total=False):
@@ -218,6 +223,7 @@ class HTTPProvider:
     allowed anyway. `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response.
     `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header that takes the
     idempotency key of a call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
+    `response_headers` are the headers of responses, such as `etag`, that are in the `meta` of replies.
 
     `credentials`, in place of `auth`, has one for each caller: a mapping of callers (their IDs, `tenant/ID` where they
     have a tenant) to such credentials, or a function of the `Origin` of a call that returns one, or None. A caller
@@ -243,6 +249,7 @@ class HTTPProvider:
     max_connections: int = 100
     ca_file: str | Path = ""
     idempotency_header: str = ""
+    response_headers: Sequence[str] = ()
     secrets: SecretResolver | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -258,6 +265,7 @@ class HTTPProvider:
             if not tool.origin and not self.base_url:
                 raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
         check_header(f"provider {self.name}", self.idempotency_header)
+        check_response_headers(f"provider {self.name}", self.response_headers)
         read_origins(f"provider {self.name}: credential_origins", self.credential_origins)
         later = self.secrets is not None and has_reference(self.base_url)
         if self.base_url and not later and not _BASE.fullmatch(self.base_url):

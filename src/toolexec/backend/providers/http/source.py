@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -14,19 +15,23 @@ from urllib.parse import quote, urlencode, urlsplit
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
-from toolexec.backend.providers.caching import for_caller_only, with_cache_hint
+from toolexec.backend.providers.caching import for_caller_only, with_headers
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool
 from toolexec.backend.providers.http.credentials import Credentials, Sent, secrets_of_auth
 from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
+from toolexec.backend.providers.items import item_parser
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
+from toolexec.backend.providers.streaming import events_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
+from toolexec.model.content import ToolReply
+from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import DEFAULT_PORTS, origin_of
@@ -67,7 +72,8 @@ class HTTPSource:
         for tool in provider.tools:
             endpoint = _Endpoint(provider, tool, client, credentials)
             try:
-                tools.append(ProvidedTool(endpoint.tool(), endpoint.call, destination=endpoint.destination))
+                streams = endpoint.stream if tool.stream else None
+                tools.append(ProvidedTool(endpoint.tool(), endpoint.call, streams, endpoint.destination))
             except ToolExecError as error:
                 skipped[tool.name] = hide.text(error.message)
         return Definition(tools=tools, skipped=skipped)
@@ -139,28 +145,62 @@ class _Endpoint:
         sent = await self._credentials.of(call.origin)
         request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
         try:
-            response = await self._client.send(request)
-            return self._answer(response, sent.hide)
+            return self._answer(sent.hide, await self._client.send(request))
         except ToolExecError as error:
             raise clean_error(error, sent.hide) from error
 
-    def _answer(self, response: HTTPResponse, hide: Scrubber) -> Any:
-        name = f"{self._provider.name}:{self._spec.name}"
-        success = self._spec.success or range(200, 300)
-        if response.status not in success:
-            raise failure_of(name, response, hide)
-        value = value_of(response)
-        if self._pick is not None and value is not None:
-            if not is_json(response):
-                kind = response.headers.get("content-type", "nothing")
-                raise RemoteToolError(
-                    f"{name} answered with {kind[:100]} where JSON was expected",
-                    details={"status": response.status, "content_type": kind[:100]},
-                    outcome=Outcome.DONE,
-                )
-            value = _picked(name, self._pick, value)
-        answer = with_cache_hint(clean_answer(value, hide), response)
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Send the request and yield the items of its response as they arrive; see `StreamingBackend.stream`."""
+        sent = await self._credentials.of(call.origin)
+        request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
+        item, answer = partial(self._item, sent.hide), partial(self._answer, sent.hide)
+        try:
+            async with (
+                self._client.open(request) as response,
+                aclosing(events_of(response, self._success, item, answer)) as events,
+            ):
+                async for event in events:
+                    yield event
+        except ToolExecError as error:
+            raise clean_error(error, sent.hide) from error
+
+    @property
+    def _name(self) -> str:
+        return f"{self._provider.name}:{self._spec.name}"
+
+    @property
+    def _success(self) -> Collection[int]:
+        return self._spec.success or range(200, 300)
+
+    def _answer(self, hide: Scrubber, response: HTTPResponse, items: list[Any] | None = None) -> Any:
+        """Return what a response says; *items* are those of a stream that was read already."""
+        if response.status not in self._success:
+            raise failure_of(self._name, response, hide)
+        value = items if items is not None else self._value(response)
+        answer = clean_answer(with_headers(value, response, self._provider.response_headers), hide)
         return answer if self._credentials.is_shared else for_caller_only(answer)
+
+    def _value(self, response: HTTPResponse) -> Any:
+        expects_json = self._pick is not None or self._spec.output_schema is not None
+        value = value_of(response, expects_json=expects_json)
+        if self._pick is None or value is None:
+            return value
+        if item_parser(response.headers) is not None:
+            return [self._one(each) for each in value] if self._spec.stream else self._one(value)
+        if isinstance(value, ToolReply) or (isinstance(value, str) and not is_json(response)):
+            kind = response.headers.get("content-type", "nothing")
+            raise RemoteToolError(
+                f"{self._name} answered with {kind[:100]} where JSON was expected",
+                details={"status": response.status, "content_type": kind[:100]},
+                outcome=Outcome.DONE,
+            )
+        return self._one(value)
+
+    def _one(self, value: JSONValue) -> JSONValue:
+        return value if self._pick is None else _picked(self._name, self._pick, value)
+
+    def _item(self, hide: Scrubber, value: JSONValue) -> JSONValue:
+        return clean_answer(self._one(value), hide)
 
     def _request(self, args: JSONObject, key: str, sent: Sent) -> HTTPRequest:
         """Return the request for *args*. Raises InputValidationError for values that cannot be sent, and

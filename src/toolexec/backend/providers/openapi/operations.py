@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolexec.backend.providers.openapi.bodies import Body
+from toolexec.backend.providers.items import is_item_type
+from toolexec.backend.providers.openapi.bodies import Body, kind_of
 from toolexec.backend.providers.openapi.body_schema import BodyReader
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of, string_of
 from toolexec.backend.providers.openapi.outputs import (
     Pages,
+    answer_types,
     links_of,
     media_types,
     output_schema,
@@ -62,6 +64,18 @@ class Operation:
     key_header: str = ""
     """The header for the idempotency key of a call."""
     needs_key: bool = False
+    answers: tuple[str, ...] = ()
+    """The media types of its successes."""
+
+    @property
+    def answers_json(self) -> bool:
+        """Whether one of its successes is JSON."""
+        return any(media and kind_of(media) == "json" for media in self.answers)
+
+    @property
+    def streams(self) -> bool:
+        """Whether one of its successes is a stream of items."""
+        return any(map(is_item_type, self.answers))
 
     @property
     def route(self) -> str:
@@ -216,6 +230,7 @@ class _Reader:
             pages=pages,
             key_header=declared.name if declared is not None else self._key_header,
             needs_key=declared is not None and declared.required,
+            answers=answer_types(responses),
         )
 
     def _input(self, arguments: Mapping[str, Argument], extras: str) -> Schema:

@@ -13,7 +13,7 @@ from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable
 from toolexec.backend.providers.openapi.styles import Parameter
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Pages", "links_of", "media_types", "output_schema", "pages_of", "successes"]
+__all__ = ["Pages", "answer_types", "is_among", "links_of", "media_types", "output_schema", "pages_of", "successes"]
 
 _MAX_TYPES: Final = 6
 _MAX_LINKS: Final = 32
@@ -65,6 +65,17 @@ def successes(document: Document, responses: JSONValue) -> list[JSONDict]:
         except InvalidPartError:
             continue
     return found
+
+
+def answer_types(responses: list[JSONDict]) -> tuple[str, ...]:
+    """Return the media types of the successes, without parameters and in lower case."""
+    found = (media for response in responses for media in mapping_of(response.get("content")))
+    return tuple(dict.fromkeys(media.partition(";")[0].strip().lower() for media in found))
+
+
+def is_among(media: str, known: Iterable[str]) -> bool:
+    """Return whether a media type is one of those *known*, of which some may be ranges such as `text/*`."""
+    return any(each in (media, "*/*") or (each.endswith("/*") and media.startswith(each[:-1])) for each in known)
 
 
 def media_types(responses: list[JSONDict]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from toolexec.backend.providers.caching import with_cache_hint
+from toolexec.backend.providers.caching import with_headers
 from toolexec.backend.providers.openapi.operations import Operation
+from toolexec.backend.providers.openapi.outputs import is_among
 from toolexec.backend.providers.replies import failure_of, value_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import RemoteToolError
@@ -16,29 +17,43 @@ from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONObject
 from toolexec.net.http import HTTPResponse
 
-__all__ = ["next_page", "reply_of", "reset_after"]
+__all__ = ["SUCCESS", "next_page", "reply_of", "reset_after"]
+
+SUCCESS: Final = range(200, 300)
 
 
-def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> Any:
+def reply_of(
+    operation: Operation, response: HTTPResponse, hide: Scrubber, *, shown: Iterable[str] = (), items: Any = None
+) -> Any:
     """Return what a response means: the value or parts of its body, None for no content. Where its `Link` header names
-    the next page, the arguments that turn to it are in the reply's metadata, under `next_page`; and where its headers
-    say for how long it may be kept, that is there as `CACHE_HINT`.
+    the next page, the arguments that turn to it are in the reply's metadata, under `next_page`; and so are the headers
+    *shown* and for how long it may be kept, see `with_headers`. *items* are those of a stream that was read already.
 
     Raises RemoteToolError for a status that is not a success, and for a body that is not what it says to be.
     """
-    if response.status in (204, 304):
-        return None
-    if not 200 <= response.status < 300:
+    if response.status not in (*SUCCESS, 304):
         raise _failure(operation, response, hide)
-    return with_cache_hint(_value(operation, response), response)
+    value = items if items is not None else _value(operation, response)
+    following = next_page(operation, response.headers.get("link", ""))
+    if following and not isinstance(value, ToolReply) and response.status not in (204, 304):
+        value = ToolReply(structured=value, has_structured=True, meta={"next_page": following})
+    return with_headers(value, response, shown)
 
 
 def _value(operation: Operation, response: HTTPResponse) -> Any:
-    value = value_of(response)
-    following = next_page(operation, response.headers.get("link", ""))
-    if not following or isinstance(value, ToolReply):
+    """Return the value of a body. One whose media type the document does not know is JSON, where it can be that and the
+    document knows JSON; a string that would not fit the schema as JSON stays a string."""
+    if response.status in (204, 304):
+        return None
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not operation.answers_json or is_among(media, operation.answers):
+        return value_of(response)
+    value = value_of(response, expects_json=True)
+    schema = operation.tool.output_schema
+    if schema is None or isinstance(value, str | ToolReply) or schema.check().accepts(value):
         return value
-    return ToolReply(structured=value, has_structured=True, meta={"next_page": following})
+    text = value_of(response)
+    return text if isinstance(text, str) and schema.check().accepts(text) else value
 
 
 def _failure(operation: Operation, response: HTTPResponse, hide: Scrubber) -> RemoteToolError:

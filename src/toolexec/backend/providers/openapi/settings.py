@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+from toolexec.backend.providers.caching import check_response_headers
 from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
@@ -46,6 +47,7 @@ class OpenAPISettings(TypedDict, total=False):
     max_schema_bytes: int
     max_connections: int
     idempotency_header: str
+    response_headers: Sequence[str]
 
 
 @checked("OpenAPI provider")
@@ -74,6 +76,8 @@ class OpenAPIProvider:
 
     The idempotency key of a call is sent where the document declares a header `Idempotency-Key` (an ID of the call
     where it requires one), and as `idempotency_header` in all other requests that change something, if that is set.
+
+    `response_headers` are the headers of responses, such as `etag`, that are in the `meta` of replies.
 
     References to other documents are refused unless `allow_refs`: true for files in the document's directory and below
     and for its own host, or a list of further directories and hosts. Private addresses are refused unless
@@ -107,6 +111,7 @@ class OpenAPIProvider:
     max_schema_bytes: int = 65_536
     max_connections: int = 100
     idempotency_header: str = ""
+    response_headers: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
@@ -114,6 +119,7 @@ class OpenAPIProvider:
             if problem:
                 raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
         check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
+        check_response_headers(f"OpenAPI provider {self.name}", self.response_headers)
         read_origins(f"OpenAPI provider {self.name}: credential_origins", self.credential_origins)
         check_callers(f"OpenAPI provider {self.name}", self.credentials, has_auth=bool(self.auth))
         if not self.spec:

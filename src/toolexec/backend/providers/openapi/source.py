@@ -6,11 +6,12 @@ import asyncio
 import copy
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from toolexec.backend.providers.caching import for_caller_only
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
@@ -20,28 +21,40 @@ from toolexec.backend.providers.openapi.operations import Operation, Operations,
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
 from toolexec.backend.providers.openapi.request import draft_of
-from toolexec.backend.providers.openapi.response import reply_of
+from toolexec.backend.providers.openapi.response import SUCCESS, reply_of
 from toolexec.backend.providers.openapi.security import ANY_CALLER, Credential, Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
 from toolexec.backend.providers.openapi.tokens import Client, Tokens
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
+from toolexec.backend.providers.streaming import events_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.callers import CallerCredentials
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
 from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.net.hosts import origin_of
-from toolexec.net.http import HTTPClient, HTTPRequest
+from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_SCRUBBERS: Final = 256
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
-MakeClient = Callable[..., Client]
+
+
+class StreamingClient(Client, Protocol):
+    """What is needed of an `HTTPClient`, also for streams."""
+
+    def open(self, request: HTTPRequest) -> AbstractAsyncContextManager[OpenResponse]:
+        """Send a request and give its response as soon as its headers are there."""
+        ...
+
+
+MakeClient = Callable[..., StreamingClient]
 
 
 def openapi_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> OpenAPISource:
@@ -69,7 +82,7 @@ class OpenAPISource:
         self._provider = provider
         self._secrets = secrets
         self._make_client = make_client
-        self._clients: dict[tuple[str, ...], Client] = {}
+        self._clients: dict[tuple[str, ...], StreamingClient] = {}
         self._info: JSONDict = {}
         self._named: NamedOrigins | None = None
         self._tokens = Tokens()
@@ -116,9 +129,14 @@ class OpenAPISource:
             origins=calls,
             token_origins=tokens,
         )
-        caller = _Caller(client, auth, hidden, scrubber)
+        caller = _Caller(client, auth, hidden, scrubber, tuple(provider.response_headers))
         tools = [
-            ProvidedTool(each.tool, partial(caller.call, each), destination=destination_of(each, schemes))
+            ProvidedTool(
+                each.tool,
+                partial(caller.call, each),
+                partial(caller.stream, each) if each.streams else None,
+                destination_of(each, schemes),
+            )
             for each in operations.found
         ]
         return Definition(tools=tools, skipped=operations.skipped)
@@ -200,7 +218,7 @@ class OpenAPISource:
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
-    def _client(self, provider: OpenAPIProvider, hosts: tuple[str, ...]) -> Client:
+    def _client(self, provider: OpenAPIProvider, hosts: tuple[str, ...]) -> StreamingClient:
         """Return the client for *hosts*. Earlier ones stay open for the calls that are under way."""
         client = self._clients.get(hosts)
         if client is None:
@@ -218,35 +236,65 @@ class OpenAPISource:
 class _Caller:
     """Makes the calls of the operations of one reading."""
 
-    def __init__(self, client: Client, auth: Auth, hidden: frozenset[str], scrubber: Scrubber) -> None:
+    def __init__(
+        self,
+        client: StreamingClient,
+        auth: Auth,
+        hidden: frozenset[str],
+        scrubber: Scrubber,
+        shown: tuple[str, ...] = (),
+    ) -> None:
         self._client = client
         self._auth = auth
         self._hidden = hidden
         self._hide = scrubber
         self._scrubbers: dict[frozenset[str], Scrubber] = {}
+        self._shown = shown
 
     async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
         """Send the request of a call and return what the response means."""
         used = Used()
         try:
-            answer = clean_answer(await self._answer(operation, call, used), self._scrubber(used))
-            return answer if self._auth.is_shared else for_caller_only(answer)
+            response = await self._client.send(await self._request(operation, call, used))
+            if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
+                response = await self._client.send(await self._request(operation, call, used))
+            return self._answer(operation, used, response)
         except ToolExecError as error:
             raise clean_error(error, self._scrubber(used)) from error
 
-    async def _answer(self, operation: Operation, call: ToolCall, used: Used) -> JSONValue:
-        args = call.args or {}
+    async def stream(self, operation: Operation, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Send the request of a call and yield the items of its response as they arrive."""
+        used = Used()
+        item = partial(self._clean, used)
+        answer = partial(self._answer, operation, used)
+        try:
+            for is_last in (False, True):
+                async with self._client.open(await self._request(operation, call, used)) as response:
+                    if response.status == 401 and not is_last and self._auth.refused(used):
+                        continue
+                    async with aclosing(events_of(response, SUCCESS, item, answer)) as events:
+                        async for event in events:
+                            yield event
+                return
+        except ToolExecError as error:
+            raise clean_error(error, self._scrubber(used)) from error
+
+    async def _request(self, operation: Operation, call: ToolCall, used: Used) -> HTTPRequest:
+        """Return the request of a call, with its credentials."""
         if not operation.server:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
         key = key_of(call) or (call.identify() if operation.needs_key else "")
-        draft = draft_of(operation, args, key)
+        draft = draft_of(operation, call.args or {}, key)
         await self._auth.apply(operation.security, draft, used, call.origin)
-        response = await self._client.send(draft.request())
-        if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
-            draft = draft_of(operation, args, key)
-            await self._auth.apply(operation.security, draft, used, call.origin)
-            response = await self._client.send(draft.request())
-        return reply_of(operation, response, self._scrubber(used))
+        return draft.request()
+
+    def _answer(self, operation: Operation, used: Used, response: HTTPResponse, items: list[Any] | None = None) -> Any:
+        answer = reply_of(operation, response, self._scrubber(used), shown=self._shown, items=items)
+        answer = self._clean(used, answer)
+        return answer if self._auth.is_shared else for_caller_only(answer)
+
+    def _clean(self, used: Used, value: Any) -> Any:
+        return clean_answer(value, self._scrubber(used))
 
     def _scrubber(self, used: Used) -> Scrubber:
         """Return what takes the credentials out of answers, those that the call was made with among them."""
