@@ -35,6 +35,7 @@ class Owners:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._bulk = bulk(index)
         self._claimants: list[Claimant] = []
 
     def add(self, claimant: Claimant) -> None:
@@ -61,7 +62,7 @@ class Owners:
             offers = self._agreeing(tool_id, offers)
         for claimant, tool, binding in offers:
             try:
-                bulk(self._index).replace(tool, binding)
+                self._bulk.replace(tool, binding)
             except ToolExecError as error:
                 claimant.refused[tool_id] = str(error)
                 self.withdraw(tool_id, binding)

@@ -89,7 +89,7 @@ class SourceBackend:
         self._retrying: asyncio.Task[None] | None = None
         self._retries_left = 0
         self._is_lasting = False  # what keeps it from being read will not pass
-        self._readings = self._failed_readings = 0
+        self._readings = self._failed_readings = self._unchanged_readings = 0
         self._pause = _FIRST_PAUSE
         self._not_before = 0.0
         self._figures = CallFigures()
@@ -97,9 +97,10 @@ class SourceBackend:
 
     def status(self) -> BackendStatus:
         """Return how the provider is; `info` has the number of calls and of errors, the median latency of the last 100
-        in milliseconds, the last error, how often the definition was read and could not be read, and how often
-        it will yet be tried, beside what the source says."""
+        in milliseconds, the last error, how often the definition was read, could not be read and was the same
+        as before, and how often it will yet be tried, beside what the source says."""
         readings = {"readings": self._readings, "failed_readings": self._failed_readings}
+        readings["unchanged_readings"] = self._unchanged_readings
         readings["retries_left"] = self._retries_left
         info: JSONDict = {"provider": self.source.kind, **self.source.info(), **self._figures.info()}
         info |= {name: count for name, count in readings.items() if count}
@@ -256,7 +257,11 @@ class SourceBackend:
         logger.warning("provider %s: %s", self.name, reason)
 
     def _publish(self, definition: Definition) -> None:
+        is_known = definition is self._definition
         self._definition, self._reason, self._pause = definition, None, _FIRST_PAUSE
+        if is_known:  # the source has found nothing new
+            self._unchanged_readings += 1
+            return
         self._tools = {each.tool.name: each for each in definition.tools}
         for listener in list(self._listeners):
             self._notify(listener)

@@ -57,7 +57,7 @@ class Source(Protocol):
         ...
 
     async def load(self) -> Definition:
-        """Read the definition.
+        """Read the definition; the same object as before means that nothing has changed.
 
         Raises ConfigurationError (or a subclass) for one that cannot ever be used, BackendError for one that may be
         there later.

@@ -56,6 +56,7 @@ class HTTPSource:
         self._provider = provider
         self._make = make
         self._clients: dict[tuple[object, ...], HTTPClient] = {}
+        self._known: tuple[HTTPProvider, Definition] | None = None
 
     async def load(self) -> Definition:
         """Return the tools, with the references in the settings filled in.
@@ -65,6 +66,8 @@ class HTTPSource:
         if self._make is not None:
             self._provider = await asyncio.to_thread(self._make)
         provider, hidden = await asyncio.to_thread(_resolved, self._provider)
+        if self._known is not None and self._known[0] == provider:
+            return self._known[1]
         client, hide = self._client(provider), Scrubber(hidden)
         credentials = Credentials(provider, hidden, self._provider.secrets)
         tools: list[ProvidedTool] = []
@@ -76,7 +79,9 @@ class HTTPSource:
                 tools.append(ProvidedTool(endpoint.tool(), endpoint.call, streams, endpoint.destination))
             except ToolExecError as error:
                 skipped[tool.name] = hide.text(error.message)
-        return Definition(tools=tools, skipped=skipped)
+        definition = Definition(tools=tools, skipped=skipped)
+        self._known = provider, definition
+        return definition
 
     async def aclose(self) -> None:
         """Close all connections."""

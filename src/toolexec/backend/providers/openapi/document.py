@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 from urllib.parse import unquote
 
+from toolexec.backend.providers.openapi.json_steps import load_json
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -95,7 +95,7 @@ def read_document(data: bytes, where: str) -> JSONDict:
     text = _decoded(data, where)
     begin = text[:100].lstrip()[:1]
     try:
-        found = json.loads(text, parse_constant=_nothing) if begin in ("{", "[") else _read_yaml(text, where)
+        found = load_json(text, _nothing) if begin in ("{", "[") else _read_yaml(text, where)
     except RecursionError:
         raise ConfigurationError(f"{where} is nested too deeply") from None
     except ValueError as error:

@@ -6,54 +6,38 @@ import asyncio
 import copy
 import ipaddress
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
-from toolexec.backend.providers.caching import for_caller_only
-from toolexec.backend.providers.cleaning import clean_answer, clean_error
-from toolexec.backend.providers.openapi.auth import Auth, Used, secrets_of_auth
+from toolexec.backend.providers.cleaning import clean_error
+from toolexec.backend.providers.openapi.auth import Auth, secrets_of_auth
+from toolexec.backend.providers.openapi.calling import Caller, StreamingClient
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
-from toolexec.backend.providers.openapi.request import draft_of
-from toolexec.backend.providers.openapi.response import SUCCESS, reply_of
 from toolexec.backend.providers.openapi.security import ANY_CALLER, Credential, Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
-from toolexec.backend.providers.openapi.tokens import Client, Tokens
-from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
-from toolexec.backend.providers.streaming import events_of
+from toolexec.backend.providers.openapi.tokens import Tokens
+from toolexec.backend.providers.source import Definition, ProvidedTool
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.callers import CallerCredentials
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
-from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.net.hosts import origin_of
-from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
+from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_MAX_SCRUBBERS: Final = 256
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
-
-
-class StreamingClient(Client, Protocol):
-    """What is needed of an `HTTPClient`, also for streams."""
-
-    def open(self, request: HTTPRequest) -> AbstractAsyncContextManager[OpenResponse]:
-        """Send a request and give its response as soon as its headers are there."""
-        ...
-
-
 MakeClient = Callable[..., StreamingClient]
 
 
@@ -86,6 +70,8 @@ class OpenAPISource:
         self._info: JSONDict = {}
         self._named: NamedOrigins | None = None
         self._tokens = Tokens()
+        self._version = _Version()
+        self._known: _Known | None = None
 
     def info(self) -> JSONObject:
         """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
@@ -97,22 +83,23 @@ class OpenAPISource:
         scrubber = Scrubber(hidden)
         try:
             document = await self._document(provider)
-            schemes = Schemes(document, provider.auth, provider.headers, _callers(provider))
-            servers = _servers(provider, document)
-            operations = await asyncio.to_thread(_operations, provider, document, schemes, servers)
+            if document is None and self._known is not None:
+                return self._known.definition
+            assert document is not None
+            plan = await asyncio.to_thread(_plan, provider, document)
         except ToolExecError as error:
             raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
-        hosts = _hosts(provider, operations, schemes)
-        client = self._client(provider, hosts)
+        client = self._client(provider, plan.hosts)
         about = mapping_of(document.root.get("info"))
         self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
-        self._info["hosts"] = list(hosts)
-        missing = {name: how for each in operations.found for name, how in schemes.unusable(each.security).items()}
+        self._info["hosts"] = list(plan.hosts)
+        schemes, found = plan.schemes, plan.operations.found
+        missing = {name: how for each in found for name, how in schemes.unusable(each.security).items()}
         if missing:
             self._info["missing_credentials"] = missing
             logger.warning("OpenAPI provider %s: no credentials: %s", provider.name, "; ".join(missing.values()))
         if self._named is None:
-            self._named = named_origins(provider, document, servers, schemes)
+            self._named = named_origins(provider, document, plan.servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
         callers = (
             CallerCredentials(provider.name, provider.credentials, self._secrets, schemes.check)
@@ -129,17 +116,11 @@ class OpenAPISource:
             origins=calls,
             token_origins=tokens,
         )
-        caller = _Caller(client, auth, hidden, scrubber, tuple(provider.response_headers))
-        tools = [
-            ProvidedTool(
-                each.tool,
-                partial(caller.call, each),
-                partial(caller.stream, each) if each.streams else None,
-                destination_of(each, schemes),
-            )
-            for each in operations.found
-        ]
-        return Definition(tools=tools, skipped=operations.skipped)
+        caller = Caller(client, auth, hidden, scrubber, tuple(provider.response_headers))
+        tools = await asyncio.to_thread(_provided, plan, caller)
+        definition = Definition(tools=tools, skipped=plan.operations.skipped)
+        self._known = _Known(provider, self._version, definition)
+        return definition
 
     async def aclose(self) -> None:
         """Close the connections; see `Source.aclose`."""
@@ -178,25 +159,54 @@ class OpenAPISource:
 
     # -- the document ------------------------------------------------------------------------------------------------
 
-    async def _document(self, provider: OpenAPIProvider) -> Document:
-        location = "" if isinstance(provider.spec, Mapping) else str(provider.spec)
+    async def _document(self, provider: OpenAPIProvider) -> Document | None:
+        """Return the document; None for the same bytes, with the same settings, as when it was read before."""
+        location, others = "", JSONDict()
         if isinstance(provider.spec, Mapping):
-            root: JSONDict = copy.deepcopy(dict(provider.spec)) if provider.allow_refs else dict(provider.spec)
+            self._version = _Version()
+            root: JSONDict = dict(provider.spec)
+            if provider.allow_refs:
+                root = await asyncio.to_thread(copy.deepcopy, root)
         else:
-            data = (
-                await self._fetch(provider, location) if host_of(location) else await asyncio.to_thread(_file, provider)
-            )
+            location = str(provider.spec)
+            data = await self._new_bytes(provider, location)
+            if data is None:
+                return None
             root = await asyncio.to_thread(read_document, data, location)
-        others: JSONDict = {}
         if provider.allow_refs:
             fetch = partial(self._fetch, provider)
-            limit = provider.max_spec_bytes
-            others = await read_references(root, location, provider.allow_refs, fetch, limit)
+            others = await read_references(root, location, provider.allow_refs, fetch, provider.max_spec_bytes)
         root = await asyncio.to_thread(upgraded, root, location, others)
         return Document(root, location=location, others=others)
 
+    async def _new_bytes(self, provider: OpenAPIProvider, location: str) -> bytes | None:
+        """Return the bytes of the document; None where they are those that were read before. What it refers to may have
+        changed nevertheless: with `allow_refs` it is read again each time."""
+        known = self._known
+        last = known.version if known is not None and known.provider == provider and not provider.allow_refs else None
+        if host_of(location):
+            response = await self._get(provider, location, last.conditions() if last is not None else ())
+            if response.status == 304 and last is not None:
+                return None
+            data, headers = _body_of(response), response.headers
+        else:
+            data, headers = await asyncio.to_thread(_file, provider), dict[str, str]()
+        digest = await asyncio.to_thread(lambda: sha256(data).digest())
+        self._version = _Version(digest, headers.get("etag", ""), headers.get("last-modified", ""))
+        if last is None or last.digest != digest:
+            return data
+        assert known is not None
+        self._known = replace(known, version=self._version)
+        return None
+
     async def _fetch(self, provider: OpenAPIProvider, url: str) -> bytes:
-        """Return what is at *url*; the headers for the document go to its own host only."""
+        """Return what is at *url*."""
+        return _body_of(await self._get(provider, url))
+
+    async def _get(
+        self, provider: OpenAPIProvider, url: str, conditions: Iterable[tuple[str, str]] = ()
+    ) -> HTTPResponse:
+        """Return the response at *url*; the headers for the document go to its own host only."""
         client = self._make_client(
             hosts=[host_of(url)],
             allow_private=provider.allow_private,
@@ -205,16 +215,12 @@ class OpenAPISource:
             ca_file=provider.ca_file,
         )
         own = origin_of(url) == origin_of(str(provider.spec))
-        headers = [("Accept", "application/json, application/yaml, */*;q=0.5")]
+        headers = [("Accept", "application/json, application/yaml, */*;q=0.5"), *conditions]
         headers += provider.spec_headers.items() if own else ()
         try:
-            response = await client.send(HTTPRequest("GET", url, headers))
+            return await client.send(HTTPRequest("GET", url, headers))
         finally:
             await client.aclose()
-        if response.status != 200:
-            message = f"its document cannot be read: the server answered {response.status}"
-            raise BackendUnavailableError(message, retryable=response.status >= 500)
-        return response.body
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
@@ -233,80 +239,56 @@ class OpenAPISource:
         return client
 
 
-class _Caller:
-    """Makes the calls of the operations of one reading."""
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """Which bytes a document had, and what its server calls them; all empty for one that is given as data."""
 
-    def __init__(
-        self,
-        client: StreamingClient,
-        auth: Auth,
-        hidden: frozenset[str],
-        scrubber: Scrubber,
-        shown: tuple[str, ...] = (),
-    ) -> None:
-        self._client = client
-        self._auth = auth
-        self._hidden = hidden
-        self._hide = scrubber
-        self._scrubbers: dict[frozenset[str], Scrubber] = {}
-        self._shown = shown
+    digest: bytes = b""
+    etag: str = ""
+    modified: str = ""
 
-    async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
-        """Send the request of a call and return what the response means."""
-        used = Used()
-        try:
-            response = await self._client.send(await self._request(operation, call, used))
-            if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
-                response = await self._client.send(await self._request(operation, call, used))
-            return self._answer(operation, used, response)
-        except ToolExecError as error:
-            raise clean_error(error, self._scrubber(used)) from error
+    def conditions(self) -> list[tuple[str, str]]:
+        """Return the headers that ask for the document only if it has changed."""
+        named = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
+        return [(name, value) for name, value in named if value and value.isascii() and value.isprintable()]
 
-    async def stream(self, operation: Operation, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Send the request of a call and yield the items of its response as they arrive."""
-        used = Used()
-        item = partial(self._clean, used)
-        answer = partial(self._answer, operation, used)
-        try:
-            for is_last in (False, True):
-                async with self._client.open(await self._request(operation, call, used)) as response:
-                    if response.status == 401 and not is_last and self._auth.refused(used):
-                        continue
-                    async with aclosing(events_of(response, SUCCESS, item, answer)) as events:
-                        async for event in events:
-                            yield event
-                return
-        except ToolExecError as error:
-            raise clean_error(error, self._scrubber(used)) from error
 
-    async def _request(self, operation: Operation, call: ToolCall, used: Used) -> HTTPRequest:
-        """Return the request of a call, with its credentials."""
-        if not operation.server:
-            raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
-        key = key_of(call) or (call.identify() if operation.needs_key else "")
-        draft = draft_of(operation, call.args or {}, key)
-        await self._auth.apply(operation.security, draft, used, call.origin)
-        return draft.request()
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the last reading made, and of what."""
 
-    def _answer(self, operation: Operation, used: Used, response: HTTPResponse, items: list[Any] | None = None) -> Any:
-        answer = reply_of(operation, response, self._scrubber(used), shown=self._shown, items=items)
-        answer = self._clean(used, answer)
-        return answer if self._auth.is_shared else for_caller_only(answer)
+    provider: OpenAPIProvider
+    version: _Version
+    definition: Definition
 
-    def _clean(self, used: Used, value: Any) -> Any:
-        return clean_answer(value, self._scrubber(used))
 
-    def _scrubber(self, used: Used) -> Scrubber:
-        """Return what takes the credentials out of answers, those that the call was made with among them."""
-        if not used.secrets:
-            return self._hide
-        secrets = frozenset(used.secrets)
-        found = self._scrubbers.get(secrets)
-        if found is None:
-            if len(self._scrubbers) >= _MAX_SCRUBBERS:
-                self._scrubbers.clear()
-            found = self._scrubbers[secrets] = Scrubber(self._hidden | secrets)
-        return found
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a document and the settings say, before any client is made."""
+
+    schemes: Schemes
+    servers: Servers
+    operations: Operations
+    hosts: tuple[str, ...]
+
+
+def _plan(provider: OpenAPIProvider, document: Document) -> _Plan:
+    schemes = Schemes(document, provider.auth, provider.headers, _callers(provider))
+    servers = _servers(provider, document)
+    operations = _operations(provider, document, schemes, servers)
+    return _Plan(schemes, servers, operations, _hosts(provider, operations, schemes))
+
+
+def _provided(plan: _Plan, caller: Caller) -> list[ProvidedTool]:
+    return [
+        ProvidedTool(
+            each.tool,
+            partial(caller.call, each),
+            partial(caller.stream, each) if each.streams else None,
+            destination_of(each, plan.schemes),
+        )
+        for each in plan.operations.found
+    ]
 
 
 def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = None) -> JSONDict:
@@ -397,6 +379,14 @@ def _is_local(host: str) -> bool:
         return not ipaddress.ip_address(name).is_global
     except ValueError:
         return False
+
+
+def _body_of(response: HTTPResponse) -> bytes:
+    """Return a document that was asked for. Raises BackendUnavailableError where something else came."""
+    if response.status != 200:
+        message = f"its document cannot be read: the server answered {response.status}"
+        raise BackendUnavailableError(message, retryable=response.status >= 500)
+    return response.body
 
 
 def _file(provider: OpenAPIProvider) -> bytes:
