@@ -268,7 +268,7 @@ async def test_what_a_layer_changes_in_place_is_decided_again(
 
 
 async def test_a_caller_who_changes_the_arguments_later_changes_no_attempt() -> None:
-    """What was decided on is what each attempt is made with, also where nothing in it is nested."""
+    """Each attempt is made with what was decided on, also where nothing in it is nested."""
     args, given = {"path": "/tmp/a"}, list[Any]()
 
     def answer(name: str, args: Any) -> str:

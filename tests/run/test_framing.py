@@ -1,4 +1,4 @@
-"""What tools say does not pass as the gateway's own words."""
+"""Text of tools does not pass as the gateway's own words."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_object_of_the_gateway_cannot_be_imitated(value: dict[str, object]) -
     ],
 )
 def test_letters_of_the_same_shape_do_not_make_a_note(text: str) -> None:
-    """What a model reads as the mark is broken, and the value stays what it is."""
+    """A mark that a model would read as one is broken, and the value stays what it is."""
     assert framed(text) == f"\\{text}"
     value = {"a": text, "toolexec": ["toolexec", True]}
     assert text not in framed_value(value)

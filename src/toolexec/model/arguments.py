@@ -72,7 +72,7 @@ def bounded(args: Mapping[str, object], tool_id: str) -> JSONObject:
 
 def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
     """Return arguments that share no dict or list with *args*, for code that looks at a call before it is made: between
-    that and the call, or the next attempt at it, whoever passed *args* may change them.
+    that and the call, or the next attempt at it, the caller may change *args*.
 
     What is not JSON is returned as it is: the runner looks at it again, and refuses it. What is too much to be walked
     is RefusedArgs.
