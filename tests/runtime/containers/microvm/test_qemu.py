@@ -91,6 +91,18 @@ async def test_restored_machines_have_other_random_numbers() -> None:
             assert one != other
 
 
+async def test_a_fresh_interpreter_has_hashes_of_its_own() -> None:
+    """Python starts after the restore, so that neither its hashes nor its addresses are those of another run."""
+    async with opened(fresh_interpreter=True) as (ex, _, _):
+        results = [await ex.execute_code("return [hash('a'), id(object())]", timeout=120) for _ in range(2)]
+        assert [result.backend.details["restored"] for result in results] == [True, True]
+        first, second = (result.raise_for_error().value for result in results)
+        assert first[0] != second[0]
+        assert first[1] != second[1]
+        ex.add(lambda: 7, "test:seven")
+        assert await value(ex, "return tools.test.seven()") == 7
+
+
 async def test_a_restored_machine_has_the_time_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """However old the snapshot is: the clock is set with each restore."""
     far = 1_900_000_000 * 10**9 + random.randrange(10**9)

@@ -28,6 +28,8 @@ class MicrovmConfig(ContainerConfig):
     ten times slower), or `auto`: the former where it really works, else the latter. `memory_room` is how many MiB a
     machine gets beside the memory of the program, for its kernel and the guest. `boot_seconds` is how long a machine
     may take to boot, which it does once for each size. `snapshots` is how many saved machines are kept on the disk.
+    With `fresh_interpreter` Python starts after the restore, so that each run has a seed of its hashes and a layout of
+    memory of its own, which takes the time of that start.
 
     Raises ConfigurationError, too, for an unknown VMM, and for an accelerator that it does not have.
     """
@@ -39,6 +41,7 @@ class MicrovmConfig(ContainerConfig):
     memory_room: int = 128
     boot_seconds: float = 90.0
     snapshots: int = 6
+    fresh_interpreter: bool = False
 
     def __post_init__(self) -> None:
         ContainerConfig.__post_init__(self)

@@ -23,10 +23,8 @@ _LAST_WORDS = 0.2
 class MachineContainer(BaseContainer):
     """A machine whose program has begun; see `Container`, `Killable` and `Booted`.
 
-    *restored_seconds* is how long its restore took, None if it has booted.
+    *restored_seconds* is how long its restore took, None if it has booted. *booted* says that the guest waits in it.
     """
-
-    booted = True
 
     def __init__(
         self,
@@ -36,8 +34,10 @@ class MachineContainer(BaseContainer):
         vmm: VmmName,
         accelerator: Accelerator,
         restored_seconds: float | None,
+        booted: bool = True,
     ) -> None:
         super().__init__(machine.id)
+        self.booted = booted
         self.machine = machine
         self._control = control
         self._vmm = vmm

@@ -65,7 +65,10 @@ class MicrovmEngine(Launcher):
         self._vmm = vmm
         self._images = MachineImages(store)
         self._templates = Templates(
-            lambda: self.vmm, snapshots or SnapshotCache(most=self.config.snapshots), self.config.boot_seconds
+            lambda: self.vmm,
+            snapshots or SnapshotCache(most=self.config.snapshots),
+            self.config.boot_seconds,
+            fresh=self.config.fresh_interpreter,
         )
         self._held = LimitsEnforced(memory=True, cpu=True, cpus=True, pids=True, disk=True)
 
@@ -96,7 +99,7 @@ class MicrovmEngine(Launcher):
         try:
             files = self._images.files(image)
             shape = shape_of(spec, self.config.memory_room)
-            ahead = GuestAhead.of(spec)
+            ahead = GuestAhead() if self.config.fresh_interpreter else GuestAhead.of(spec)
             snapshot = await self._templates.snapshot(files, shape, ahead) if self.vmm.snapshots else None
             return await uncut(self._start(files, shape, spec, snapshot, ahead), undo=MachineContainer.aclose)
         finally:
@@ -129,7 +132,12 @@ class MicrovmEngine(Launcher):
             await give_up(machine, control)
             raise
         return MachineContainer(
-            machine, control, vmm=self.vmm.name, accelerator=self.vmm.accelerator, restored_seconds=restored
+            machine,
+            control,
+            vmm=self.vmm.name,
+            accelerator=self.vmm.accelerator,
+            restored_seconds=restored,
+            booted=not self.config.fresh_interpreter,
         )
 
     async def _restored(self, files: VmFiles, shape: Shape, snapshot: Snapshot, ahead: GuestAhead) -> Machine:

@@ -55,13 +55,17 @@ _Key: TypeAlias = tuple[str, Shape, str]
 class Templates:
     """The saved machines of an engine, kept in *cache*; *vmm* gives what boots and saves them.
 
-    One may take *boot_seconds* to boot. Used by one event loop; `aclose` must be called in the end.
+    One may take *boot_seconds* to boot. With *fresh* no interpreter runs in them yet. Used by one event loop; `aclose`
+    must be called in the end.
     """
 
-    def __init__(self, vmm: Callable[[], Vmm], cache: SnapshotCache, boot_seconds: float) -> None:
+    def __init__(
+        self, vmm: Callable[[], Vmm], cache: SnapshotCache, boot_seconds: float, *, fresh: bool = False
+    ) -> None:
         self.cache = cache
         self._vmm = vmm
         self._boot_seconds = boot_seconds
+        self._fresh = fresh
         self._making: dict[_Key, asyncio.Task[Snapshot]] = {}
         self._saved: dict[_Key, Snapshot] = {}
 
@@ -111,8 +115,8 @@ class Templates:
             "protocol": CONTROL_VERSION,
             "image": files.digest,
             "guest": sha256(program).hexdigest(),
-            "warm": [*_WARM],
-            "ahead": ahead.key,
+            "warm": [] if self._fresh else [*_WARM],
+            "ahead": "fresh" if self._fresh else ahead.key,
             **asdict(shape),
         }
 
@@ -159,7 +163,8 @@ class Templates:
 
     async def _load(self, control: MachineControl, ahead: GuestAhead) -> None:
         await control.ready()
-        await control.load(zygote_bytes(), _WARM, ahead.guest)
+        if not self._fresh:
+            await control.load(zygote_bytes(), _WARM, ahead.guest)
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, None], machine: Machine, what: str) -> None:
