@@ -30,6 +30,7 @@ from toolexec.errors import (
     Outcome,
     RemoteToolError,
     SandboxUnavailableError,
+    SecretError,
     ToolExecError,
     ToolTimeoutError,
     Violation,
@@ -73,7 +74,8 @@ class CommandSource:
     async def load(self) -> Definition:
         """Return the tools, with the references in their environment filled in.
 
-        Raises SecretError, ConfigurationError for a file that is not valid any more, and SandboxUnavailableError.
+        A tool with a secret of its own that is missing is skipped. Raises SecretError for one of all tools,
+        ConfigurationError for a file that is not valid any more, and SandboxUnavailableError.
         """
         if self._make is not None:
             provider = await asyncio.to_thread(self._make)
@@ -83,10 +85,13 @@ class CommandSource:
             self._provider = provider
         if self._sandbox is not None:
             await self._sandbox.check()
-        resolved, hidden = await asyncio.to_thread(self._resolved)
+        resolved, hidden, missing = await asyncio.to_thread(self._resolved)
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
         for tool in self._provider.tools:
+            if tool.name in missing:
+                skipped[tool.name] = missing[tool.name]
+                continue
             command = self._command(tool, resolved, hidden)
             if problem := command.missing():
                 skipped[tool.name] = problem
@@ -98,6 +103,8 @@ class CommandSource:
                 continue
             streams = command.stream if tool.output != "json" else None
             tools.append(ProvidedTool(definition, command.call, streams, command.argv.program))
+        if missing and not tools:
+            raise SecretError(f"provider {self._provider.name}: {'; '.join(missing.values())}")
         return Definition(tools=tools, skipped=skipped)
 
     async def aclose(self) -> None:
@@ -119,17 +126,30 @@ class CommandSource:
         except ConfigurationError as error:
             raise reworded(error, f"provider {provider.name}: {error}") from None
 
-    def _resolved(self) -> tuple[dict[str, str], frozenset[str]]:
-        """Every value of `env` by `tool.NAME` (the provider's by `.NAME`), and which values are secret."""
-        strings = {f".{name}": value for name, value in self._provider.env.items()}
-        for tool in self._provider.tools:
-            strings |= {f"{tool.name}.{name}": value for name, value in tool.env.items()}
-        hidden = {value for name, value in strings.items() if is_telling(name.rpartition(".")[2])}
-        if self._provider.secrets is None:
-            return strings, frozenset(hidden)
-        found = self._provider.secrets.expand(strings, f"provider {self._provider.name}: env")
-        telling = {value for name, value in found.strings.items() if is_telling(name.rpartition(".")[2])}
-        return dict(found.strings), found.secrets | telling
+    def _resolved(self) -> tuple[dict[str, str], frozenset[str], dict[str, str]]:
+        """Every value of `env` by `tool.NAME` (the provider's by `.NAME`), which values are secret, and for each tool
+        with a reference that leads nowhere, which."""
+        tables = {"": self._provider.env, **{tool.name: tool.env for tool in self._provider.tools}}
+        strings: dict[str, str] = {}
+        hidden: set[str] = set()
+        missing: dict[str, str] = {}
+        for tool, env in tables.items():
+            values: Mapping[str, str] = {f"{tool}.{name}": value for name, value in env.items()}
+            if self._provider.secrets is not None and values:
+                where = f"provider {self._provider.name}: env"
+                try:
+                    found = self._provider.secrets.expand(values, where)
+                except SecretError as error:
+                    if not tool:
+                        raise
+                    missing[tool] = error.message.removeprefix(f"provider {self._provider.name}: ")
+                    continue
+                values = found.strings
+                hidden |= found.secrets | {
+                    value for name, value in values.items() if is_telling(name.rpartition(".")[2])
+                }
+            strings |= values
+        return strings, frozenset(hidden), missing
 
     def _command(self, tool: CommandTool, resolved: Mapping[str, str], hidden: frozenset[str]) -> _Command:
         env = {name: resolved[f".{name}"] for name in self._provider.env}

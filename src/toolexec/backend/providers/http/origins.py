@@ -15,6 +15,6 @@ def named_origins(provider: HTTPProvider) -> CredentialOrigins:
     Without a `base_url` the origin of the tools counts, if all of them have the same: with several ones nothing says
     to which of them the credentials belong.
     """
-    own = {origin_of(provider.base_url or tool.origin) for tool in provider.tools}
+    own = {origin_of(provider.base_url or tool.origin) for tool in provider.tools} - {""}
     named = read_origins("credential_origins", provider.credential_origins)
     return CredentialOrigins(provider.name, named | (own if len(own) == 1 else set()), instead="its base_url")

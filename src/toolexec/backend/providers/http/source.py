@@ -34,7 +34,7 @@ from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
-from toolexec.net.hosts import DEFAULT_PORTS, origin_of
+from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
 __all__ = ["HTTPSource", "http_source"]
@@ -73,6 +73,9 @@ class HTTPSource:
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
         for tool in provider.tools:
+            if tool.origin and not origin_of(tool.origin):
+                skipped[tool.name] = "its path is a URL with a host or a port that is invalid"
+                continue
             endpoint = _Endpoint(provider, tool, client, credentials)
             try:
                 streams = endpoint.stream if tool.stream else None
@@ -288,18 +291,14 @@ def _annotations(spec: HTTPTool) -> ToolAnnotations:
 
 
 def _hosts(provider: HTTPProvider) -> list[str]:
-    """Return the hosts that the URLs name, as `HTTPClient` takes them."""
+    """Return the hosts that the URLs name, as `HTTPClient` takes them; a tool whose URL is invalid has none."""
     found: list[str] = []
     for url in (provider.base_url, *(tool.origin for tool in provider.tools)):
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ConfigurationError(f"provider {provider.name}: a URL is not valid") from error
-        if host and "$" not in url:
-            host = f"[{host}]" if ":" in host else host
-            usual = port in (None, DEFAULT_PORTS.get(parts.scheme))
-            found.append(host if usual else f"{host}:{port}")
+        origin = origin_of(url)
+        if not origin and url and url is provider.base_url and "$" not in url:
+            raise ConfigurationError(f"provider {provider.name}: base_url has a host or a port that is invalid")
+        if origin and "$" not in url:
+            found.append(urlsplit(origin).netloc)
     return [*dict.fromkeys(found)]
 
 

@@ -79,14 +79,14 @@ class OpenAPISource:
 
     async def load(self) -> Definition:
         """Read the document; see `Source.load`."""
-        provider, hidden = await asyncio.to_thread(self._resolved)
+        provider, hidden, missing = await asyncio.to_thread(self._resolved)
         scrubber = Scrubber(hidden)
         try:
             document = await self._document(provider)
             if document is None and self._known is not None:
                 return self._known.definition
             assert document is not None
-            plan = await asyncio.to_thread(_plan, provider, document)
+            plan = await asyncio.to_thread(_plan, provider, document, missing)
         except ToolExecError as error:
             raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
         client = self._client(provider, plan.hosts)
@@ -94,10 +94,10 @@ class OpenAPISource:
         self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
         self._info["hosts"] = list(plan.hosts)
         schemes, found = plan.schemes, plan.operations.found
-        missing = {name: how for each in found for name, how in schemes.unusable(each.security).items()}
-        if missing:
-            self._info["missing_credentials"] = missing
-            logger.warning("OpenAPI provider %s: no credentials: %s", provider.name, "; ".join(missing.values()))
+        lacking = {name: how for each in found for name, how in schemes.unusable(each.security).items()}
+        if lacking:
+            self._info["missing_credentials"] = lacking
+            logger.warning("OpenAPI provider %s: no credentials: %s", provider.name, "; ".join(lacking.values()))
         if self._named is None:
             self._named = named_origins(provider, document, plan.servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
@@ -128,24 +128,36 @@ class OpenAPISource:
         for client in clients:
             await client.aclose()
 
-    def _resolved(self) -> tuple[OpenAPIProvider, frozenset[str]]:
-        """Return the provider with its references to secrets filled in, and all values that stay secret."""
+    def _resolved(self) -> tuple[OpenAPIProvider, frozenset[str], Mapping[str, str]]:
+        """Return the provider with its references to secrets filled in, all values that stay secret, and why there is
+        no credential for a scheme, by its name: its references stay as they are, for operations that are left out."""
         provider = self._provider
         hidden = _credentials(provider)
         if self._secrets is None:
-            return provider, hidden
+            return provider, hidden, {}
         where = f"OpenAPI provider {provider.name}"
-        found = self._secrets.expand(provider.strings(), where, public={"base_url", "spec"})
-        values = found.strings
+        given = provider.strings()
+        shared = {label: text for label, text in given.items() if not label.startswith("auth.")}
+        found = self._secrets.expand(shared, where, public={"base_url", "spec"})
+        values, secrets = dict(found.strings), set(found.secrets)
+        auth: dict[str, str | Mapping[str, str]] = {}
+        missing: dict[str, str] = {}
+        for name, credential in provider.auth.items():
+            parts = {"": credential} if isinstance(credential, str) else credential
+            labels = {part: f"auth.{name}{'.' if part else ''}{part}" for part in parts}
+            try:
+                own = self._secrets.expand({label: given[label] for label in labels.values()}, where)
+            except SecretError as error:
+                missing[name] = error.message.removeprefix(f"{where}: ")
+                auth[name] = credential
+                continue
+            values |= own.strings
+            secrets |= own.secrets
+            filled_in = {part: own.strings[label] for part, label in labels.items()}
+            auth[name] = filled_in[""] if isinstance(credential, str) else filled_in
         for label, value in values.items():
             if label.startswith(("headers.", "spec_headers.", "auth.")) and any(each in value for each in "\r\n\0"):
                 raise SecretError(f"{where}: {label}: what was filled in has a line break, which a header cannot have")
-        auth: dict[str, str | Mapping[str, str]] = {}
-        for name, credential in provider.auth.items():
-            if isinstance(credential, str):
-                auth[name] = values[f"auth.{name}"]
-            else:
-                auth[name] = {part: values[f"auth.{name}.{part}"] for part in credential}
         filled = replace(
             provider,
             base_url=values["base_url"],
@@ -155,7 +167,7 @@ class OpenAPISource:
             variables={name: values[f"variables.{name}"] for name in provider.variables},
             auth=auth,
         )
-        return filled, found.secrets | _credentials(filled)
+        return filled, frozenset(secrets) | _credentials(filled), missing
 
     # -- the document ------------------------------------------------------------------------------------------------
 
@@ -272,11 +284,31 @@ class _Plan:
     hosts: tuple[str, ...]
 
 
-def _plan(provider: OpenAPIProvider, document: Document) -> _Plan:
+def _plan(provider: OpenAPIProvider, document: Document, missing: Mapping[str, str]) -> _Plan:
     schemes = Schemes(document, provider.auth, provider.headers, _callers(provider))
     servers = _servers(provider, document)
-    operations = _operations(provider, document, schemes, servers)
+    operations = _callable(_operations(provider, document, schemes, servers), schemes, missing)
     return _Plan(schemes, servers, operations, _hosts(provider, operations, schemes))
+
+
+def _callable(operations: Operations, schemes: Schemes, missing: Mapping[str, str]) -> Operations:
+    """Return the operations without those that nothing can be sent for: those of no host, where others have one, and
+    those whose credential is *missing*. Raises SecretError where that is so of all."""
+    skipped = dict(operations.skipped)
+    some_have_hosts = any(each.server for each in operations.found)
+    kept: list[Operation] = []
+    for each in operations.found:
+        chosen = next((names for names in each.security if names and schemes.auth.keys() >= set(names)), ())
+        reasons = [missing[name] for name in chosen if name in missing]
+        if some_have_hosts and not each.server:
+            reasons.append("its server has no host; set base_url")
+        if reasons:
+            skipped[each.tool.name] = f"{each.route}: {'; '.join(reasons)}"
+        else:
+            kept.append(each)
+    if missing and not kept:
+        raise SecretError("; ".join(missing.values()))
+    return Operations(found=tuple(kept), skipped=skipped)
 
 
 def _provided(plan: _Plan, caller: Caller) -> list[ProvidedTool]:
