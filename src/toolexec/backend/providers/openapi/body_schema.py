@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from toolexec.backend.providers.openapi.bodies import FILE, Body, BodyKind, kind_of
+from toolexec.backend.providers.openapi.discriminators import subtypes
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of, string_of
 from toolexec.backend.providers.openapi.keywords import types_of
 from toolexec.backend.providers.openapi.parameters import Argument
@@ -63,6 +64,7 @@ class BodyReader:
     def __init__(self, document: Document, table: SchemaTable) -> None:
         self._document = document
         self._table = table
+        self._subtypes: dict[int, dict[str, str]] = {}  # by a node of the document, which stays as long as this does
 
     def read(self, node: JSONValue, arguments: dict[str, Argument]) -> tuple[Body | None, str]:
         """Return how the body *node* is made, and the `additionalProperties` of the tool's input as JSON text.
@@ -193,7 +195,30 @@ class BodyReader:
         extras = node.get("additionalProperties")
         if isinstance(extras, dict) or extras is True:
             found.extras = extras
+        if level == 0:
+            self._add_subtypes(node, found)
         return found
+
+    def _add_subtypes(self, node: JSONDict, found: _Fields) -> None:
+        """Add the properties that only some kinds of an object have, where its discriminator says which kind it is."""
+        if "discriminator" not in node:
+            return
+        kinds = self._subtypes.get(id(node))
+        if kinds is None:
+            kinds = self._subtypes[id(node)] = subtypes(self._document, node)
+        for ref in kinds.values():
+            try:
+                fields = self._fields({"$ref": ref}, 1)
+            except InvalidPartError:
+                fields = None
+            if fields is None:
+                found.extras = True
+            else:
+                found.properties = {**fields.properties, **found.properties}
+        name = mapping_of(node.get("discriminator")).get("propertyName")
+        if kinds and isinstance(name, str) and name in found.properties:
+            values = {"description": f"It says which properties there are: {', '.join(list(kinds)[:50])}."[:2000]}
+            found.properties[name] = {"allOf": [found.properties[name]], **values}
 
     def _files(self, fields: _Fields, encodings: JSONDict) -> dict[str, str]:
         """Return the schemas of the fields that are files, as JSON text."""

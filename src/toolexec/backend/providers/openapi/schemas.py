@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from toolexec.backend.providers.openapi.discriminators import discriminate, last_of
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.backend.providers.openapi.keywords import PLAIN, enum_of, examples_of, is_pattern, plain_value, types_of
 from toolexec.model.json_value import JSONDict, JSONValue
@@ -149,7 +150,7 @@ class SchemaTable:
             if node.get(key) is True and limit in out:
                 out[key] = out.pop(limit)
         if "discriminator" in node:
-            _discriminate(mapping_of(node["discriminator"]), node, out)
+            discriminate(self._document, node, out, output=self._output)
         if "required" in out:
             _no_longer_required(out, self._hidden_of(node))
         if "allOf" in out:
@@ -200,7 +201,7 @@ class SchemaTable:
         known = self._named.get(ref)
         if known is not None:
             return known
-        base = _ODD.sub("_", _last(ref))[:80] or "schema"
+        base = _ODD.sub("_", last_of(ref))[:80] or "schema"
         name, number = base, 1
         while name in self._by_name:
             number += 1
@@ -324,25 +325,6 @@ def _same_value(value: JSONValue) -> list[str]:
     return found
 
 
-def _discriminate(value: JSONDict, node: JSONDict, out: JSONDict) -> None:
-    """Have the property that says which alternative is meant name those of the mapping, in each alternative."""
-    name = value.get("propertyName")
-    mapping = {key: ref for key, ref in mapping_of(value.get("mapping")).items() if isinstance(ref, str)}
-    if not isinstance(name, str) or not mapping:
-        return
-    listed = ", ".join(f"{key!r}: {_last(ref)}" for key, ref in list(mapping.items())[:50])
-    hint = f"`{name}` says which: {listed}"
-    said = node.get("description")
-    out["description"] = f"{said}\n{hint}"[:4000] if isinstance(said, str) else hint[:4000]
-    for keyword in ("oneOf", "anyOf"):
-        for number, branch in enumerate(items_of(node.get(keyword))):
-            ref = branch.get("$ref") if isinstance(branch, dict) else None
-            keys = [key for key, target in mapping.items() if isinstance(ref, str) and _same(target, ref)]
-            if keys and keyword in out:
-                required = {"properties": {name: {"enum": keys}}, "required": [name]}
-                out[keyword][number] = out[keyword][number] | required
-
-
 def _no_longer_required(schema: JSONDict, names: frozenset[str]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in names]
     if not schema["required"]:
@@ -353,12 +335,3 @@ def _or_null(schema: JSONDict) -> JSONDict:
     """Return a schema that accepts null, too; what describes it stays outside."""
     outside = {key: schema.pop(key) for key in ("title", "description", "default", "deprecated") if key in schema}
     return {"anyOf": [schema, {"type": "null"}], **outside}
-
-
-def _last(ref: str) -> str:
-    return ref.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-
-
-def _same(target: str, ref: str) -> bool:
-    """Return whether a discriminator's mapping means the schema at *ref*: by a reference, or by its name."""
-    return target == ref or ("/" not in target and target.removesuffix(".json") == _last(ref))
