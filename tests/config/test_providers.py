@@ -86,6 +86,27 @@ async def test_every_format(service: Service, suffix: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_streams_and_headers_of_responses(service: Service) -> None:
+    """A file says which endpoints stream their items, and which headers of responses are kept."""
+    text = f'''
+        [providers.shop]
+        kind = "http"
+        base_url = "{service.url}"
+        response_headers = ["etag"]
+        [providers.shop.tools.events]
+        path = "/content/ndjson"
+        stream = true
+    '''
+    async with built(text).ex as ex:
+        events = [event.data async for event in ex.stream_tool("shop:events")]
+        assert events == [{"n": 1}, {"n": 2}, 3, [{"n": 1}, {"n": 2}, 3]]
+        result = await ex.run_tool("shop:events")
+        assert result.reply is not None
+        assert result.reply.meta["response_headers"] == {"etag": '"v1"'}
+    assert "carries credentials" in mistakes(text.replace("etag", "set-cookie"))
+
+
+@pytest.mark.anyio
 async def test_from_the_environment(service: Service) -> None:
     """A variable takes the place of the provider with its name, or adds one."""
     Path("a.toml").write_text('[providers.shop]\nkind = "http"\nbase_url = "https://a.test"\n')

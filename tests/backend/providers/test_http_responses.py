@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from tests.backend.providers.service import Service
 from toolexec import Exec
 from toolexec.backend.providers import SourceBackend
 from toolexec.backend.providers.kinds import source_of
+from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError, ConnectionLostError, RemoteToolError, ToolTimeoutError
+from toolexec.model.call import ToolCall
+from toolexec.model.redaction import Redactor
 
 
 @asynccontextmanager
@@ -128,3 +132,34 @@ def test_headers_with_credentials_are_refused(name: str) -> None:
             source_of(kind, "api", {**settings, "response_headers": [name]})
     with pytest.raises(ConfigurationError, match="no header can be called"):
         source_of("http", "api", {"base_url": "https://x.example", "response_headers": ["a b"]})
+
+
+def test_a_stream_without_an_event_loop(service: Service) -> None:
+    """The blocking counterpart gives the items as they arrive, too, and hangs up when it is left."""
+    service.gone.clear()
+    with Exec(gate=None).sync as ex:
+        ex.add_http("api", service.raw, tools={"it": {"path": "/lines", "stream": True}})
+        events: Any = ex.stream_tool("api:it")
+        assert next(events).data == {"n": 1}
+        events.close()
+        assert service.gone.wait(20)
+
+
+async def test_the_same_file_is_not_registered_again(service: Service, tmp_path: Path) -> None:
+    """Its tools stay as they are; another file, and another secret, make new ones."""
+    file = tmp_path / "api.toml"
+    file.write_text(f'base_url = "{service.url}"\n[tools.it]\npath = "/a"\n')
+    environment = {"KEY": "first-value-of-it"}
+    secrets = SecretResolver(environment=environment, redact=Redactor())
+    source = source_of("http", "api", {"file": str(file), "headers": {"X-Key": "${KEY}"}}, secrets=secrets)
+    first = await source.load()
+    assert await source.load() is first
+    environment["KEY"] = "second-value-of-it"
+    second = await source.load()
+    assert second is not first
+    file.write_text(file.read_text().replace("/a", "/b"))
+    third = await source.load()
+    assert third is not second
+    await third.tools[0].call(ToolCall("api:it"))
+    assert (service.seen[-1].path, service.seen[-1].headers["x-key"]) == ("/b", "second-value-of-it")
+    await source.aclose()

@@ -190,3 +190,18 @@ async def test_a_stream_replaces_a_refused_token_once() -> None:
     assert tool.stream is not None
     assert [event.kind async for event in tool.stream(ToolCall("api:get_x"))] == ["chunk", "done"]
     assert len(issued) == 2
+
+
+def test_the_items_of_a_stream_have_a_schema() -> None:
+    """OpenAPI 3.2 describes each item; without that, and of server-sent events, nothing is known."""
+    item = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+    def schema(media: str, described: Any) -> Any:
+        responses = {"200": {"description": "", "content": {media: described}}}
+        found = operation({"responses": responses}, version="3.2.0").tool.output_schema
+        return None if found is None else found.check().to_json()
+
+    for media in ("application/x-ndjson", "application/jsonl", "application/json-seq"):
+        assert schema(media, {"itemSchema": item}) == {"type": "array", "items": item}
+        assert schema(media, {"schema": {"type": "string"}}) is None
+    assert schema("text/event-stream", {"itemSchema": item}) is None

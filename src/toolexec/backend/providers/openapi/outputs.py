@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from toolexec.backend.providers.items import is_item_type
 from toolexec.backend.providers.openapi.bodies import kind_of
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.backend.providers.openapi.keywords import types_of
@@ -89,7 +90,8 @@ def media_types(responses: list[JSONDict]) -> str:
 def output_schema(responses: list[JSONDict], table: SchemaTable, room: int) -> str:
     """Return the schema of the value that a success gives, as JSON text; empty where that is not known.
 
-    Several successes are alternatives, and one without content is null. Only JSON has a schema.
+    Several successes are alternatives, and one without content is null. Only JSON has a schema, and the items of a
+    stream of JSON.
     """
     refs: Refs = {}
     alternatives: list[JSONValue] = []
@@ -99,12 +101,9 @@ def output_schema(responses: list[JSONDict], table: SchemaTable, room: int) -> s
         if not content:
             is_null = True
             continue
-        json_only = [mapping_of(media) for name, media in content.items() if name and kind_of(name) == "json"]
-        if len(json_only) != len(content):
-            return ""
-        for media in json_only:
-            schema = media.get("schema")
-            if not isinstance(schema, dict):
+        for name, media in content.items():
+            schema = _schema_of(name, mapping_of(media))
+            if schema is None:
                 return ""
             alternatives.append(table.convert(schema, refs))
     distinct = [each for number, each in enumerate(alternatives) if each not in alternatives[:number]]
@@ -113,6 +112,15 @@ def output_schema(responses: list[JSONDict], table: SchemaTable, room: int) -> s
     if is_null:
         distinct.append({"type": "null"})
     return table.root(distinct[0] if len(distinct) == 1 else {"anyOf": distinct}, refs, room)
+
+
+def _schema_of(name: str, media: JSONDict) -> JSONDict | None:
+    """Return the schema of what comes with this media type; None where that is not known."""
+    if is_item_type(name):  # server-sent events have another form here: their data are values
+        items = media.get("itemSchema")
+        return {"type": "array", "items": items} if isinstance(items, dict) and "json" in name.lower() else None
+    schema = media.get("schema")
+    return schema if name and kind_of(name) == "json" and isinstance(schema, dict) else None
 
 
 def links_of(document: Document, responses: list[JSONDict]) -> JSONDict:
