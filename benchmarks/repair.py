@@ -22,8 +22,8 @@ CORPUS = Path(__file__).parent.parent / "tests" / "code" / "corpus"
 _MOST_TRIES = 4
 _INSTEAD = re.compile(r"write `(.*?)` instead of `(.*?)`(?= \(line|;|$)", re.DOTALL)
 _OUT = re.compile(r"leave `(.*?)` out", re.DOTALL)
-_NO_TOOL = re.compile(r"no tool (\S+); did you mean (\S+?)\?")
-_NO_NAME = re.compile(r"'(\w+)' is not a known name; did you mean '(\w+)'")
+_NO_TOOL = re.compile(r"no tool (\S+); did you mean (\S+?)(?:\?| or )")
+_NO_NAME = re.compile(r"'(\w+)' is not a known name; did you mean '(\w+)'|no '(\w+)'; did you mean (\w+)\?")
 _PROMISE = re.compile(r"write `await (tools[\w.]+)\(\.\.\.\)`")
 _LANGUAGE = re.compile(r"language='(\w+)'")
 ORDERS = [
@@ -97,13 +97,14 @@ def add_tools(ex: Exec) -> None:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program of the corpus: its name, language and code, the value it is to have, and what its message must say
-    where it is wrong."""
+    where it is wrong. With `for_reader` no text can be put in the place of another: saying that is all."""
 
     name: str
     language: str
     code: str
     value: object
     says: tuple[str, ...] = ()
+    for_reader: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def programs(name: str) -> list[Program]:
     for language, entries in tomllib.loads((CORPUS / f"{name}.toml").read_text()).items():
         for number, entry in enumerate(entries):
             code, value = entry["code"], json.loads(entry["value"])
-            found.append(Program(f"{name}-{language}-{number}", language, code, value, tuple(entry.get("says", ()))))
+            says, for_reader = tuple(entry.get("says", ())), entry.get("reader", False)
+            found.append(Program(f"{name}-{language}-{number}", language, code, value, says, for_reader))
     return found
 
 
@@ -150,6 +152,8 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
         code, language = changed
         result = await ex.execute_code(code, language=language, **settings)
     is_fixed = not ran and result.error is None and result.value == program.value
+    if program.for_reader:
+        is_fixed = not ran and all(text in first for text in program.says)
     return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}")
 
 
@@ -168,7 +172,7 @@ def fixed(code: str, language: str, message: str) -> tuple[str, str]:
             code = _replaced(code, old, new)
         return code, language
     for found in _NO_NAME.finditer(message):
-        code = _replaced(code, found[1], found[2])
+        code = _replaced(code, found[1] or found[3], found[2] or found[4])
     return code, language
 
 

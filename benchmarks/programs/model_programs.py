@@ -11,14 +11,16 @@ async def main(meter: Meter) -> None:
     """Run the whole corpus once; nothing in it depends on time."""
     async with Exec() as ex:
         add_tools(ex)
-        found = [each for name in ("kept", "ways", "later") for each in programs(name)]
+        found = [each for name in ("kept", "ways", "later", "blind") for each in programs(name)]
         outcomes = [await judge(ex, each) for each in found]
     meter.record("model_programs.programs", len(outcomes))
-    for language, share in shares(each for each in outcomes if each.program.name.startswith("later")):
-        meter.record(f"model_programs.{language}.ran", share.ran)
-        meter.record(f"model_programs.{language}.fixed", share.fixed)
-    right = [each.ran for each in outcomes if not each.program.says]
-    wrong = [each.fixed for each in outcomes if each.program.says]
+    for name, prefix in (("later", "model_programs"), ("blind", "model_programs.blind")):
+        for language, share in shares(each for each in outcomes if each.program.name.startswith(name)):
+            meter.record(f"{prefix}.{language}.ran", share.ran)
+            meter.record(f"{prefix}.{language}.fixed", share.fixed)
+    known = [each for each in outcomes if not each.program.name.startswith("blind")]
+    right = [each.ran for each in known if not each.program.says]
+    wrong = [each.fixed for each in known if each.program.says]
     meter.record("model_programs.right", sum(right) / len(right))
     meter.record("model_programs.wrong", sum(wrong) / len(wrong))
 

@@ -259,3 +259,39 @@ def test_preferred_chooses_as_an_index_does(versions: list[str], expected: str) 
     found = index_of(*ids).find("a:b")
     assert found is not None
     assert preferred(map(make, ids))["a", "b"].id == expected == found.tool.id
+
+
+@pytest.mark.parametrize(
+    ("path", "tool_id"),
+    [
+        (("github", "createIssue"), "github:create-issue"),
+        (("GitHub", "create_issue"), "github:create-issue"),
+        (("github__create_issue",), "github:create-issue"),
+        (("create_issue",), "github:create-issue"),
+        (("createIssue",), "github:create-issue"),
+    ],
+)
+def test_another_spelling_of_the_only_tool(path: tuple[str, ...], tool_id: str) -> None:
+    """Case, `_` and a missing namespace do not matter where only one tool can be meant."""
+    assert tool_at(index_of("github:create-issue", "github:close"), path) == tool_id
+
+
+def test_another_spelling_of_several_tools() -> None:
+    """Of several tools none is called, unless the program may call only one; the error lists them."""
+    index = index_of("a:get_one", "b:get_one", "b:getOne")
+    with pytest.raises(ToolNotFoundError) as caught:
+        tool_at(index, ("get_one",))
+    assert set(caught.value.close) == {"a:get_one", "b:get_one", "b:getOne"}
+    assert tool_at(index, ("get_one",), allowed=lambda tool_id: tool_id == "a:get_one") == "a:get_one"
+    assert tool_at(index, ("b", "getOne")) == "b:getOne"
+    with pytest.raises(ToolNotFoundError):
+        tool_at(index, ("b", "get__one"))
+
+
+def test_an_unknown_namespace() -> None:
+    """The tools of that name, or with these words, are what was meant; none of them is called."""
+    index = index_of("shop:list_orders", "shop:get_order", "mail:send")
+    for path, close in ((("orders", "list_orders"), "shop:list_orders"), (("orders", "get"), "shop:get_order")):
+        with pytest.raises(ToolNotFoundError) as caught:
+            tool_at(index, path)
+        assert caught.value.close == (close,)

@@ -21,10 +21,12 @@ from toolexec.model.tool import Tool
 from toolexec.model.version import Version
 
 __all__ = [
+    "MAX_LISTED",
     "TOOLS_METHODS",
     "ToolNames",
     "ToolPath",
     "attribute_path",
+    "names_of",
     "paths_of",
     "preferred",
     "python_name",
@@ -52,8 +54,11 @@ TOOLS_METHODS: Final = frozenset(
 """What `tools` itself can do. A namespace of such a name, or a tool without a namespace, gets a `_` behind it."""
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
+_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _MAX_ATTRIBUTE: Final = 300
 _MAX_COMPARED: Final = 2_000
+MAX_LISTED: Final = 20_000
+"""Of a larger catalogue only the names as they are spelled count; others would take too long to list."""
 _MAX_CLOSE: Final = 3
 
 
@@ -126,11 +131,13 @@ class ToolNames:
     def at(self, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:
         """Return the ID of the tool at *path*: its own, or the unversioned one that stands for its highest version.
 
+        Where no tool is there, it is the only tool that *allowed* says yes to with the same names in another spelling
+        (`listIssues`, `github__list_issues`), or in a path without a namespace the only one of that name.
         Raises ToolNotFoundError when no tool is there, or several without one that has the name exactly; its
         `details["close"]` lists those, or similar ones, and names no tool that *allowed* says no to.
         """
         parts = tuple(path)
-        return self._find(parts) or self._refuse(parts, allowed)
+        return self._find(parts) or self.meant(parts, allowed=allowed) or self._refuse(parts, allowed)
 
     def path_of(self, tool: Tool) -> ToolPath | None:
         """Return the attributes that lead to *tool*, a tool of the index; None when only its ID does."""
@@ -138,6 +145,14 @@ class ToolNames:
         found = self._find(path)
         entry = self._index.find(found) if found is not None else None
         return path if entry is not None and entry.tool.id == tool.id else None
+
+    def meant(self, path: ToolPath, *, allowed: Callable[[str], bool] | None = None) -> str | None:
+        """Return the ID of the only tool at *path* in another spelling, as `at` finds it; None without one."""
+        book = self._book_now()
+        if book.find(path):
+            return None
+        found = [tool_id for tool_id in book.spelled(path) if allowed is None or allowed(tool_id)]
+        return found[0] if len(found) == 1 else None
 
     def _find(self, path: ToolPath) -> str | None:
         exact = self._exact_id(path)
@@ -173,13 +188,14 @@ class ToolNames:
 class _Book:
     """One state of an index: its names by namespace, and what they become in code, computed on demand."""
 
-    __slots__ = ("_names", "_odd", "_spaces", "version")
+    __slots__ = ("_folded", "_names", "_odd", "_spaces", "version")
 
     def __init__(self, index: Index, version: int) -> None:
         self.version = version
         self._names: dict[str, list[str]] = {}
         self._spaces: dict[str, list[str]] = {}
         self._odd: dict[str, dict[ToolPath, list[str]]] = {}
+        self._folded: dict[ToolPath, dict[str, None]] | None = None
         for entry in index.tools():
             self._names.setdefault(entry.tool.namespace, []).append(entry.tool.name)
         for namespace in self._names:
@@ -202,6 +218,22 @@ class _Book:
                 self._odd[first] = odd
         return odd.get(path, [])
 
+    def spelled(self, path: ToolPath) -> list[str]:
+        """Return the IDs of the tools whose names are those of *path* but for case and `_`; of a path without a
+        namespace also those that have the name in any namespace."""
+        if not 1 <= len(path) <= 2 or not all(part.isidentifier() for part in path):
+            return []
+        if self._folded is None:
+            self._folded = {}
+            if sum(map(len, self._names.values())) <= MAX_LISTED:
+                for space, names in self._names.items():
+                    for name in names:
+                        tool_id = ":".join(_exact((space, name)))
+                        for key in {(_fold(space), _fold(name)), ("", _fold(name)), ("", _fold(space + name))}:
+                            self._folded.setdefault(key, {})[tool_id] = None
+        space, name = path if len(path) == 2 else ("", path[0])
+        return list(self._folded.get((_fold(space[:_MAX_ATTRIBUTE]), _fold(name[:_MAX_ATTRIBUTE])), ()))
+
     def _keys(self, first: str) -> dict[tuple[str, str], None]:
         """The (namespace, name) of all tools whose path begins with *first*; empty: of those with no namespace."""
         spaces = self._spaces.get(first, ()) if first else ("",)
@@ -213,11 +245,22 @@ class _Book:
         if shared or not 1 <= len(path) <= 2:
             return shared
         if len(path) == 1:
-            return self._similar("", path[0]) or self._some(path[0])
+            return self._similar("", path[0]) or self.spelled(path) or self._some(path[0])
         if path[0] in self._spaces:
             return self._similar(path[0], path[1]) or self._some(path[0])
+        if elsewhere := self.spelled(path[1:]):
+            return elsewhere
         spaces = difflib.get_close_matches(path[0][:_MAX_ATTRIBUTE], list(self._spaces)[:_MAX_COMPARED])
-        return [tool_id for space in spaces for tool_id in self._similar(space, path[1]) or self._some(space)]
+        near = [tool_id for space in spaces for tool_id in self._similar(space, path[1]) or self._some(space)]
+        return near or self._by_words(path)
+
+    def _by_words(self, path: ToolPath) -> list[str]:
+        """The IDs of the tools that have all words of *path*: `shop:get_order` for `orders:get`."""
+        asked = _words(path)
+        keys = itertools.islice(
+            ((space, name) for space, names in self._names.items() for name in names), _MAX_COMPARED
+        )
+        return [":".join(_exact(key)) for key in keys if asked <= _words(key)]
 
     def _similar(self, first: str, name: str) -> list[str]:
         known: dict[str, ToolPath] = {}
@@ -238,6 +281,11 @@ def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool]
     What was learned about an index is kept as long as that lives; keep a `ToolNames` for an index that cannot be
     referenced weakly.
     """
+    return names_of(index).at(path, allowed=allowed)
+
+
+def names_of(index: Index) -> ToolNames:
+    """Return the names of an index, those that are known already if it can be referenced weakly."""
     try:
         names = _by_index.get(index)
         if names is None:
@@ -245,12 +293,21 @@ def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool]
             names = _by_index.setdefault(index, ToolNames(weakref.proxy(index)))
     except TypeError:
         names = ToolNames(index)
-    return names.at(path, allowed=allowed)
+    return names
 
 
 def _exact(key: tuple[str, str]) -> ToolPath:
     """The path of a tool whose names need no change."""
     return key if key[0] else key[1:]
+
+
+def _words(path: ToolPath) -> set[str]:
+    return {word.lower().removesuffix("s") for part in path for word in _WORD.findall(part[:_MAX_ATTRIBUTE])}
+
+
+def _fold(name: str) -> str:
+    """A name without what spellings of it differ in."""
+    return _FOREIGN.sub("", name).replace("_", "").lower()
 
 
 def _version_key(version: str) -> tuple[int, Any, str]:

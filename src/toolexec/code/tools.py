@@ -19,6 +19,7 @@ from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
 from toolexec.code.limits import AllowList, CallCount, Limits
 from toolexec.code.types import CodeEvent, Output, ToolCallRecord, snapshot
+from toolexec.code.wrapped_arguments import may_be_wrapped, unwrapped
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -366,6 +367,9 @@ class Tools:
         started = perf_counter()
         if call.args:
             call.args = bounded(call.args, call.tool_id)
+            if type(call.args) is not RefusedArgs and may_be_wrapped(call.args):
+                entry = self.index.find(call.tool_id)
+                call.args = unwrapped(call.args, entry.tool) if entry is not None else call.args
         args, cut = snapshot(None if type(call.args) is RefusedArgs else call.args, self._room)
         record = ToolCallRecord(call.tool_id, args, started=started - self._began, at=at)
         record.cut = cut

@@ -11,10 +11,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, runtime_checkable
 
+from toolexec.code.repair.arguments import about_arguments
 from toolexec.code.repair.calls import about_calls
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.languages import about_language
+from toolexec.code.repair.own_imports import own_import
+from toolexec.code.repair.results import about_results
+from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
 __all__ = ["INSTEAD", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
@@ -100,12 +104,12 @@ _PROCESS: Final = re.compile(
 _NO_PROCESS: Final = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
 _NO_MODULES: Final = (
     "this JavaScript has no modules, from npm or of Node.js: `tools`, `files`, `console`, `env`, `args` and `stdin` "
-    "are there without an import"
+    'are there without an import; files are `files.read("name")` and `files.write("name", text)`'
 )
 _NOT_DEFINED: Final = {
     "require": _NO_MODULES,
-    "module": _NO_MODULES,
-    "exports": _NO_MODULES,
+    "module": "a program exports nothing, it has a value",
+    "exports": "a program exports nothing, it has a value: return that",
     "fetch": _FETCH.replace("tools.search", "await tools.search"),
     "XMLHttpRequest": _FETCH.replace("tools.search", "await tools.search"),
     "axios": _FETCH.replace("tools.search", "await tools.search"),
@@ -120,12 +124,15 @@ _NOT_DEFINED: Final = {
     "document": "there is no browser and no DOM",
     "window": "there is no browser and no DOM",
 }
-_NO_PACKAGE: Final = "is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
-_OWN_IMPORT: Final = re.compile(
-    r"^[ \t]*(?:import\s+(?:\{\s*tools\s*\}|\*\s+as\s+tools|tools)\s+from\s+['\"][^'\"]+['\"]"
-    r"|(?:const|let|var)\s+(?:\{\s*tools\s*\}|tools)\s*=\s*require\([^)]*\));?",
-    re.MULTILINE,
+_OF_NODE: Final = {"process.env": "env", "process.argv": "args", "module.exports =": "return"}
+"""What programs for Node.js write, and what they write here."""
+
+_OWN: Final = "`tools` is there without an import"
+_NO_FILE: Final = (
+    "a program has only its own files: send it along with the program, or call a tool that reads it; "
+    "`tools.search('read a file')` finds it if there is one"
 )
+_NO_PACKAGE: Final = "is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
 _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
@@ -168,15 +175,20 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
         return f"{_NO_PROCESS}; they can be started in: {kinds}" if kinds else _NO_PROCESS
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    if advice := about_calls(failure, tools) or about_language(failure):
+    if failure.kind == "FileNotFoundError" and "No such file" in failure.message:
+        return _NO_FILE
+    advice = about_calls(failure, tools) or about_arguments(failure) or about_results(failure, tools)
+    if advice := advice or about_language(failure):
         return advice
     return _about_javascript(failure) if failure.language == "javascript" else ""
 
 
 def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
-    instead = INSTEAD.get(module, "use the standard library, or `tools`")
+    advice = INSTEAD.get(module, "use the standard library, or `tools`")
+    if own := own_import(failure.code, "python"):
+        advice = f"{_OWN}: leave `{own}` out"
     if failure.has_network and module in _NETWORK:
-        instead = _REACHED
+        advice = _REACHED
     places = [
         f"language={language!r} has it" if kind == failure.backend else f"the sandbox {kind} has it ({language})"
         for kind, language in elsewhere
@@ -185,20 +197,22 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
     if not places and module in _SCIENCE and failure.backend == "wasm":
         where = "; the extra `science` (`pip install 'toolexec[science]'`) adds language='python-science', with it"
     final = "" if failure.has_network else ", and nothing can be installed"
-    return f"{module} is not in this sandbox{final}: {instead}{where}"
+    return f"{module} is not in this sandbox{final}: {advice}{where}"
 
 
 def _about_javascript(failure: Failure) -> str:
-    own = _OWN_IMPORT.search(failure.code)
-    if own is not None and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
-        return f"`tools` is there without an import: leave `{own[0].strip()}` out"
+    own = own_import(failure.code, failure.language)
+    if own and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
+        return f"{_OWN}: leave `{own}` out"
     if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
         return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
     if failure.backend != "wasm":
         found = _NODE_MISSING.search(failure.message)
         return f"{found[1]} {_NO_PACKAGE}" if found is not None else ""
     if failure.kind == "ReferenceError" and (found := _UNDEFINED.match(failure.message)):
-        return _NOT_DEFINED.get(found[1], "")
+        written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
+        advice = _NOT_DEFINED.get(found[1], "")
+        return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice
     if failure.kind == "SyntaxError" and re.search(r"^\s*(?:import|export)\b", failure.code, re.MULTILINE):
         return _NO_MODULES
     return ""

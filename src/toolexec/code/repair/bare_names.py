@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from toolexec.code.names import TOOLS_METHODS, attribute_path, python_name
+from toolexec.code.names import MAX_LISTED, TOOLS_METHODS, attribute_path, names_of, python_name
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
 
@@ -24,7 +24,31 @@ CALLS: Final = frozenset(
 )
 """Functions that models expect: they take the ID of a tool, and its arguments."""
 
-_MAX_TOOLS: Final = 20_000
+ROOTS: Final = frozenset({"default_api", "functions"})
+"""What the APIs of some models call the object with the tools."""
+
+ROOT: Final = "."
+"""The path of `tools` itself."""
+
+_MODULES: Final = frozenset(
+    {
+        "asyncio",
+        "base64",
+        "collections",
+        "csv",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "os",
+        "re",
+    }
+    | {"statistics", "sys", "textwrap", "time"}
+)
+"""Modules of Python that have one meaning only, wherever a program forgets to import them."""
+
 _WORD: Final = re.compile(r"(?<![\w.])[^\W\d]\w*", re.ASCII)
 _TAKEN: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"tools", "console", "files", "env", "args"}
 
@@ -51,7 +75,7 @@ def catalogue_of(index: Index) -> Bare:
         return known
     namespaces: dict[str, str] = {}
     tools: dict[str, tuple[str, ...]] = {}
-    if len(index) <= _MAX_TOOLS:
+    if len(index) <= MAX_LISTED:
         for entry in index.tools():
             tool = entry.tool
             path = ":".join(attribute_path(tool.namespace, tool.name))
@@ -68,14 +92,17 @@ def catalogue_of(index: Index) -> Bare:
     return found
 
 
-def bare_names(code: str, tools: Tools) -> dict[str, str]:
+def bare_names(code: str, tools: Tools, language: str = "python") -> dict[str, str]:
     """Return what words of *code* may stand for: the path of a namespace or of the only tool of that name that the
-    code may call; "" for a function that calls tools by ID."""
+    code may call, in this or another spelling; "" for a function that calls tools by ID, "." for `tools`, and in Python
+    "import json" for a module that the program uses without importing it."""
     words = {word for word in _WORD.findall(code) if word not in _TAKEN}
-    found = {word: "" for word in words if word in CALLS}
+    found = {word: "" for word in words if word in CALLS} | {word: ROOT for word in words if word in ROOTS}
+    if language == "python":
+        found |= {word: f"import {word}" for word in words & _MODULES if _is_forgotten(word, code)}
     if not words:
         return found
-    known = catalogue_of(tools.index)
+    known, names = catalogue_of(tools.index), names_of(tools.index)
     for word in sorted(words):
         space, paths = known.namespaces.get(word), known.tools.get(word, ())
         allowed = [path for path in paths if tools.allows(path)]
@@ -83,4 +110,16 @@ def bare_names(code: str, tools: Tools) -> dict[str, str]:
             found[word] = space
         elif len(allowed) == 1:
             found[word] = allowed[0]
+        elif not paths and word not in found and not (word.islower() and word.isalpha()):
+            meant = names.meant((word,), allowed=tools.allows)
+            if meant is not None:
+                namespace, _, name = meant.rpartition(":")
+                found[word] = ":".join(attribute_path(namespace, name))
     return found
+
+
+def _is_forgotten(module: str, code: str) -> bool:
+    """Whether a module is used by its name, and no import is of that name."""
+    if re.search(rf"(?<![\w.]){module}\.\w", code) is None:
+        return False
+    return re.search(rf"^[ \t]*(?:import|from)\b[^\n]*\b{module}\b", code, re.MULTILINE) is None

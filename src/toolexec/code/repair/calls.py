@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from toolexec.code.repair.bare_names import Bare, catalogue_of
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_calls", "arguments_of", "instead"]
+__all__ = ["about_calls", "arguments_of"]
 
 _UNDEFINED: Final = re.compile(r"(?:NameError: name|ReferenceError:) '?(\w+)'? is not defined")
 _POSITIONAL: Final = re.compile(r"TypeError: tools take (?:keyword arguments|one object): tools\.([\w.]+)\(")
-_ATTRIBUTE: Final = re.compile(r"AttributeError: '(?:dict|Record)' object has no attribute '(\w+)'")
 _NOT_TEXT: Final = re.compile(
     r"TypeError: the JSON object must be str, bytes or bytearray, not|SyntaxError: .*(?:JSON|token|\[object)"
 )
@@ -28,12 +28,6 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {"true": "True", "false": "False", "null": "None", "undefined": "None"},
     "javascript": {"True": "true", "False": "false", "None": "null", "print": "console.log"},
 }
-_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
-
-
-def instead(old: str, new: str) -> str:
-    """Return the advice to write *new* where *old* stands."""
-    return f"write `{new}` instead of `{old}`"
 
 
 def about_calls(failure: Failure, tools: Tools | None) -> str:
@@ -44,15 +38,13 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         return instead(word, other) if other is not None else _about_name(word, failure, tools)
     if (found := _POSITIONAL.match(failure.message)) and tools is not None:
         return _about_positional(found[1], failure, tools)
-    if found := _ATTRIBUTE.match(failure.message):
-        return _about_attribute(found[1], failure)
     if failure.message.startswith(_AWAIT) and failure.source:
         line = failure.source.strip()
         without = re.sub(r"\bawait[ \t]+", "", line)
         return f"a call in a function without `async` needs no `await`: {instead(line, without)}"
     if _NOT_TEXT.match(failure.message):
         name = "json.loads" if failure.language == "python" else "JSON.parse"
-        for old, inner in _calls_of(name, failure.source):
+        for old, inner in calls_of(name, failure.source):
             return f"the result of a tool is a value already: {instead(old, inner)}"
     return ""
 
@@ -96,8 +88,8 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
     names = arguments_of(entry.tool.input_schema.to_json())
     said = f"its arguments are {', '.join(names)}" if names else "it has no arguments"
     for called in (f"tools.{path}", path, path.rpartition(".")[2]):
-        for old, inner in _calls_of(called, failure.code):
-            given = _split(inner)
+        for old, inner in calls_of(called, failure.code):
+            given = split(inner)
             if not given or len(given) > len(names) or given[0].startswith(("{", "**", "...")):
                 continue
             if failure.language == "python":
@@ -121,58 +113,3 @@ def arguments_of(schema: JSONValue) -> list[str]:
     required = schema.get("required")
     needed: set[object] = set(required) if isinstance(required, list) else set()
     return sorted(map(str, names), key=lambda name: name not in needed)
-
-
-def _about_attribute(name: str, failure: Failure) -> str:
-    found = re.search(rf"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)\.{re.escape(name)}\b(?!\s*\()", failure.source)
-    if found is None:
-        return f'results are dicts: read the key as `["{name}"]`'
-    read = f'{found[1]}["{name}"]'
-    return f"results are dicts: {instead(found[0], read)}"
-
-
-def _calls_of(name: str, code: str) -> Iterator[tuple[str, str]]:
-    """Each call of *name* in *code*: its text, and what is between its brackets."""
-    for found in re.finditer(rf"(?<![\w.]){re.escape(name)}\(", code):
-        end = _end_of(code, found.end() - 1)
-        if end:
-            yield code[found.start() : end], code[found.end() : end - 1].strip()
-
-
-def _end_of(code: str, start: int) -> int:
-    """The place behind the bracket that closes the one at *start*; 0 without one."""
-    expected: list[str] = []
-    quote = ""
-    at = start
-    while at < len(code):
-        char = code[at]
-        if quote:
-            at += char == "\\"
-            quote = "" if char == quote else quote
-        elif char in "\"'`":
-            quote = char
-        elif char in _CLOSING:
-            expected.append(_CLOSING[char])
-        elif expected and char == expected[-1]:
-            expected.pop()
-            if not expected:
-                return at + 1
-        at += 1
-    return 0
-
-
-def _split(inner: str) -> list[str]:
-    """The arguments of a call, one by one."""
-    found: list[str] = []
-    at = start = 0
-    while at < len(inner):
-        if inner[at] == ",":
-            found.append(inner[start:at].strip())
-            start = at + 1
-        elif inner[at] in _CLOSING:
-            at = max(_end_of(inner, at) - 1, at)
-        elif inner[at] in "\"'`":
-            end = re.compile(rf"(?:\\.|[^\\])*?{inner[at]}", re.DOTALL).match(inner, at + 1)
-            at = end.end() - 1 if end is not None else at
-        at += 1
-    return [each for each in (*found, inner[start:].strip()) if each]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["MARKS", "has_fence", "without_fence"]
+__all__ = ["MARKS", "has_fence", "without_fence", "without_indent"]
 
 MARKS: Final = ("```", "~~~")
 """What every fence has."""
@@ -48,6 +49,15 @@ def without_fence(code: str, language: str = "") -> str:
     return _only(lines, *blocks[0]) if len(blocks) == 1 else code
 
 
+def without_indent(code: str) -> str:
+    """Return *code*, all of whose lines are indented, as the program that it is further left."""
+    first = next((line for line in code.split("\n") if line.strip()), "")
+    if first[:1] not in (" ", "\t") or _parses(code):
+        return code
+    further_left = textwrap.dedent(code)
+    return further_left if _parses(further_left) else code
+
+
 def _blocks(lines: Sequence[str], language: str) -> list[tuple[int, int]]:
     """The lines between the fences of each block that may be of *language*; the last one may have no end."""
     found: list[tuple[int, int, bool]] = []
@@ -73,6 +83,7 @@ def _only(lines: Sequence[str], start: int, end: int) -> str:
 
 
 def _parses(code: str) -> bool:
+    """Whether *code* is a program, which may await and return at its top."""
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

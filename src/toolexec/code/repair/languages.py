@@ -6,9 +6,9 @@ import ast
 import re
 from typing import Final
 
-from toolexec.code.repair.calls import instead
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.typescript import not_erasable
+from toolexec.code.repair.source import instead
+from toolexec.code.repair.typescript import enum_as_object, not_erasable
 
 __all__ = ["about_language"]
 
@@ -17,7 +17,6 @@ _LIKE_JAVASCRIPT: Final = re.compile(
     re.MULTILINE,
 )
 _FUNCTION: Final = re.compile(r"(async\s+)?(?:\bfunction\s+\w+\s*\([^()]*\)|\([^()]*\)\s*=>|\b\w+\s*=>)")
-_MEMBER: Final = re.compile(r"(\w+)\s*(?:=\s*(.+))?", re.DOTALL)
 
 
 def about_language(failure: Failure) -> str:
@@ -34,7 +33,7 @@ def about_language(failure: Failure) -> str:
         return advice
     kind, source = not_erasable(failure.code)
     if kind == "enum":
-        return f"TypeScript's enum is more than a type: {instead(source, _as_object(source))}"
+        return f"TypeScript's enum is more than a type: {instead(source, enum_as_object(source))}"
     if kind:
         return f"TypeScript's {kind} is more than a type: write its functions and constants without it"
     return "this is Python: send it with language='python'" if _is_python(failure.code) else ""
@@ -50,19 +49,6 @@ def _about_await(failure: Failure) -> str:
         if found := _FUNCTION.search(line):
             return "" if found[1] else f"only an async function awaits: {instead(found[0], f'async {found[0]}')}"
     return ""
-
-
-def _as_object(source: str) -> str:
-    """An enum as a frozen object."""
-    name = re.search(r"enum\s+(\w+)", source)
-    following, pairs = "0", list[str]()
-    for text in source.partition("{")[2].rpartition("}")[0].split(","):
-        found = _MEMBER.match(text.strip())
-        if found is not None:
-            value = found[2].strip() if found[2] else following
-            following = str(int(value) + 1) if value.isdigit() else following
-            pairs.append(f"{found[1]}: {value}")
-    return f"const {name[1] if name is not None else 'Names'} = Object.freeze({{ {', '.join(pairs)} }})"
 
 
 def _is_python(code: str) -> bool:

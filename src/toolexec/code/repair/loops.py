@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 __all__ = ["without_nested_loops"]
 
+_NESTING = re.compile(r"^([ \t]*)(import nest_asyncio|nest_asyncio\.apply\([^()\n]*\))[ \t]*$", re.MULTILINE)
 _OWN = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def without_nested_loops(code: str) -> str:
     """Return *code* with `await` in the place of `asyncio.run` and `loop.run_until_complete` at its top, where it
-    awaits there anyway. Every line and column stays where it is."""
+    awaits there anyway, and without `nest_asyncio`, which is for loops that run already. Every line and column stays
+    where it is."""
+    if "nest_asyncio" in code:
+        code = _NESTING.sub(lambda found: f"{found[1]}{'pass'.ljust(len(found[2]))}", code)
     if "await" not in code or ("asyncio.run(" not in code and ".run_until_complete(" not in code):
         return code
     try:

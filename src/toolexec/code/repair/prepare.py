@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolexec.code.repair.bare_names import bare_names
-from toolexec.code.repair.fences import MARKS, without_fence
+from toolexec.code.repair.fences import MARKS, without_fence, without_indent
 from toolexec.code.repair.last_line import last_result
 from toolexec.code.repair.loops import without_nested_loops
+from toolexec.code.repair.own_imports import without_own_import
 from toolexec.code.repair.typescript import without_types
 from toolexec.code.tools import Tools
 from toolexec.model.languages import TYPED
@@ -46,13 +47,13 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     if any(mark in code for mark in MARKS):
         code = without_fence(code, language)
     if language == "python":
-        code = without_nested_loops(code)
+        code = without_nested_loops(without_own_import(without_indent(code), language))
     elif language == "javascript":
-        code = without_types(code, is_typed=is_typed)
+        code = without_own_import(without_types(code, is_typed=is_typed), language)
     else:
         return Prepared(code, language)
     note = ""
     if name := last_result(code, language):
         code = f"{code.rstrip()}\n{name}"
         note = f"the value is that of `{name}`, which the last statement sets; say it with `return {name}`"
-    return Prepared(code, language, bare_names(code, tools), note)
+    return Prepared(code, language, bare_names(code, tools, language), note)

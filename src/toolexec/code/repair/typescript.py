@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from toolexec.errors import MissingExtraError
 from toolexec.errors.extras import extra_needed
 
-__all__ = ["not_erasable", "without_types"]
+__all__ = ["enum_as_object", "not_erasable", "without_types"]
 
 _STATEMENTS: Final = frozenset(
     {"interface_declaration", "type_alias_declaration", "ambient_declaration", "function_signature"}
@@ -34,6 +34,8 @@ _HINT: Final = re.compile(
     r"\b(?:interface|type|enum|namespace|declare|abstract|as|satisfies|implements|readonly|private|public|protected)\b"
     r"|[\w)\]}]\s*\??:\s*[\w{(\[\"']|\w<|\w!"
 )
+_MEMBER: Final = re.compile(r"(\w+)\s*(?:=\s*(.+))?", re.DOTALL)
+_Span: TypeAlias = tuple[int, int, bool, str]
 _ONLY_CODE: Final = {"enum_declaration": "enum", "internal_module": "namespace", "module": "module"}
 
 
@@ -51,21 +53,44 @@ def without_types(code: str, *, is_typed: bool) -> str:
         return code
     source = code.encode()
     tree = parser.parse(source)
-    spans: list[tuple[int, int, bool]] = []
+    spans: list[_Span] = []
     kinds: set[str] = set()
     _collect(tree.root_node, spans, kinds)
     if not spans or (not is_typed and (kinds <= _PLAIN or tree.root_node.has_error)):
         return code
     pieces: list[str] = []
     at = 0
-    for start, end, ends in sorted(spans):
+    for start, end, ends, text in sorted(spans):
         if start < at:
             continue
         pieces.append(source[at:start].decode())
         blank = re.sub(r"[^\r\n]", " ", source[start:end].decode())
-        pieces.append(f";{blank[1:]}" if ends else blank)
+        if text:
+            pieces.append(text + "\n" * blank.count("\n"))
+        else:
+            pieces.append(f";{blank[1:]}" if ends else blank)
         at = end
     return "".join([*pieces, source[at:].decode()])
+
+
+def enum_as_object(source: str, *, only_certain: bool = False) -> str:
+    """Return an enum as a frozen object, with the names of its numbers; "" with *only_certain* where a member is
+    computed."""
+    name = re.search(r"enum\s+(\w+)", source)
+    body = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.partition("{")[2].rpartition("}")[0], flags=re.DOTALL)
+    following, pairs, names = "0", list[str](), list[str]()
+    for part in body.split(","):
+        found = _MEMBER.match(part.strip())
+        if found is None:
+            continue
+        value = found[2].strip() if found[2] else following
+        is_number = re.fullmatch(r"\d+", value) is not None
+        if only_certain and not is_number and not re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", value):
+            return ""
+        following = str(int(value) + 1) if is_number else following
+        pairs.append(f"{found[1]}: {value}")
+        names += [f'{value}: "{found[1]}"'] if is_number else []
+    return f"const {name[1] if name is not None else 'Names'} = Object.freeze({{ {', '.join([*pairs, *names])} }})"
 
 
 def not_erasable(code: str) -> tuple[str, str]:
@@ -83,30 +108,32 @@ def not_erasable(code: str) -> tuple[str, str]:
     return "", ""
 
 
-def _collect(root: Any, spans: list[tuple[int, int, bool]], kinds: set[str]) -> None:
-    """Add the places of types below *root*, each with whether a statement goes with it."""
+def _collect(root: Any, spans: list[_Span], kinds: set[str]) -> None:
+    """Add the places of types below *root*, each with whether a statement goes with it, and what it becomes."""
     pending = [root]
     while pending:
         node = pending.pop()
         kind = node.type
-        whole: tuple[int, int, bool] | None = None
+        whole: _Span | None = None
         if (
             kind in _STATEMENTS
             or (kind == "import_statement" and _has(node, "type"))
             or (kind == "export_statement" and any(child.type in _STATEMENTS for child in node.children))
         ):
-            whole = node.start_byte, node.end_byte, True
+            whole = node.start_byte, node.end_byte, True, ""
         elif kind in _TYPES:
-            whole = node.start_byte, node.end_byte, False
+            whole = node.start_byte, node.end_byte, False, ""
         elif kind == "required_parameter" and node.children and node.children[0].type == "this":
-            whole = node.start_byte, _after_comma(node), False
+            whole = node.start_byte, _after_comma(node), False, ""
+        elif kind == "enum_declaration" and (text := enum_as_object(node.text.decode(), only_certain=True)):
+            whole = node.start_byte, node.end_byte, False, text
         if whole is not None:
             spans.append(whole)
             kinds.add(kind)
             continue
         children = node.children
         if kind in ("as_expression", "satisfies_expression", "non_null_expression"):
-            spans.append((children[0].end_byte, node.end_byte, False))
+            spans.append((children[0].end_byte, node.end_byte, False, ""))
             kinds.add(kind)
             pending.append(children[0])
             continue
@@ -117,7 +144,7 @@ def _collect(root: Any, spans: list[tuple[int, int, bool]], kinds: set[str]) -> 
                 or (mark in ("readonly", "declare", "abstract") and not child.is_named and kind != "identifier")
                 or (mark == "!" and kind in ("public_field_definition", "variable_declarator"))
             ):
-                spans.append((child.start_byte, child.end_byte, False))
+                spans.append((child.start_byte, child.end_byte, False, ""))
                 kinds.add(mark)
             else:
                 pending.append(child)

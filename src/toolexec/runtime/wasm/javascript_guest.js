@@ -157,10 +157,12 @@ globalThis.__toolexec = (() => {
 
   const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured, "tools.run");
   const runChain = (steps) => ask("run_chain", { steps: Array.from(steps) }, structured, "tools.runChain");
-  const search = (query, limit = 10) => ask("search_tools", { query, limit }, (payload) => payload.results ?? [], "tools.search");
+  // A limit: as it is, or as the only option.
+  const most = (limit) => (typeof limit === "object" ? limit?.limit : limit) ?? 10;
+  const search = (query, limit) => ask("search_tools", { query, limit: most(limit) }, (payload) => payload.results ?? [], "tools.search");
   const describe = (id, level = "full") => ask("describe_tool", { id, level }, (payload) => payload, "tools.describe");
   const listNamespaces = () => ask("list_namespaces", {}, (payload) => payload.namespaces ?? [], "tools.listNamespaces");
-  const examples = (id, max = 10) => ask("list_tool_examples", { id, max }, (payload) => payload.examples ?? [], "tools.examples");
+  const examples = (id, max) => ask("list_tool_examples", { id, max: most(max) }, (payload) => payload.examples ?? [], "tools.examples");
   const println = (...values) => print(`${values.map(shown).join(" ")}\n`, "stdout");
 
   const methods = Object.assign(Object.create(null), {
@@ -327,7 +329,7 @@ globalThis.__toolexec = (() => {
     give("args", Object.freeze([...(payload.args ?? [])]));
     give("stdin", payload.stdin ?? "");
     for (const [name, path] of Object.entries(payload.names ?? {})) {
-      if (!(name in globalThis)) give(name, path ? toolAt(path) : run);
+      if (!(name in globalThis)) give(name, path === "." ? tools : path ? toolAt(path) : run);
     }
     began = sinceBoot();
     Math.random = generator(payload.random);

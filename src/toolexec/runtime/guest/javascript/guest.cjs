@@ -225,6 +225,9 @@ const CALLS = new Set(["call", "callTool", "call_tool", "execute", "invoke", "ex
 const NAMES = /^[\p{ID_Start}$_][\p{ID_Continue}$]*(?::[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
 const byNames = (path) => (NAMES.test(path) ? { path: true } : {});
 
+// A limit: as it is, or as the only option.
+const most = (limit) => (typeof limit === "object" ? limit?.limit : limit) ?? 10;
+
 function makeTools(line) {
   const call = (payload, name = "tools.run") =>
     watched((async () => structured(line, await line.ask("run_tool", payload)))(), name);
@@ -234,10 +237,10 @@ function makeTools(line) {
     runChain: async (steps) => {
       return structured(line, await line.ask("run_chain", { steps: Array.from(steps) }));
     },
-    search: async (query, limit = 10) => (await line.ask("search_tools", { query, limit })).results ?? [],
+    search: async (query, limit) => (await line.ask("search_tools", { query, limit: most(limit) })).results ?? [],
     describe: (id, level = "full") => line.ask("describe_tool", { id, level }),
     listNamespaces: async () => (await line.ask("list_namespaces", {})).namespaces ?? [],
-    examples: async (id, limit = 10) => (await line.ask("list_tool_examples", { id, max: limit })).examples ?? [],
+    examples: async (id, limit) => (await line.ask("list_tool_examples", { id, max: most(limit) })).examples ?? [],
     println: (...values) => console.log(...values),
   };
   for (const name of ["runChain", "search", "describe", "listNamespaces", "examples"]) {
@@ -369,7 +372,8 @@ async function execute(message) {
   Object.assign(globalThis, { tools: makeTools(line), ToolError, require, __filename: FILE, __dirname: process.cwd() });
   for (const [name, path] of Object.entries(names)) {
     if (name in globalThis) continue;
-    globalThis[name] = path ? path.split(":").reduce((found, part) => found[part], tools) : tools.run;
+    if (path === ".") globalThis[name] = tools;
+    else globalThis[name] = path ? path.split(":").reduce((found, part) => found[part], tools) : tools.run;
   }
   line.ref(false);
   const control = {

@@ -15,16 +15,20 @@ Module: Any = type(sys)
 def with_names(tools: Any, names: dict[str, str] | None) -> Any:
     """Return the builtins of a program: those of Python, and below them what *names* stand for in *tools*.
 
-    A name stands for the namespace or tool at a path; with "" for the function that calls a tool by its ID. So
-    whatever the program, its imports or Python itself call by such a name comes first.
+    A name stands for the namespace or tool at a path; with "" for the function that calls a tool by its ID, with "."
+    for *tools*, and with "import json" for that module. So whatever the program, its imports or Python itself call by
+    such a name comes first.
     """
     builtins.help = helped  # type: ignore[assignment]
     if not names:
         return builtins
     found = Module("builtins")
     for name, path in names.items():
+        if path.startswith("import "):
+            found.__dict__[name] = __import__(path[7:])
+            continue
         target = tools if path else tools.run
-        for part in path.split(":") if path else ():
+        for part in path.split(":") if path not in ("", ".") else ():
             target = getattr(target, part)
         found.__dict__[name] = target
     found.__dict__.update(builtins.__dict__)

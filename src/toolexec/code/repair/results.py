@@ -1,0 +1,130 @@
+"""What a program that failed did with a result: it took it for another form, or forgot to await it."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.tools import Tools
+
+__all__ = ["about_results"]
+
+WRAPPERS: Final = frozenset(
+    {"body", "content", "data", "json", "output", "payload", "response", "result", "structuredContent"}
+    | {"structured_content", "value"}
+)
+"""Where other APIs have the value of a call."""
+
+_ATTRIBUTE: Final = re.compile(r"AttributeError: '(dict|Record|list|str)' object has no attribute '(\w+)'")
+_KEY: Final = re.compile(r"KeyError: '([^'\n]+)'")
+_UNDEFINED: Final = re.compile(
+    r"TypeError: cannot read property '(\w+)' of undefined"
+    r"|TypeError: Cannot read properties of undefined \(reading '(\w+)'\)"
+)
+_COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
+_OTHER_NAMES: Final = {
+    "push": "append",
+    "toUpperCase": "upper",
+    "toLowerCase": "lower",
+    "trim": "strip",
+    "startsWith": "startswith",
+    "endsWith": "endswith",
+}
+"""What methods of JavaScript are called in Python."""
+
+_BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
+_REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
+_VALUE: Final = "the result of a tool is a value already"
+_MOST_KEYS: Final = 200
+
+
+def about_results(failure: Failure, tools: Tools | None) -> str:
+    """Return what to write instead; "" where nothing certain can be said."""
+    keys = _keys_of(tools) if tools is not None else set[str]()
+    if found := _ATTRIBUTE.match(failure.message):
+        return _about_attribute(found[1], found[2], failure, keys)
+    if (found := _KEY.match(failure.message)) and keys and found[1] not in keys:
+        return _about_key(found[1], failure, keys)
+    if found := _UNDEFINED.match(failure.message):
+        return _about_undefined(found[1] or found[2], failure, keys)
+    if failure.language == "python" and _COROUTINE.search(failure.message):
+        return _about_coroutine(failure.code)
+    if "unhashable type: 'list'" in failure.message:
+        for old, inner in calls_of("asyncio.gather", failure.code):
+            if inner.startswith("["):
+                return f"gather takes the calls one by one: {instead(old, f'asyncio.gather(*{inner})')}"
+    return ""
+
+
+def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> str:
+    found = re.search(rf"{_BASE}\.{re.escape(name)}\b(?!\s*\()", failure.source)
+    if kind in ("list", "str"):
+        if name in _OTHER_NAMES:
+            return instead(f".{name}(", f".{_OTHER_NAMES[name]}(")
+        return instead(found[0], f"len({found[1]})") if found is not None and name == "length" else ""
+    if name not in keys and keys:
+        whole = re.search(rf"{_BASE}\.{re.escape(name)}\b(?:\(\))?{_REST}", failure.source)
+        if name in WRAPPERS and whole is not None:
+            return f"{_VALUE}: {instead(whole[0], whole[1])}; {_has(keys)}"
+        close = difflib.get_close_matches(name, keys, 1)
+        if not close:
+            return f"results are dicts; {_has(keys)}"
+        name = close[0]
+    if found is None:
+        return f'results are dicts: read the key as `["{name}"]`'
+    read = f'{found[1]}["{name}"]'
+    return f"results are dicts: {instead(found[0], read)}"
+
+
+def _about_key(name: str, failure: Failure, keys: set[str]) -> str:
+    found = re.search(rf"{_BASE}\[(['\"]){re.escape(name)}\2\]{_REST}", failure.source)
+    if found is None:
+        return ""
+    if name in WRAPPERS:
+        return f"{_VALUE}: {instead(found[0], found[1])}; {_has(keys)}"
+    close = difflib.get_close_matches(name, keys, 1)
+    return instead(found[0], f'{found[1]}["{close[0]}"]') if close else _has(keys)
+
+
+def _about_undefined(name: str, failure: Failure, keys: set[str]) -> str:
+    found = re.search(rf"([A-Za-z_$][\w$]*)\??\.(\w+)\??(?=[.\[]\W*{re.escape(name)}\b)", failure.source)
+    if found is None or not keys or found[2] in keys:
+        return ""
+    if found[2] in WRAPPERS:
+        return f"{_VALUE}: {instead(found[0], found[1])}"
+    close = difflib.get_close_matches(found[2], keys, 1)
+    return instead(found[0], f"{found[1]}.{close[0]}") if close else _has(keys)
+
+
+def _about_coroutine(code: str) -> str:
+    for name in re.findall(r"\basync\s+def\s+(\w+)", code):
+        for old, _ in calls_of(name, code):
+            before = code[: code.find(old)].rstrip()
+            if not before.endswith(("await", "def", "run(", "create_task(", "gather(", "*")):
+                return f"a function with `async` is awaited: {instead(old, f'await {old}')}"
+    return ""
+
+
+def _has(keys: Iterable[str]) -> str:
+    return f"the keys of the results are {', '.join(sorted(keys)[:20])}"
+
+
+def _keys_of(tools: Tools) -> set[str]:
+    """The keys of the dicts in the results so far, of those near to their top."""
+    found: set[str] = set()
+    pending: list[tuple[object, int]] = [(call.value, 0) for call in tools.tool_calls()[:_MOST_KEYS]]
+    while pending and len(found) < _MOST_KEYS:
+        value, depth = pending.pop()
+        if depth > 3:
+            continue
+        if isinstance(value, Mapping):
+            found.update(key for key in itertools.islice(value, _MOST_KEYS) if isinstance(key, str))
+            pending += [(inner, depth + 1) for inner in itertools.islice(value.values(), 20)]
+        elif isinstance(value, list):
+            pending += [(inner, depth + 1) for inner in itertools.islice(value, 20)]
+    return found

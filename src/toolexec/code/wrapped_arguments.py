@@ -1,0 +1,29 @@
+"""Arguments as other APIs pass them: in one that holds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from toolexec.model.json_value import JSONObject
+from toolexec.model.tool import Tool
+
+__all__ = ["may_be_wrapped", "unwrapped"]
+
+_NAMES: Final = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params"})
+"""Where other APIs have the arguments of a call."""
+
+
+def may_be_wrapped(args: JSONObject) -> bool:
+    """Return whether *args* is a single argument of such a name."""
+    return len(args) == 1 and not _NAMES.isdisjoint(args)
+
+
+def unwrapped(args: JSONObject, tool: Tool) -> JSONObject:
+    """Return the arguments in *args*, where those are `{"arguments": {...}}` and *tool* does not take that."""
+    name, inner = next(iter(args.items()))
+    if not isinstance(inner, Mapping) or tool.input_schema.accepts(args):
+        return args
+    schema = tool.input_schema.to_json()
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return args if isinstance(properties, Mapping) and name in properties else inner
