@@ -14,7 +14,8 @@ from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret
-from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, kubernetes_config, make_runtime
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, kubernetes_config, make_runtime, make_sandbox
+from toolexec.runtime.wasm.backend import WasmBackend
 
 
 def options(tmp_path: Path, text: str) -> Options:
@@ -36,6 +37,7 @@ use = ["gvisor", "docker"]
 image = "team/tools"
 warm = 2
 max_running = 8
+wasm_workers = 3
 runsc = "/opt/runsc"
 bwrap = "/opt/bwrap"
 docker_host = "unix:///run/podman.sock"
@@ -56,6 +58,7 @@ where = ["headers", "url"]
         image="team/tools",
         warm=2,
         max_running=8,
+        wasm_workers=3,
         runsc="/opt/runsc",
         bwrap="/opt/bwrap",
         docker_host="unix:///run/podman.sock",
@@ -64,6 +67,21 @@ where = ["headers", "url"]
         route_by_needs=True,
         egress=Egress(hosts=("api.example.com",), secrets={"API_TOKEN_HERE": secret}),
     )
+
+
+@pytest.mark.parametrize(("text", "count"), [('"auto"', "auto"), ("0", 0), ("4", 4)])
+def test_worker_processes_of_the_embedded_sandbox(tmp_path: Path, text: str, count: object) -> None:
+    settings = options(tmp_path, f"[sandboxes]\nwasm_workers = {text}\n").runtime_backends
+    assert isinstance(settings, SandboxSettings)
+    backend = make_sandbox("wasm", settings)
+    assert isinstance(backend, WasmBackend)
+    assert backend.config.workers == count
+
+
+@pytest.mark.parametrize("text", ["-1", "true", '"many"', "1.5", "2000"])
+def test_worker_processes_that_make_no_sense(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError, match="0 to 1024"):
+        options(tmp_path, f"[sandboxes]\nwasm_workers = {text}\n")
 
 
 def test_the_names_of_kinds_are_those_of_the_runtime() -> None:

@@ -10,12 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from tests.runtime.wasm.workers.in_workers import InWorkers
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
+from toolexec.runtime.wasm.workers.process import can_start
 from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, check_sandbox, run_sandbox_check
 
@@ -37,8 +39,10 @@ def maker(build: Callable[[], SandboxBackend]) -> MakeSandbox:
 _needs_quickjs = pytest.mark.skipif(find_spec("quickjs_rs") is None, reason="the extra `javascript` is not installed")
 _needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
 _needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+_needs_workers = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
 SANDBOXES: list[Any] = [
     pytest.param(WasmBackend, PYTHON, id="wasm-python"),
+    pytest.param(InWorkers, PYTHON, id="wasm-python-workers", marks=[_needs_workers, pytest.mark.full]),
     pytest.param(WasmBackend, JAVASCRIPT, id="wasm-javascript", marks=[_needs_quickjs, pytest.mark.full]),
     pytest.param(UnsafeHostBackend, PYTHON, id="unsafe_host-python", marks=pytest.mark.full),
     pytest.param(UnsafeHostBackend, JAVASCRIPT, id="unsafe_host-javascript", marks=[_needs_node, pytest.mark.full]),

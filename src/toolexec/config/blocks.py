@@ -11,7 +11,19 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, SandboxKinds, Seconds, Size, kind_of
+from toolexec.config.kinds import (
+    File,
+    Files,
+    Kind,
+    ListOf,
+    PythonNames,
+    Rate,
+    SandboxKinds,
+    Seconds,
+    Size,
+    WorkerCount,
+    kind_of,
+)
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = [
@@ -323,6 +335,9 @@ class SandboxesBlock(Block):
     image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
     max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
+    wasm_workers: WorkerCount = _key(
+        "auto", "Processes for Python in the embedded sandbox when programs run at once; auto: one for each core."
+    )
     bwrap: File = _key("", "The program bwrap; empty: the one on the PATH.")
     runsc: File = _key("", "The program runsc, which is gVisor; empty: the one on the PATH.")
     qemu: File = _key("", "The program qemu-system-x86_64; empty: the one on the PATH.")

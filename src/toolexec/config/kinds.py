@@ -27,6 +27,7 @@ __all__ = [
     "SandboxKinds",
     "Seconds",
     "Size",
+    "WorkerCount",
     "kind_of",
     "plain",
     "seconds",
@@ -91,6 +92,15 @@ def _rate(value: object) -> str | float:
     return float(value)
 
 
+def _workers(value: object) -> int | str:
+    """Return `auto`, or how many worker processes there may be. Raises ValueError for anything else."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_WORKERS:
+        raise ValueError("not a number of workers")
+    return value
+
+
 def _file(name: str, info: ValidationInfo) -> str:
     """Return *name* as counted from the directory in the context, or from the current one."""
     if not name:
@@ -153,6 +163,12 @@ Rate = Annotated[
     str | float,
     PlainValidator(_rate),
     Kind("rate", 'calls in one second, or a text such as "60/min" or "1000/h burst 50"', _parse_number),
+]
+_MAX_WORKERS: Final = 1024
+WorkerCount = Annotated[
+    int | str,
+    PlainValidator(_workers),
+    Kind("auto / integer", f'"auto", or an integer, 0 to {_MAX_WORKERS}', _parse_number),
 ]
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
 _FILES: Final = Kind("list of files", "a list of strings", _parse_json)

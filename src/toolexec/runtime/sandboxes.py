@@ -63,6 +63,8 @@ class SandboxSettings:
     the fields of `TemporalSettings`.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
+    `wasm_workers` is how many processes run Python of the embedded sandbox beside this one when several programs run at
+    once: `auto`, or 0 for none (see `WasmConfig`).
     `vm_image` is what virtual machines boot ("" for the default), and `vm_accelerator` what runs them: `kvm`, `tcg` or
     `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only.
     `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where
@@ -81,6 +83,7 @@ class SandboxSettings:
     max_running: int = 32
     egress: Egress | None = None
     temporal: JSONObject = field(default_factory=JSONDict)
+    wasm_workers: int | Literal["auto"] = "auto"
     bwrap: str = ""
     runsc: str = ""
     qemu: str = ""
@@ -185,10 +188,10 @@ def _shared(settings: SandboxSettings) -> JSONDict:
     return {**image, "warm": settings.warm, "max_running": settings.max_running, "egress": settings.egress}
 
 
-def _wasm(_: SandboxSettings) -> SandboxBackend:
+def _wasm(settings: SandboxSettings) -> SandboxBackend:
     from toolexec.runtime.wasm.backend import WasmBackend
 
-    return WasmBackend()
+    return WasmBackend(workers=settings.wasm_workers)
 
 
 def _bubblewrap(settings: SandboxSettings) -> SandboxBackend:

@@ -38,7 +38,14 @@ def test_it_is_a_backend_with_sessions() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"memory_bytes": 0}, {"disk_bytes": -1}, {"max_guests": 0}, {"pool_size": -1}, {"idle_memory_bytes": -1}],
+    [
+        {"memory_bytes": 0},
+        {"disk_bytes": -1},
+        {"max_guests": 0},
+        {"pool_size": -1},
+        {"idle_memory_bytes": -1},
+        {"workers": -1},
+    ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
     """Are refused, by name."""

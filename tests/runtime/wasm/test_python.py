@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.wasm.language_kit import Kit
+from tests.runtime.wasm.workers.in_workers import have_workers
 from tests.waiting import reached, until
 
 from toolexec.backend.local import LocalBackend
@@ -55,10 +56,12 @@ async def kit() -> Kit:
     return kit
 
 
-@pytest.fixture
-async def python() -> AsyncIterator[PythonLanguage]:
+@pytest.fixture(params=["here", pytest.param("in a worker", marks=pytest.mark.full)])
+async def python(request: pytest.FixtureRequest) -> AsyncIterator[PythonLanguage]:
     """The language, with one guest pre-warmed; the compiled sandbox is loaded once in a process."""
-    language = PythonLanguage(WasmConfig(pool_size=1))
+    language = PythonLanguage(WasmConfig(pool_size=1, workers=1))
+    if request.param == "in a worker":
+        await have_workers(language)
     yield language
     await language.aclose()
 
@@ -285,6 +288,7 @@ class TestStart:
 
     async def test_a_guest_made_ahead_is_used(self, python: PythonLanguage, kit: Kit) -> None:
         """The run after a run finds one."""
+        python.company = 1
         await value(python, kit.request("1"))
         assert python.pool is not None
         async with asyncio.timeout(30):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, Literal, TypedDict
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
 from toolexec.process.steps import BuildStep
 
-__all__ = ["WasmConfig", "WasmSettings"]
+__all__ = ["MAX_WORKERS", "WasmConfig", "WasmSettings"]
+
+MAX_WORKERS: Final = 1024
+"""The most worker processes of one backend."""
 
 
 @checked("WasmConfig")
@@ -23,14 +26,16 @@ class WasmConfig:
     with them is built at its first use. `memory_bytes` and `disk_bytes` are the most that a run may have. `max_guests`
     bounds how many programs run at once; more wait. `pool_size` guests are pre-warmed whenever no program has run for
     a moment. `idle_memory_bytes` is how much memory Python guests may leave to the next ones, reset, until the backend
-    is closed: each full 3 MiB save one run at a time from mapping its own. `cache_folder` is where built sandboxes are
-    kept (None: the user's cache). With `quick_start` the first use of a machine compiles Python without optimising, in
-    seconds, and a process in the background, of the lowest priority, does it again for the next process; programs
+    is closed: each full 3 MiB save one run at a time from mapping its own. `workers` is how many processes may run
+    Python guests beside this one, when several run at once: 0 for none, `"auto"` for one for each core where there are
+    two or more. They are started once runs keep meeting each other, on Linux. `cache_folder` is where built sandboxes
+    are kept (None: the user's cache). With `quick_start` the first use of a machine compiles Python without optimising,
+    in seconds, and a process in the background, of the lowest priority, does it again for the next process; programs
     take twice as long until then. `on_build_step` receives the steps of a build, in another thread.
     `enable_wasi` lets raw modules use WASI, and `allowed_host_functions` names the functions of the host
     that they may import.
 
-    Raises ConfigurationError for a number below 1 (`pool_size` and `idle_memory_bytes` can be 0).
+    Raises ConfigurationError for a number below 1 (`pool_size`, `idle_memory_bytes` and `workers` can be 0).
     """
 
     packages: tuple[str, ...] = ()
@@ -39,6 +44,7 @@ class WasmConfig:
     max_guests: int = 64
     pool_size: int = 2
     idle_memory_bytes: int = 192 << 20
+    workers: int | Literal["auto"] = "auto"
     cache_folder: Path | None = None
     quick_start: bool = True
     on_build_step: Callable[[BuildStep], None] | None = None
@@ -52,6 +58,8 @@ class WasmConfig:
         for name in ("pool_size", "idle_memory_bytes"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if self.workers != "auto" and not (type(self.workers) is int and 0 <= self.workers <= MAX_WORKERS):
+            raise ConfigurationError(f'workers must be "auto" or 0 to {MAX_WORKERS}, not {self.workers!r}')
 
 
 class WasmSettings(TypedDict, total=False):
@@ -63,6 +71,7 @@ class WasmSettings(TypedDict, total=False):
     max_guests: int
     pool_size: int
     idle_memory_bytes: int
+    workers: int | Literal["auto"]
     cache_folder: Path | None
     quick_start: bool
     on_build_step: Callable[[BuildStep], None] | None

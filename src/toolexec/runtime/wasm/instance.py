@@ -60,7 +60,8 @@ class Program:
         """
         self.engine = engine
         self.component = component
-        self._file = file
+        self.file: int | None = file
+        """The open file with the compiled code, where it was loaded from one."""
         if file is not None:
             weakref.finalize(self, os.close, file)
         self.world: World = World(engine, component)
@@ -92,9 +93,9 @@ class Program:
         None where there can be no slots, and for a program that was not loaded from a file. Raises ConfigurationError
         when it does not fit into slots.
         """
-        if self._file is None or count < 1 or not can_have_slots(count):
+        if self.file is None or count < 1 or not can_have_slots(count):
             return None
-        return self._load(f"/proc/self/fd/{self._file}", new_engine(count))
+        return self._load(f"/proc/self/fd/{self.file}", new_engine(count))
 
 
 class Instance:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolexec.backend.failures import is_cancelled
 from toolexec.code.limits import CountedGateway, LimitsEnforced
@@ -38,17 +38,25 @@ from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts
 from toolexec.runtime.wasm.programs import load_program
+from toolexec.runtime.wasm.workers.lost import WorkerLostError
 
 if TYPE_CHECKING:
-    from toolexec.runtime.wasm.instance import Instance
+    from toolexec.runtime.wasm.instance import Instance, Program
     from toolexec.runtime.wasm.pool import GuestPool
     from toolexec.runtime.wasm.python_session import PythonSession
+    from toolexec.runtime.wasm.workers.instance import WorkerInstance
+    from toolexec.runtime.wasm.workers.pool import Workers
+
+    AnyInstance: TypeAlias = Instance | WorkerInstance
 
 __all__ = ["PythonLanguage", "PythonOutput", "PythonRun"]
 
 
 _IDLE_SECONDS = 0.02
 """How long no program runs before guests are pre-warmed, which takes 5 ms of CPU each."""
+
+_MORE_BYTES = 1 << 20
+"""What a worker's message may have beside all that a guest can hold."""
 
 _GRACE_SECONDS = 0.02
 """How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
@@ -67,6 +75,9 @@ class PythonLanguage:
         self._threads = WorkerThreads(config.max_guests)
         self._helpers = WorkerThreads()
         self._pool: GuestPool | None = None
+        self._workers: Workers | None = None
+        self.company = 1
+        """How many other programs must run for the next one to go to a worker."""
         self._starts = Starts()
         self._refill: asyncio.TimerHandle | None = None
         self._last_run = 0.0
@@ -78,6 +89,11 @@ class PythonLanguage:
     def pool(self) -> GuestPool | None:
         """The pre-warmed guests; None before the first run."""
         return self._pool
+
+    @property
+    def workers(self) -> Workers | None:
+        """The worker processes, whether there are any yet or not; None before the first run."""
+        return self._workers
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Return all limits but a rate of CPU; a guest has no processes at all."""
@@ -111,15 +127,21 @@ class PythonLanguage:
 
                 make = partial(GuestPool, program, config.pool_size, config.idle_memory_bytes)
                 self._pool = await self._threads.run(make)
+                self._workers = self._make_workers(program)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
-        kept: list[Instance] = []
+        workers = self._workers if len(self._runs) >= self.company else None  # a run alone is as quick here
+        elsewhere = workers is not None and workers.meet()
+        kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
 
-        def open_instance(run: PythonRun) -> Instance:
-            instance = (None if replayed else pool.take()) or pool.make()
+        def open_instance(run: PythonRun) -> AnyInstance:
+            there = workers.open() if workers is not None and elsewhere else None
+            if there is not None:
+                there.on_lost = run.lose
+            instance = there or (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
             instance.prepare(self.settings(request), run.gateway, PythonOutput(request.output))
             return instance
@@ -129,9 +151,21 @@ class PythonLanguage:
                 made.close()
 
         try:
-            return await self.run_guest(request, open_instance, after)
+            return await self.run_guest(request, open_instance, after, elsewhere=elsewhere)
         finally:
             self._refill_when_idle()
+
+    def _make_workers(self, program: Program) -> Workers:
+        from toolexec.runtime.wasm.workers.pool import Workers, worker_count
+
+        config = self.config
+        return Workers(
+            program,
+            worker_count(config.workers),
+            idle_bytes=config.idle_memory_bytes,
+            most_bytes=config.memory_bytes + config.disk_bytes + _MORE_BYTES,
+            threads=self._helpers,
+        )
 
     def _refill_when_idle(self) -> None:
         """Pre-warm guests when no program has run for a moment: in a rush that costs more than it saves."""
@@ -178,6 +212,9 @@ class PythonLanguage:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+        if self._workers is not None:
+            workers, self._workers = self._workers, None
+            await asyncio.to_thread(workers.close)
         self._threads.close()
         self._helpers.close()
 
@@ -208,18 +245,22 @@ class PythonLanguage:
     async def run_guest(
         self,
         request: ExecuteRequest,
-        open_instance: Callable[[PythonRun], Instance],
+        open_instance: Callable[[PythonRun], AnyInstance],
         after: Callable[[], None],
+        *,
+        elsewhere: bool = False,
     ) -> CodeResult:
-        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back."""
+        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back. *elsewhere* says
+        that it is in a worker, which has its guests begin in turn."""
         assert request.gateway is not None
         started = monotonic()
         server = RequestServer(request.gateway, lean=True)
-        run = PythonRun(server, request.output, started + request.seconds, self._helpers, self._starts)
+        starts = None if elsewhere else self._starts
+        run = PythonRun(server, request.output, started + request.seconds, self._helpers, starts)
         files: dict[str, bytes] = {}
         used: JSONDict = {}
 
-        def open_and_note(current: PythonRun) -> Instance:
+        def open_and_note(current: PythonRun) -> AnyInstance:
             instance = open_instance(current)
             used["instance"] = instance
             return instance
@@ -275,7 +316,7 @@ class PythonLanguage:
             return error.locate(op="execute", backend="wasm"), None
         return None, (ending.result or {}).get("value")
 
-    def _info(self, instance: Instance | None) -> BackendInfo:
+    def _info(self, instance: AnyInstance | None) -> BackendInfo:
         details: JSONDict = {"runtime": "wasmtime", "packages": list(self.config.packages)}
         if instance is not None:
             details["fuel_used"] = instance.fuel_used
@@ -305,7 +346,7 @@ class PythonRun:
         output: Output,
         ends: float,
         helpers: WorkerThreads,
-        starts: Starts,
+        starts: Starts | None,
     ) -> None:
         self._starts = starts
         self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
@@ -317,7 +358,7 @@ class PythonRun:
         self._job: asyncio.Task[Any] | None = None
         self._stopped: Stopped = ""
         self._lock = threading.Lock()  # guards the three below
-        self._instance: Instance | None = None
+        self._instance: AnyInstance | None = None
         self._asked_to_stop = False
         self._is_over = False
         self._began = False
@@ -326,7 +367,7 @@ class PythonRun:
     async def run(
         self,
         threads: WorkerThreads,
-        open_instance: Callable[[PythonRun], Instance],
+        open_instance: Callable[[PythonRun], AnyInstance],
         frame: str,
         after: Callable[[], None],
     ) -> str | BaseException:
@@ -339,7 +380,7 @@ class PythonRun:
         def work() -> None:
             self._began = True
             outcome: str | BaseException
-            leave = self.gateway.on_first = self._starts.enter()
+            leave = self.gateway.on_first = self._starts.enter() if self._starts is not None else _nothing
             try:
                 if self._asked_to_stop:
                     raise InstanceStopped("the guest was stopped before it began")
@@ -379,6 +420,22 @@ class PythonRun:
         if not self._outcome.done():
             self._outcome.cancel()
 
+    def lose(self, how: str) -> None:
+        """Give up a guest whose worker process has ended, as *how* says; from any thread, also while a handler of the
+        guest holds up its own."""
+        with self._lock:
+            if self._is_over:
+                return
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
+            self._loop.call_soon_threadsafe(self._give_up, WorkerLostError(how))
+
+    def _give_up(self, error: WorkerLostError) -> None:
+        if not self._outcome.done():
+            self.left_behind = True
+            if self._job is not None:
+                self._loop.call_later(_GRACE_SECONDS, self._job.cancel)
+            self._outcome.set_result(error)
+
     def _stop_late(self) -> None:
         """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
         with self._lock:
@@ -396,7 +453,7 @@ class PythonRun:
                 self._job.cancel()
             self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
 
-    def _enter(self, instance: Instance) -> None:
+    def _enter(self, instance: AnyInstance) -> None:
         with self._lock:
             self._instance = instance
             stop = self._asked_to_stop
@@ -424,19 +481,24 @@ class PythonRun:
         """Return what `judge` needs to know. Raises what ended the guest when it was not a failure of a guest."""
         result: JSONDict | None = None
         stopped: Stopped = self._stopped
-        stderr = ""
+        stderr = lost = ""
         if isinstance(outcome, str):
             result, stopped = result_payload(outcome), ""
         elif isinstance(outcome, InstanceFailed):
             stderr = outcome.message
             if not stopped:
                 stopped, result = _why(outcome, self.gateway.exit_code)
+        elif isinstance(outcome, WorkerLostError):
+            lost = str(outcome)
         elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
             raise outcome
         return Ending(
             result=result,
             stopped=stopped,
             stderr=stderr,
+            lost=lost,
+            reason="worker_ended" if lost else "",
+            retryable=bool(lost),
             memory_limited=True,
             disk_limited=True,
             seconds=seconds,
@@ -478,6 +540,10 @@ def execute_frame(request: ExecuteRequest) -> str:
         payload["names"] = dict(request.names)
     payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
     return json.dumps({"type": "execute", "id": "1", "payload": payload})
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _lowest(ours: int, asked: int) -> int:

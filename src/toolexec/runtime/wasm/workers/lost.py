@@ -1,0 +1,9 @@
+"""What a run gets when its worker process is gone."""
+
+from __future__ import annotations
+
+__all__ = ["WorkerLostError"]
+
+
+class WorkerLostError(Exception):
+    """The worker process has ended, or does not talk as it should; the message says how."""
