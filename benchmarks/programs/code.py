@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from time import perf_counter
+from typing import Literal
 
 import psutil
 
@@ -17,6 +18,8 @@ from toolexec.runtime.wasm.backend import WasmBackend
 
 CALLS = 200
 PAUSE = 0.05
+WARM_UP = 6
+FIVE_CALLS = "for i in range(5): tools.math.add(a=i, b=2)\n0"
 
 
 def add(a: int, b: int = 0) -> int:
@@ -41,9 +44,9 @@ def block(seconds: float = 5.0) -> int:
     return 1
 
 
-def executor(pool_size: int, more_tools: int = 0) -> Exec:
+def executor(pool_size: int, more_tools: int = 0, workers: int | Literal["auto"] = "auto") -> Exec:
     """An Exec with the tools, and that many others."""
-    ex = Exec(runtime_backends=[WasmBackend(pool_size=pool_size)], max_tool_calls=100_000)
+    ex = Exec(runtime_backends=[WasmBackend(pool_size=pool_size, workers=workers)], max_tool_calls=100_000)
     for number in range(more_tools):
         ex.add(lambda a=0: a, f"other{number % 100}:tool{number}")
     for function, name in ((add, "math:add"), (async_add, "math:async_add"), (wait, "math:wait"), (block, "os:block")):
@@ -100,13 +103,27 @@ def gathered(tool: str) -> Callable[[int], str]:
     return lambda n: f"import asyncio\nlen(await asyncio.gather(*[{tool}(a=1, b=2) for _ in range({n})]))"
 
 
+async def rush(meter: Meter) -> None:
+    """64 runs of 5 calls at once, in turn in this process alone and with workers that have been started."""
+    async with executor(pool_size=4) as ex, executor(pool_size=4, workers=0) as here:
+        for _ in range(WARM_UP):  # workers are started by such a load
+            await at_once(ex)
+        await at_once(here)
+        for _ in range(1 if meter.quick else 5):
+            meter.record("code.rate_seconds_a_run", await at_once(ex))
+            meter.record("code.rate_seconds_here", await at_once(here))
+
+
+async def at_once(ex: Exec) -> float:
+    """Seconds for each of 64 runs at once."""
+    started = perf_counter()
+    await asyncio.gather(*(timed(ex, FIVE_CALLS) for _ in range(64)))
+    return (perf_counter() - started) / 64
+
+
 async def many(meter: Meter, ex: Exec) -> None:
-    """64 runs of 5 calls at once; 1,000 runs in a row and the memory that they leave."""
-    code = "for i in range(5): tools.math.add(a=i, b=2)\n0"
-    for _ in range(1 if meter.quick else 3):
-        started = perf_counter()
-        await asyncio.gather(*(timed(ex, code) for _ in range(64)))
-        meter.record("code.rate_seconds_a_run", (perf_counter() - started) / 64)
+    """1,000 runs in a row and the memory that they leave."""
+    code = FIVE_CALLS
     process = psutil.Process()
     for _ in range(50):
         await timed(ex, code)
@@ -152,6 +169,7 @@ async def main(meter: Meter) -> None:
             meter.record("code.gather_100_waits", await timed(ex, slow))
         await stopping(meter, ex)
         await many(meter, ex)
+    await rush(meter)
     async with executor(pool_size=0) as ex:
         await runs(meter, "code.fresh_one_call", ex, one)
     async with executor(pool_size=4, more_tools=1_000 if meter.quick else 100_000) as ex:
