@@ -43,7 +43,9 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     is_typed = language in TYPED
     language = "javascript" if is_typed else language
     if len(code) > MAX_REPAIRED:
-        return Prepared(code, language, bare_names(code, tools, language) if language in ("python", "javascript") else {})
+        return Prepared(
+            code, language, bare_names(code, tools, language) if language in ("python", "javascript") else {}
+        )
     if any(mark in code for mark in MARKS):
         code = without_fence(code, language)
     if language == "python":

@@ -120,7 +120,7 @@ def missing(name: str, why: str) -> SandboxUnavailableError:
     """Return the error for an image that cannot be had."""
     return SandboxUnavailableError(
         f"there is no image {name}: {why}. Make one with `toolexec image build` as this user, since images that root or "
-        "another user has built are not seen, or name another one",
+        "another user has built are not seen; or name another",
         details={"image": name},
     )
 
