@@ -119,8 +119,8 @@ def check_pin(reference: Reference, digests: Collection[str], name: str) -> None
 def missing(name: str, why: str) -> SandboxUnavailableError:
     """Return the error for an image that cannot be had."""
     return SandboxUnavailableError(
-        f"there is no image {name}: {why}. Make one with `toolexec image build` as this user, since images that root or "
-        "another user has built are not seen; or name another",
+        f"there is no image {name}: {why}. Make one with `toolexec image build` as this user, since images that root "
+        "or another user has built are not seen; or name another",
         details={"image": name},
     )
 
