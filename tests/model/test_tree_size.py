@@ -73,6 +73,30 @@ def test_excessive_arguments_are_refused_by_every_reader(value: Any) -> None:
         assert str(caught.value.violations[0].expected).startswith("at most")
 
 
+WIDE = [[number, {"a": [number]}] for number in range(300)]
+SHARED = [WIDE[0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (WIDE, None),
+        ({"value": WIDE}, None),
+        ([*WIDE, (1, 2)], None),
+        ([*WIDE, *[SHARED] * 1000], None),
+        ([*WIDE, doubled(40)], Excess.MANY),
+        ([*WIDE, *[doubled(10)] * 100], Excess.REPEATED),
+        ([*WIDE, cyclic()], Excess.DEEP),
+        ([*WIDE, deep(118, 1)], None),
+        ([*WIDE, deep(120, [1])], Excess.DEEP),
+    ],
+)
+def test_wide_values_are_judged_as_others_are(value: Any, expected: Excess | None) -> None:
+    """What is looked at level by level, as there is much of it, has the same limits."""
+    assert excess_of(value) is expected
+    assert excess_of({"a": {"b": value}}) is expected
+
+
 def test_arguments_that_are_no_json_go_on_to_the_runner() -> None:
     """Only their size is decided here."""
     given = {"value": [object()]}

@@ -54,6 +54,8 @@ _EXPOSED = "mcp-session-id, www-authenticate, retry-after"
 # A text that does not end is one token as well: beginning again at each of its quotes would take quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
 _PARSE_ERROR = -32700
+_AT_ONCE = 64 * 1024
+"""A body of fewer bytes is looked at on the event loop: that takes a few milliseconds at most."""
 _DIGITS = 18
 
 
@@ -319,12 +321,17 @@ class BodyLimits:
             self._tell("disconnected")
         elif len(body) > self._most:
             await self._too_long(send)
-        elif too_deep(body, self._depth):
+        elif await self._is_too_deep(body):
             self._tell("json_depth")
             problem = {"code": _PARSE_ERROR, "message": f"Parse error: nested more than {self._depth} levels deep"}
             await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})
         else:
             await self._app(scope, _replay(body, receive), send)
+
+    async def _is_too_deep(self, body: bytes) -> bool:
+        if len(body) < _AT_ONCE:
+            return too_deep(body, self._depth)
+        return await anyio.to_thread.run_sync(too_deep, body, self._depth)
 
     async def _read(self, receive: Receive) -> bytes | None:
         """The body, or as much of it as shows that it is too long; None when the client went away."""
