@@ -92,7 +92,7 @@ SHARED = [WIDE[0]]
     ],
 )
 def test_wide_values_are_judged_as_others_are(value: Any, expected: Excess | None) -> None:
-    """What is looked at level by level, as there is much of it, has the same limits."""
+    """Values that are counted level by level, as there is much in them, have the same limits."""
     assert excess_of(value) is expected
     assert excess_of({"a": {"b": value}}) is expected
 
