@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from toolexec.backend.base import Backend
 from toolexec.backend.owners import Owners
@@ -11,6 +12,9 @@ from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import ToolExecError
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
+
+if TYPE_CHECKING:
+    from toolexec.model.transform import Transforms
 
 __all__ = ["Catalog"]
 
@@ -22,9 +26,12 @@ class Catalog:
     `offers` are the tools that the backend has, also those that are left out of the index; `refused` says why.
     """
 
-    def __init__(self, index: Index, backend: Backend, owners: Owners | None = None) -> None:
+    def __init__(
+        self, index: Index, backend: Backend, owners: Owners | None = None, transforms: Transforms | None = None
+    ) -> None:
         self._index = index
         self._backend = backend
+        self._transforms = transforms
         self._owners = owners if owners is not None else Owners(index)
         self.offers: dict[str, tuple[Tool, Binding]] = {}
         self.refused: dict[str, str] = {}
@@ -53,7 +60,8 @@ class Catalog:
         self.offers, self.refused = {}, {}
         for tool in tools:
             try:
-                self.offers[tool.id] = (tool, self._backend.bind(tool))
+                shown = tool if self._transforms is None else self._transforms.apply(tool)
+                self.offers[shown.id] = (shown, self._backend.bind(tool))
             except ToolExecError as error:
                 self.refused[tool.id] = str(error)
         for tool_id, binding in before.items():

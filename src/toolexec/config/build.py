@@ -147,7 +147,7 @@ def build(
         catalogue, index = kept if kept is not None else (None, None)
         if catalogue is not None:
             opened.callback(catalogue.close)
-        options = Options(toolset=toolset, index=index)
+        options = Options(toolset=toolset, index=index, transforms=loaded.transforms)
         ex = (
             Exec(parts.exec_options(loaded, options), gate=gate or options.gate, trace=trace)
             if own is None
@@ -263,6 +263,8 @@ def _with(own: Exec, loaded: LoadedConfig, gate: Gate | None, trace: TraceHook |
     """Return the Exec of a Python file, with what the settings say: the same object, so that calls which the file's own
     tools make with it pass the gate, too."""
     before = own.options
+    if loaded.transforms:
+        raise ConfigurationError("transforms: the Exec of a Python file has its own; give them to it as `transforms`")
     after = parts.exec_options(loaded, before, only_given=True)
     after = replace(after, gate=gate or before.gate, trace=_both(before.trace, trace))
     if toolset is not None:  # what the file leaves out stays out

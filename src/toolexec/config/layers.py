@@ -21,6 +21,8 @@ from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
+from toolexec.config.transforms import BLOCK as TRANSFORMS
+from toolexec.config.transforms import TransformEntry
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
@@ -73,6 +75,7 @@ class Layers:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
         self.toolset_entries: dict[str, ToolsetEntry] = {}
+        self.transform_entries: dict[str, TransformEntry] = {}
         self.provider_entries: dict[str, ProviderEntry] = {}
         self._mistakes = mistakes
 
@@ -83,6 +86,8 @@ class Layers:
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
             self._add_toolsets(document, table.pop(TOOLSETS))
+        if TRANSFORMS in table:
+            self._add_transforms(document, table.pop(TRANSFORMS))
         if PROVIDERS in table:
             self._add_providers(document, table.pop(PROVIDERS))
         self._take(plain(table), document, "file")
@@ -96,6 +101,14 @@ class Layers:
             self.toolset_entries[str(name)] = ToolsetEntry(
                 data=plain(data), where=document.where(place), origin=document.origin(place)
             )
+
+    def _add_transforms(self, document: Document, table: object) -> None:
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where((TRANSFORMS,)), f"{TRANSFORMS} must be a table of transforms")
+            return
+        for tool_id, data in table.items():
+            where = document.where((TRANSFORMS, str(tool_id)))
+            self.transform_entries[str(tool_id)] = TransformEntry(data=plain(data), where=where)
 
     def _add_providers(self, document: Document, table: object) -> None:
         if not isinstance(table, Mapping):

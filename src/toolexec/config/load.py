@@ -15,6 +15,7 @@ from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import auth_settings, check_parts
 from toolexec.config.providers import ProviderEntry, is_openapi, openapi_entry, read_providers
 from toolexec.config.toolsets import check_served, read_toolsets
+from toolexec.config.transforms import read_transforms
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
 
@@ -74,6 +75,7 @@ def load_settings(
         entries=servers.entries,
         providers=providers,
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
+        transforms=read_transforms(layers.transform_entries, mistakes),
         toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.config.providers import ConfiguredProvider
     from toolexec.discovery.toolset import Toolset
+    from toolexec.model.transform import ToolTransform
 
 __all__ = ["LoadedConfig", "Value"]
 
@@ -38,8 +39,9 @@ class LoadedConfig:
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
-    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `python` are the
-    Python files and modules, `skills` the files of skills and directories of them, `files` all that were named.
+    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `transforms`
+    say how tools are shown, by their own IDs. `python` are the Python files and modules, `skills` the files of skills
+    and directories of them, `files` all that were named.
     """
 
     settings: Settings
@@ -50,6 +52,7 @@ class LoadedConfig:
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict[str, "ConfiguredProvider"])
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    transforms: Mapping[str, ToolTransform] = field(default_factory=dict[str, "ToolTransform"])
     python: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolexec.backend.local import LocalBackend
     from toolexec.discovery.docs import DocEntry
     from toolexec.discovery.facade import Discovery
+    from toolexec.model.transform import Transforms
 
 __all__ = ["Adding"]
 
@@ -24,9 +25,10 @@ __all__ = ["Adding"]
 class Adding:
     """Adds tools to an index with their documentation, and their functions to the backend that runs those."""
 
-    def __init__(self, discovery: Discovery, local: LocalBackend) -> None:
+    def __init__(self, discovery: Discovery, local: LocalBackend, transforms: Transforms | None = None) -> None:
         self._discovery = discovery
         self._local = local
+        self._transforms = transforms
 
     def add(
         self,
@@ -50,9 +52,13 @@ class Adding:
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
-        self._discovery.register(declared.tool.check_schemas(), LocalBinding(declared.tool.id), doc)
+        shown = self._shown(declared.tool.check_schemas())
+        self._discovery.register(shown, LocalBinding(declared.tool.id), doc)
         self._local.register(declared.tool.id, declared.handler)
-        return declared.tool
+        return shown
+
+    def _shown(self, tool: Tool) -> Tool:
+        return tool if self._transforms is None else self._transforms.apply(tool)
 
     def _add_tool(
         self,
@@ -65,10 +71,11 @@ class Adding:
             raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
         if handler is not None and not isinstance(handler, Handler) and not callable(handler):
             raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
-        self._discovery.register(tool.check_schemas(), binding or LocalBinding(tool.id), doc)
+        shown = self._shown(tool.check_schemas())
+        self._discovery.register(shown, binding or LocalBinding(tool.id), doc)
         if handler is not None:
             self._local.register(tool.id, handler)
-        return tool
+        return shown
 
 
 def _names_around() -> JSONDict:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
     from toolexec.model.events import StreamEvent
+    from toolexec.model.transform import Transforms
     from toolexec.run.types import Result
 
 __all__ = ["Calls"]
@@ -27,7 +28,14 @@ __all__ = ["Calls"]
 class Calls:
     """The one runner of an `Exec`, and the calls that are made by it; starts the backends that a call needs."""
 
-    def __init__(self, options: Options, scope: Scope, backends: BackendRegistry, sources: Sources) -> None:
+    def __init__(
+        self,
+        options: Options,
+        scope: Scope,
+        backends: BackendRegistry,
+        sources: Sources,
+        transforms: Transforms | None = None,
+    ) -> None:
         self.sources = sources
         self._limits = Timeout(
             DefaultRunner(
@@ -36,14 +44,15 @@ class Calls:
                 resolver=scope.resolver,
                 validate_input=options.validate_input,
                 validate_output=options.output_validation,
+                schema_of=transforms.schema_of if transforms is not None else None,
             ),
             options.default_timeout,
             options.max_timeout,
         )
-        self.runner: Runner = self._ruled(options, scope)
+        self.runner: Runner = self._ruled(options, scope, transforms)
         """What every call passes: trace, gate, layers, the time limit, and what makes it."""
 
-    def _ruled(self, options: Options, scope: Scope) -> Runner:
+    def _ruled(self, options: Options, scope: Scope, transforms: Transforms | None) -> Runner:
         runner: Runner = self._limits
         if isinstance(options.gate, DefaultGate):
             runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers, index=scope.index)
@@ -59,7 +68,11 @@ class Calls:
             from toolexec.run.layers.trace import Trace
 
             runner = Trace(runner, options.trace)
-        if options.own_gate is None and not options.layers and options.trace is None:
+        if transforms is not None:
+            from toolexec.run.layers.transforming import Transforming
+
+            runner = Transforming(runner, scope.resolver.resolve, transforms)
+        elif options.own_gate is None and not options.layers and options.trace is None:
             return runner  # nothing but the runner looks at the arguments, and that knows what it does
         from toolexec.run.door import OwnArguments
 

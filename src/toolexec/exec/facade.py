@@ -76,6 +76,7 @@ _FIXED: Final = frozenset(
         "index",
         "local_handlers",
         "max_examples",
+        "transforms",
         "mcp_executor",
         "provider_executor",
         "tool_resolver",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.toolset import Toolset
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
+    from toolexec.model.transform import ToolTransform
     from toolexec.run.default_gate import DefaultGate
     from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceHook
@@ -36,6 +37,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.discovery.toolset": ("Toolset",),
             "toolexec.durable.engine": ("DurableEngine",),
             "toolexec.durable.journal": ("Journal",),
+            "toolexec.model.transform": ("ToolTransform",),
             "toolexec.run.default_gate": ("DefaultGate",),
             "toolexec.run.gate": ("Gate",),
             "toolexec.run.layers.trace": ("TraceHook",),
@@ -69,7 +71,8 @@ class Options:
     names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
     the index does not know. `toolset` is all that can be found, described and run, however it is asked for: other tools
-    are as if they were not there. `trace` is notified of every call. `gate` holds the rules around every call: policy,
+    are as if they were not there. `transforms` says how tools are shown, by their own IDs: each is a `ToolTransform`,
+    or a mapping with its parts. `trace` is notified of every call. `gate` holds the rules around every call: policy,
     approval, rate limits, audit and more. Without one, calls of tools that are marked as destructive and run outside of
     this program need approval; None switches that off. `layers` are your own rules around every call, each a function
     from a runner to a runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
@@ -110,6 +113,9 @@ class Options:
     tool_resolver: ToolResolver | None = None
     bindings_resolver: BindingsResolver | None = None
     toolset: Toolset | None = None
+    transforms: Mapping[str, ToolTransform | Mapping[str, Any]] = field(
+        default_factory=dict[str, "ToolTransform | Mapping[str, Any]"]
+    )
     trace: TraceHook | None = None
     gate: Gate | DefaultGate | None = field(default_factory=_default_gate)
     layers: Sequence[Callable[[Runner], Runner]] = ()
@@ -182,6 +188,7 @@ class ExecSettings(TypedDict, total=False):
     tool_resolver: ToolResolver | None
     bindings_resolver: BindingsResolver | None
     toolset: Toolset | None
+    transforms: Mapping[str, ToolTransform | Mapping[str, Any]]
     trace: TraceHook | None
     gate: Gate | DefaultGate | None
     layers: Sequence[Callable[[Runner], Runner]]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolexec.exec.skills import Skills
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
+    from toolexec.model.transform import Transforms
 
 __all__ = ["Parts"]
 
@@ -49,8 +50,11 @@ class Parts:
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
         self.home: Home = Home()
-        self.sources: Sources = Sources(self.discovery.index, self.backends, options.start_timeout, self.home)
-        self.adding: Adding = Adding(self.discovery, self.local)
+        self.transforms: Transforms | None = _transforms(options)
+        self.sources: Sources = Sources(
+            self.discovery.index, self.backends, options.start_timeout, self.home, self.transforms
+        )
+        self.adding: Adding = Adding(self.discovery, self.local, self.transforms)
         self.close_patience: float = CLOSE_PATIENCE
         self.configure(options)
         for backend in self.backends.list():
@@ -73,7 +77,7 @@ class Parts:
         self.options = options
         self.sources.start_timeout = options.start_timeout
         self.scope: Scope = Scope(options, self.discovery, self.backends)
-        self.calls: Calls = Calls(options, self.scope, self.backends, self.sources)
+        self.calls: Calls = Calls(options, self.scope, self.backends, self.sources, self.transforms)
         self.links: KeptLinks = KeptLinks(options, self.scope.index)
 
     @cached_property
@@ -167,6 +171,14 @@ class Parts:
                     await self.sources.aclose()
                 finally:
                     await self.calls.aclose(self.close_patience)
+
+
+def _transforms(options: Options) -> Transforms | None:
+    if not options.transforms:
+        return None
+    from toolexec.model.transform import Transforms
+
+    return Transforms(options.transforms)
 
 
 def _local_backend(backends: BackendRegistry, options: Options) -> LocalBackend:

@@ -22,6 +22,7 @@ from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer, MCPSettings
+    from toolexec.model.transform import Transforms
 
 __all__ = ["Added", "Sources"]
 
@@ -56,11 +57,19 @@ class Added(Sequence[Backend]):
 class Sources:
     """The backends of an Exec, other than the one for its own Python functions."""
 
-    def __init__(self, index: Index, backends: BackendRegistry, start_timeout: float, home: Home) -> None:
+    def __init__(
+        self,
+        index: Index,
+        backends: BackendRegistry,
+        start_timeout: float,
+        home: Home,
+        transforms: Transforms | None = None,
+    ) -> None:
         self._index = index
         self._backends = backends
         self.start_timeout = start_timeout
         self._home = home
+        self._transforms = transforms
         self._catalogs: dict[str, Catalog] = {}
         self._owners = Owners(index)
         self._starting: dict[str, asyncio.Task[None]] = {}
@@ -119,7 +128,7 @@ class Sources:
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""
-        catalog = self._catalogs[backend.name] = Catalog(self._index, backend, self._owners)
+        catalog = self._catalogs[backend.name] = Catalog(self._index, backend, self._owners, self._transforms)
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
         self.pending.append(backend)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolexec.model.schema import DRAFT_07, DRAFT_2020_12, Schema, SchemaLike
     from toolexec.model.tags import normalize_tags
     from toolexec.model.tool import Icon, Tool, ToolAnnotations
+    from toolexec.model.transform import ToolTransform
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -71,6 +72,7 @@ else:
             "toolexec.model.schema": ("DRAFT_07", "DRAFT_2020_12", "Schema", "SchemaLike"),
             "toolexec.model.tags": ("normalize_tags",),
             "toolexec.model.tool": ("Icon", "Tool", "ToolAnnotations"),
+            "toolexec.model.transform": ("ToolTransform",),
         },
     )
 
@@ -112,6 +114,7 @@ __all__ = [
     "ToolContext",
     "ToolID",
     "ToolReply",
+    "ToolTransform",
     "acting",
     "binding_from_dict",
     "clean_segment",

@@ -20,7 +20,7 @@ __all__ = ["RefusedArgs", "are_same", "bounded", "bounded_args", "own_parts", "w
 
 
 class RefusedArgs(Mapping[str, Any]):
-    """Takes the place of arguments that are too much to be walked, in the call that is refused because of them.
+    """Takes the place of arguments that are too much to be walked, or do not fit, in the call that is refused for it.
 
     A look into it raises `error`, an InputValidationError, so that no call can be made with it.
     """
@@ -28,15 +28,22 @@ class RefusedArgs(Mapping[str, Any]):
     __slots__ = ("error", "excess")
 
     def __init__(self, excess: Excess, tool_id: str) -> None:
-        self.excess: Final = excess
+        self.excess: Excess | None = excess
         violation = excess_violation({}, excess)
-        self.error: Final = InputValidationError([violation], tool_id=tool_id, op="validate_input")
+        self.error = InputValidationError([violation], tool_id=tool_id, op="validate_input")
+
+    @classmethod
+    def because(cls, error: InputValidationError) -> RefusedArgs:
+        """Return what takes the place of arguments that are refused with *error*."""
+        refused = cls.__new__(cls)
+        refused.excess, refused.error = None, error  # pyright: ignore[reportAttributeAccessIssue]
+        return refused
 
     def __bool__(self) -> bool:
         return True  # `args or {}` must not make it arguments of nothing
 
     def __repr__(self) -> str:
-        return f"<arguments with {self.excess.value}>"
+        return f"<arguments with {self.excess.value}>" if self.excess is not None else "<arguments that do not fit>"
 
     def __getitem__(self, name: str) -> NoReturn:
         raise self.error

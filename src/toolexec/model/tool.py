@@ -16,13 +16,15 @@ from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
 
-__all__ = ["DRY_RUN", "HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
+__all__ = ["DRY_RUN", "HINTS", "TRANSFORMED", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
 
 HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 """The yes-or-no annotations of a tool."""
 DRY_RUN: Final = "toolexec/dry_run"
 """The key of a tool's `meta` that says how to try a call: by the tool with this ID, or by `{"tool": ID, "args":
 {...}}`, where the arguments are added to those of the call, and the tool is this one unless it is named."""
+TRANSFORMED: Final = "toolexec/transformed"
+"""The key of a tool's `meta` with the digest of the definition that it was made of: pins cover that, too."""
 
 
 @checked("ToolAnnotations", error=InvalidToolError)

@@ -25,7 +25,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
-from toolexec.model.tool import Tool
+from toolexec.model.tool import TRANSFORMED, Tool
 from toolexec.run.layer import Layer
 from toolexec.run.pins_file import Pin, PinKey, PinsFile, Sighting, merged, shortened
 from toolexec.run.resolve import Find, resolved
@@ -404,10 +404,12 @@ class Pins:
 
 
 def definition_of(entry: Registered) -> str:
-    """Return what is pinned, as JSON in one order and plain ASCII: what a model reads of the tool, and the
-    `destination` of its calls, if that is known."""
+    """Return what is pinned, as JSON in one order and plain ASCII: what a model reads of the tool, the digest of
+    what it is `made_of`, if it is transformed, and the `destination` of its calls, if that is known."""
     data: JSONObject = entry.tool.to_mcp()
     parts = {key: value for key, value in data.items() if key not in ("icons", "_meta")}
+    if entry.tool.has_meta and (made_of := entry.tool.meta.get(TRANSFORMED)) is not None:
+        parts["made_of"] = made_of
     if entry.binding.destination:
         parts["destination"] = entry.binding.destination
     return json.dumps(parts, sort_keys=True, ensure_ascii=True)

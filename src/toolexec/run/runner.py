@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -116,7 +116,8 @@ class DefaultRunner:
     Arguments are checked unless *validate_input* is false. *validate_output* decides what a breach of the output schema
     means: `strict` makes it the call's error (the value stays in the result), `warn` lists it in `Result.warnings`,
     `off` does not look; None means strict for local tools and warn for remote ones. Where nothing is checked, what has
-    no JSON form is passed on as it is. The runner keeps no state of its own.
+    no JSON form is passed on as it is. *schema_of* gives the schema to check arguments by, where that is not the
+    tool's own. The runner keeps no state of its own.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class DefaultRunner:
         resolver: Resolver | None = None,
         validate_input: bool = True,
         validate_output: OutputValidation | None = None,
+        schema_of: Callable[[Tool], Schema] | None = None,
     ) -> None:
         self.index = index
         self._find = index.find if index is not None else _nothing
@@ -134,6 +136,7 @@ class DefaultRunner:
         self._resolve = (resolver or Resolver(index, backends)).resolve
         self._validate_input = validate_input
         self._validate_output = validate_output
+        self._schema_of = schema_of
         self._takes_anything = validate_output == "off"
 
     async def run(self, call: ToolCall) -> Result:
@@ -238,14 +241,15 @@ class DefaultRunner:
             else:
                 if args is not given:
                     attempt.args = args
+                schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
                 try:
-                    if not self._validate_input or tool.input_schema.conforms(args):
+                    if not self._validate_input or schema.conforms(args):
                         return
-                    violations = tool.input_schema.violations(args)
-                    fewer = without_nulls(args, tool.input_schema, violations)
+                    violations = schema.violations(args)
+                    fewer = without_nulls(args, schema, violations)
                     if fewer is not args:
                         attempt.args = args = fewer
-                        violations = tool.input_schema.violations(args)
+                        violations = schema.violations(args)
                 except InvalidSchemaError:
                     tool.check_schemas()  # the same error, which names the tool and the schema
                     raise

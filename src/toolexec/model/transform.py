@@ -1,0 +1,214 @@
+"""Tools as they are shown: other names, hidden or fixed arguments, other descriptions than those of their providers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict, cast
+
+from toolexec.errors import ConfigurationError, InputValidationError, Violation
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, pointer
+from toolexec.model.schema import Schema
+from toolexec.model.settings import check_settings
+from toolexec.model.tool import TRANSFORMED, Tool
+
+__all__ = ["ShownTool", "ToolTransform", "Transforms"]
+
+_OF_THE_WHOLE: Final = frozenset(
+    (
+        *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "examples"),
+    )
+)
+"""Keywords that speak of several arguments by their own names. Only the tool's own schema has them: it is checked when
+the call is made."""
+
+
+class _ArgumentSettings(TypedDict, total=False):
+    name: str
+    description: str
+    hide: bool
+    value: JSONValue
+    default: JSONValue
+
+
+class _TransformSettings(TypedDict, total=False):
+    name: str
+    title: str
+    description: str
+    arguments: Mapping[str, JSONObject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolTransform:
+    """How a tool is shown: its `name`, `title` and `description` where they are given, and for some of its arguments,
+    by their own names, a mapping with any of:
+
+    - `name`, by which callers know it; `description` in place of its own;
+    - `default`: what is sent where a caller gives nothing, so that it need not be given;
+    - `value`: what is always sent; callers do not see the argument;
+    - `hide`: true for an argument that callers do not see, and that is not sent.
+    """
+
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    arguments: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+
+    def __post_init__(self) -> None:
+        for name, each in self.arguments.items():
+            where = f"transform: argument {name!r}"
+            check_settings(where, _ArgumentSettings, each)
+            if ("value" in each or each.get("hide")) and each.keys() & {"name", "description", "default"}:
+                raise ConfigurationError(f"{where} is hidden, so it has no name, description or default")
+
+    @classmethod
+    def from_settings(cls, where: str, given: object) -> ToolTransform:
+        """Read a transform, or the mapping that it is in a file. Raises ConfigurationError, which begins with
+        *where*."""
+        if isinstance(given, ToolTransform):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(f"{where} must be a table, not a {type(given).__name__}")
+        settings = cast("JSONObject", given)
+        check_settings(where, _TransformSettings, settings)
+        try:
+            return cls(**settings)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error.message.removeprefix('transform: ')}") from None
+
+
+class ShownTool:
+    """One tool as it is shown, `tool`, and how arguments for that become those of the `original`.
+
+    Raises ConfigurationError for a transform that does not fit the tool.
+    """
+
+    def __init__(self, original: Tool, transform: ToolTransform) -> None:
+        self.original = original
+        self._of_caller: dict[str, str] = {}  # own names by those that callers use
+        self._sent: JSONDict = {}
+        self._defaults: JSONDict = {}
+        schema = original.input_schema.to_json()
+        properties = schema.get("properties", {})
+        for name in transform.arguments:
+            if name not in properties:
+                hint = did_you_mean(name, sorted(properties))
+                raise ConfigurationError(f"the transform of {original.id}: there is no argument {name!r}; {hint}")
+        self._maps = bool(transform.arguments)
+        self._own = frozenset(properties)
+        changes: JSONDict = {
+            "input_schema": self._schema(schema, properties, transform) if transform.arguments else schema
+        }
+        for part in ("name", "title", "description"):
+            if getattr(transform, part):
+                changes[part] = getattr(transform, part)
+        text = json.dumps(original.to_mcp(), sort_keys=True)
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+        self.tool = original.replace(**changes, meta={**original.meta, TRANSFORMED: digest}).check_schemas()
+
+    def _schema(self, schema: JSONDict, properties: JSONObject, transform: ToolTransform) -> JSONDict:
+        """Return the schema that callers see, and note how their arguments are called."""
+        required = [*schema.get("required", ())]
+        shown: JSONDict = {}
+        for name, own in properties.items():
+            given = transform.arguments.get(name, {})
+            if "value" in given:
+                self._sent[name] = given["value"]
+            elif given.get("hide"):
+                if name in required:
+                    message = f"{name!r} is required, so it cannot be hidden without a value"
+                    raise ConfigurationError(f"the transform of {self.original.id}: {message}")
+            else:
+                public = given.get("name") or name
+                if public in shown:
+                    raise ConfigurationError(
+                        f"the transform of {self.original.id}: two arguments are called {public!r}"
+                    )
+                shown[public] = _described(own, given)
+                self._of_caller[public] = name
+                if "default" in given:
+                    self._defaults[name] = given["default"]
+        names = {own: public for public, own in self._of_caller.items()}
+        optional = self._defaults.keys() | self._sent.keys()
+        kept = {key: value for key, value in schema.items() if key not in _OF_THE_WHOLE}
+        together = {
+            names[name]: [names[each] for each in needs if each in names and each not in optional]
+            for name, needs in kept.pop("dependentRequired", {}).items()
+            if name in names
+        }
+        needed = [names[name] for name in required if name in names and name not in optional]
+        kept |= {"properties": shown, "required": needed}
+        return {**kept, "dependentRequired": together} if together else kept
+
+    def arguments(self, given: JSONObject) -> JSONDict:
+        """Return the arguments that are sent for those that a caller gives. Raises InputValidationError, which speaks
+        of arguments as callers know them."""
+        violations = self.tool.input_schema.violations(given)
+        if not self._maps:
+            if violations:
+                raise InputValidationError(violations, tool_id=self.tool.id, op="validate_input")
+            return dict(given)
+        hidden = [name for name in given if name not in self._of_caller and name in self._own]
+        violations = [
+            *violations,
+            *(
+                Violation(path=f"/{pointer(name)}", keyword="additionalProperties", message="it is not an argument")
+                for name in hidden
+                if all(each.path != f"/{pointer(name)}" for each in violations)
+            ),
+        ]
+        if violations:
+            raise InputValidationError(violations, tool_id=self.tool.id, op="validate_input")
+        sent = {self._of_caller.get(name, name): value for name, value in given.items()}
+        return {**self._defaults, **sent, **self._sent}
+
+    def as_callers_know(self, error: InputValidationError) -> InputValidationError:
+        """Return an error about arguments with the names that callers use."""
+        names = {f"/{pointer(own)}": f"/{pointer(public)}" for public, own in self._of_caller.items()}
+        violations: list[Violation] = []
+        for each in error.violations:
+            head = f"/{each.path.split('/')[1]}" if "/" in each.path else ""
+            path = names.get(head, head) + each.path.removeprefix(head)
+            violations.append(Violation(path=path, keyword=each.keyword, message=each.message, expected=each.expected))
+        return InputValidationError(violations, tool_id=error.tool_id, op=error.op)
+
+
+class Transforms:
+    """The transforms of tools by the tools' own IDs, and the tools that they were applied to."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Raises ConfigurationError for what is not a transform."""
+        self._given = {
+            tool_id: ToolTransform.from_settings(f"transforms.{tool_id}", each) for tool_id, each in given.items()
+        }
+        self._shown: dict[str, ShownTool] = {}
+
+    def apply(self, tool: Tool) -> Tool:
+        """Return a tool as it is shown. Raises ConfigurationError for one that its transform does not fit."""
+        transform = self._given.get(tool.id)
+        if transform is None:
+            return tool
+        shown = ShownTool(tool, transform)
+        self._shown[shown.tool.id] = shown
+        return shown.tool
+
+    def of(self, tool: Tool) -> ShownTool | None:
+        """Return how a tool of the index is shown; None for one that is as its provider has it."""
+        shown = self._shown.get(tool.id)
+        return shown if shown is not None and (shown.tool is tool or shown.tool == tool) else None
+
+    def schema_of(self, tool: Tool) -> Schema:
+        """Return what the arguments that are sent must be like."""
+        shown = self.of(tool)
+        return tool.input_schema if shown is None else shown.original.input_schema
+
+
+def _described(own: JSONValue, given: JSONObject) -> JSONValue:
+    changes = {key: given[key] for key in ("description", "default") if key in given}
+    if not changes:
+        return own
+    return {**own, **changes} if isinstance(own, dict) else changes
