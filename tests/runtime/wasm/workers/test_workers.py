@@ -275,3 +275,15 @@ class TestLost:
         assert not any(process.is_running() for process in processes)
         python.company = 1
         assert await value(python, kit.request("3")) == 3
+
+    async def test_closing_while_they_start(self, python: PythonLanguage, kit: Kit) -> None:
+        """One that is ready too late is ended, and no more are started."""
+        await python.start()
+        workers = python.workers
+        assert workers is not None
+        starting = asyncio.create_task(asyncio.to_thread(workers.start))
+        await until(lambda: workers.starting)
+        await python.aclose()
+        await starting
+        assert workers.ready == []
+        assert not [child for child in psutil.Process().children() if "workers.main" in " ".join(child.cmdline())]

@@ -121,8 +121,8 @@ class Workers:
                 return None
 
     def start(self) -> None:
-        """Start all of them now; blocks until they are ready."""
-        while len(self._ready) < self._count and not self._failed:
+        """Start all of them now; blocks until they are ready, or none can be started."""
+        while len(self._ready) < self._count and not self._failed and not self._closed:
             self._start_one()
 
     def close(self) -> None:

@@ -27,6 +27,8 @@ _PROGRAM: Final = (
     "from toolexec.runtime.wasm.workers.main import main; main(job)"
 )
 _START_SECONDS: Final = 60.0
+_NEEDED: Final = ("LD_LIBRARY_PATH",)
+"""What the interpreter itself may need of the environment."""
 _started: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 
 
@@ -49,9 +51,10 @@ class Lane:
 class WorkerProcess:
     """A process that runs guests of one program, in threads, on one core. For any thread.
 
-    It gets the open file of the compiled *program* and two sockets, and none of this process's environment, input or
-    other descriptors. It dies with this process. Constructing it starts it, and blocks until it is ready. Raises
-    OSError when it cannot be started, and WorkerLostError when it ends before it is ready.
+    It gets the open file of the compiled *program* and two sockets, and none of this process's input, other
+    descriptors, or environment, but for the path of the interpreter's libraries. It dies with this process.
+    Constructing it starts it, and blocks until it is ready. Raises OSError when it cannot be started, and
+    WorkerLostError when it ends before it is ready.
     """
 
     def __init__(self, program: int, *, core: int | None, idle_bytes: int, most_bytes: int) -> None:
@@ -73,11 +76,11 @@ class WorkerProcess:
         path = [str(directory) or str(Path.cwd()) for directory in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
-                [sys.executable, "-I", "-c", _PROGRAM, json.dumps([path, job])],
+                [sys.executable, "-I", *_options(), "-c", _PROGRAM, json.dumps([path, job])],
                 stdin=subprocess.DEVNULL,
                 stdout=their_lifeline.fileno(),
                 pass_fds=[theirs.fileno(), program],
-                env={},
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 cwd="/",
                 start_new_session=True,
             )
@@ -215,6 +218,11 @@ class WorkerProcess:
     def _hang_up(self) -> None:
         self._control.close()
         self._lifeline.close()
+
+
+def _options() -> list[str]:
+    """What this interpreter was started with and the worker must not do either."""
+    return ["-B"] if sys.dont_write_bytecode else []
 
 
 def _watch(control: socket.socket, worker: weakref.ref[WorkerProcess]) -> None:
