@@ -92,7 +92,11 @@ class PythonLanguage:
 
     @property
     def workers(self) -> Workers | None:
-        """The worker processes, whether there are any yet or not; None before the first run."""
+        """The worker processes, whether there are any yet or not; None before the first run.
+
+        They are loaded only when they are asked for: a program that runs alone has no use for them."""
+        if self._workers is None and self._pool is not None:
+            self._workers = self._make_workers(self._pool.program)
         return self._workers
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
@@ -127,12 +131,11 @@ class PythonLanguage:
 
                 make = partial(GuestPool, program, config.pool_size, config.idle_memory_bytes)
                 self._pool = await self._threads.run(make)
-                self._workers = self._make_workers(program)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
-        workers = self._workers if len(self._runs) >= self.company else None  # a run alone is as quick here
+        workers = self.workers if len(self._runs) >= self.company else None  # a run alone is as quick here
         elsewhere = workers is not None and workers.meet()
         kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
