@@ -37,7 +37,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undo import DryRun, undo
 
-__all__ = ["CodeConfig", "Executor"]
+__all__ = ["CodeConfig", "Executor", "check_timeout"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class CodeConfig:
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        _check_timeout(self.default_timeout)
-        _check_timeout(self.max_timeout)
+        check_timeout(self.default_timeout)
+        check_timeout(self.max_timeout)
         Limits(max_tool_calls=self.default_tool_calls)  # raises for a negative one
 
 
@@ -158,7 +158,7 @@ class Executor:
         A request that comes with the tools of another run as its gateway is a part of that run.
         """
         config = self.config
-        _check_timeout(request.timeout)
+        check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()
         limits, timeout = self.granted(request)
         language = ALIASES.get(language, language)
@@ -295,7 +295,8 @@ def _both(engine: str, tools: str) -> str:
     return tools if engine in (tools, "") else f"{engine}{tools}"
 
 
-def _check_timeout(timeout: float | None) -> None:
+def check_timeout(timeout: float | None) -> None:
+    """Raise ConfigurationError for a time limit of code that is not above 0 seconds, or None."""
     if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
         raise ConfigurationError(f"a timeout must be above 0 seconds, not {timeout!r}")
 

@@ -17,7 +17,7 @@ from toolexec.errors import ConfigurationError, DocNotFoundError, ToolExecError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding
 from toolexec.model.json_value import JSONDict
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import Tool
 
 __all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInfo", "ToolDoc", "schema_info"]
@@ -198,6 +198,7 @@ class InMemoryDocStore:
     ) -> None:
         self._index = index
         self._resolver = resolver
+        check_ranges("InMemoryDocStore", least={"max_examples": max_examples} if max_examples is not None else None)
         self._max_examples = max_examples
         self._entries: dict[str, DocEntry] = {}
         self._lock = threading.Lock()

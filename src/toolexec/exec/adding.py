@@ -45,6 +45,8 @@ class Adding:
             )
         if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"add: name must be a string or None, not {shorten(repr(name))}")
+        if doc is not None and not isinstance(doc, _doc_entry()):
+            raise ConfigurationError(f"add: doc must be a DocEntry or None, not {shorten(repr(doc))}")
         if name is not None and isinstance(tool, Tool | FunctionTool):
             raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
         if isinstance(tool, Tool):
@@ -76,6 +78,12 @@ class Adding:
         if handler is not None:
             self._local.register(tool.id, handler)
         return shown
+
+
+def _doc_entry() -> type[DocEntry]:
+    from toolexec.discovery.docs import DocEntry
+
+    return DocEntry
 
 
 def _names_around() -> JSONDict:

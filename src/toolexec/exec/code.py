@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from toolexec.code.engine import Engine
-from toolexec.code.executor import CodeConfig, Executor
+from toolexec.code.executor import CodeConfig, Executor, check_timeout
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
@@ -25,7 +25,7 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
 from toolexec.model.languages import ALIASES, base_language
 from toolexec.model.origin import CURRENT, HERE
-from toolexec.model.settings import check_settings
+from toolexec.model.settings import check_ranges, check_settings
 from toolexec.run.admission import RunKind, RunRequest, admit, begun
 from toolexec.run.chain import notify
 from toolexec.run.runner import Runner
@@ -228,6 +228,7 @@ class CodeRuns:
         request = ExecuteRequest(code=code, limits=limits, **merged)
         if opted_in and _OPT_IN not in request.metadata:
             request = replace(request, metadata={**request.metadata, _OPT_IN: True})
+        check_ranges("code", least={"now": request.now} if request.now is not None else None)
         self.executor.granted(request)
         return request
 
@@ -343,7 +344,7 @@ class CodeSession:
 
     def __init__(self, runs: CodeRuns, settings: CodeSettings) -> None:
         """Raises as `CodeRuns.request` does."""
-        runs.request("", settings)
+        check_timeout(runs.request("", settings).timeout)
         self._runs = runs
         self._settings = settings
         self._session: SandboxSession | None = None

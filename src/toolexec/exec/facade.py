@@ -471,6 +471,7 @@ class Exec:
         # Most calls come this way, which is the shortest there is.
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
 
+    @checked("needs_approval")
     def needs_approval(self, tool_id: str, args: JSONObject | None = None) -> bool:
         """Return whether the gate would ask an approver before this call by the `current_origin`. A call that cannot
         be made, or is denied, needs none: it raises.
@@ -479,6 +480,7 @@ class Exec:
 
         return needs_approval(self, tool_id, args)
 
+    @checked("approved")
     def approved(self, tool_id: str, args: JSONObject | None = None) -> AbstractContextManager[Origin]:
         """Have one call of this tool with exactly these arguments count as approved, for the `current_origin`, in the
         block: `with ex.approved("shop:refund", args): await ex.run_tool("shop:refund", args)`.
@@ -579,12 +581,15 @@ class Exec:
         """
         if not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"run_workflow: source must be a string, not {shorten(repr(source))}")
+        if inputs is not None and not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"run_workflow: inputs must be a mapping or None, not {shorten(repr(inputs))}")
         if on_progress is not None and not callable(on_progress):  # pyright: ignore[reportUnnecessaryComparison]
             raise ConfigurationError(f"run_workflow: on_progress must be a function, not {shorten(repr(on_progress))}")
         if durable is not None:
             return await self._parts.durable.run_workflow(durable, source, inputs, settings, on_progress)
         return await self._parts.code.run_workflow(source, inputs, settings, on_progress)
 
+    @checked("worker")
     def worker(
         self, *, isolations: Sequence[str] | None = None, max_activities: int = 200, patience: float = 10.0
     ) -> TemporalWorker:

@@ -14,6 +14,7 @@ from toolexec.durable.waits import check_input
 from toolexec.errors import JournalError, RunBusyError, ToolExecError
 from toolexec.model.json_value import JSONValue
 from toolexec.model.origin import current_origin
+from toolexec.model.settings import check_ranges, checked
 
 if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
@@ -25,6 +26,12 @@ __all__ = ["Runs"]
 logger: logging.Logger = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 1.0
 _AT_ONCE: Final = 8
+_HOMES: Final = {
+    "EventCallback": "toolexec.code.types",
+    "ProgressCallback": "toolexec.model.call",
+    "RunResult": "toolexec.exec.durable",
+    "WaitsCallback": "toolexec.exec.durable",
+}
 
 
 class Runs:
@@ -37,6 +44,7 @@ class Runs:
     def __init__(self, durable: Callable[[], DurableRuns]) -> None:
         self._durable = durable
 
+    @checked("runs.list")
     async def list(
         self,
         states: Sequence[RunState] = (),
@@ -48,18 +56,22 @@ class Runs:
         """Return runs, those created last first, without their source, settings and result.
 
         *states* (`running`, `waiting`, `done`, `failed`, `cancelled`), *caller* and *before* (seconds since 1970)
-        narrow them down.
+        narrow them down. *limit* is 0 or more.
         """
+        check_ranges("runs.list", least={"limit": limit})
         return await self._durable().store.runs(states=states, caller=caller, limit=limit, before=before)
 
+    @checked("runs.get")
     async def get(self, run_id: str) -> RunRecord:
         """Return a run: its state, what it waits for, its source, settings and result."""
         return await self._durable().store.get(run_id)
 
+    @checked("runs.calls")
     async def calls(self, run_id: str) -> list[CallRecord]:
         """Return the tool calls of a run, in the order in which they were begun."""
         return await self._durable().store.calls(run_id)
 
+    @checked("runs.resume")
     async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run where it stopped, for the caller that began it, and return its result, or that of then.
 
@@ -70,6 +82,7 @@ class Runs:
         """
         return await self._durable().resume(run_id, accept_changes=accept_changes)
 
+    @checked("runs.follow", homes=_HOMES)
     async def follow(
         self,
         run_id: str,
@@ -89,10 +102,12 @@ class Runs:
         hooks = RunHooks(on_progress=on_progress, on_event=on_event)
         return await self._durable().follow(run_id, hooks, on_waits)
 
+    @checked("runs.resume_due")
     async def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
         """Go on with all runs that can: what they waited for is there, or their process has died. Return their results,
         by ID; those that another process takes meanwhile, or that cannot be resumed, are left out, and logged. Raises
         ConfigurationError for an engine, whose workers do this."""
+        check_ranges("runs.resume_due", least={"limit": limit})
         durable = self._durable()
         run_ids = await durable.due(limit)
         results: dict[str, RunResult] = {}
@@ -110,10 +125,12 @@ class Runs:
         await asyncio.gather(*map(go_on, run_ids))
         return results
 
+    @checked("runs.work", homes=_HOMES)
     async def work(
         self, *, idle: float = _IDLE_SECONDS, on_result: Callable[[str, RunResult], None] | None = None
     ) -> None:
         """Go on with runs whenever they can, until it is cancelled; look for them every *idle* seconds."""
+        check_ranges("runs.work", least={"idle": idle})
         while True:
             try:
                 results = await self.resume_due()
@@ -126,6 +143,7 @@ class Runs:
             if not results:
                 await asyncio.sleep(idle)
 
+    @checked("runs.signal")
     async def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:
         """Send a run a signal, with *payload* (JSON), and return whether it waits for it just now.
 
@@ -145,16 +163,19 @@ class Runs:
         self._durable().wake(run_id)
         return waited
 
+    @checked("runs.cancel")
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run; return whether it has ended by that. Another process that has it learns of it within a second
         or so, stops it, and keeps that it was cancelled."""
         return await self._durable().store.cancel(run_id)
 
+    @checked("runs.replay")
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
         whether it does the same. Raises ConfigurationError for an engine, whose workers repeat runs by themselves."""
         return await self._durable().replay(run_id)
 
+    @checked("runs.delete")
     async def delete(self, run_id: str) -> bool:
         """Forget a run that has ended; return whether there was one. Raises RunBusyError for one that has not."""
         return await self._durable().store.delete(run_id)

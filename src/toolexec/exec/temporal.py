@@ -22,6 +22,7 @@ from toolexec.model.approval_text import approval_details, argument_lines
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
+from toolexec.model.settings import check_ranges
 from toolexec.run.admission import RUN_KINDS, RunRequest, admit_durable
 from toolexec.run.gate import RECORDED
 from toolexec.run.large import ON_LOOP
@@ -44,6 +45,7 @@ def worker_of(
     parts: Parts, *, isolations: Sequence[str] | None, max_activities: int, patience: float
 ) -> TemporalWorker:
     """Return a worker; see `Exec.worker`."""
+    check_ranges("worker", above={"max_activities": max_activities}, least={"patience": patience})
     engine = parts.options.journal
     if not isinstance(engine, TemporalEngine):
         raise ConfigurationError(

@@ -72,10 +72,14 @@ async def answers(
     """Return the answers in the order of the calls, each in the form that fits it.
 
     *store* has the results that were too large to be shown. With *skip_unknown*, calls of tools that are not here have
-    no answer. Raises ConfigurationError for a budget below 1000 bytes.
+    no answer. Raises ConfigurationError for a budget below 1000 bytes, or below 0 for media.
     """
     if max_bytes < MIN_BYTES:
-        raise ConfigurationError(f"the byte budget of an answer must be at least {MIN_BYTES}, not {max_bytes}")
+        raise ConfigurationError(
+            f"max_bytes, the byte budget of an answer, must be at least {MIN_BYTES}, not {max_bytes}"
+        )
+    if max_media_bytes < 0:
+        raise ConfigurationError(f"max_media_bytes must be 0 or more, not {max_media_bytes}")
     if not calls:
         return []
     work = _Answering(host, store, tools, calls[0].kind)

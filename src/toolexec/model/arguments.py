@@ -7,7 +7,7 @@ so that the rules around calls record it, and then refuse it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json

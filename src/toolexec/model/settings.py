@@ -26,7 +26,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONValue
 from toolexec.model.secret_keys import is_telling
 
-__all__ = ["SettingsGuard", "check_settings", "checked", "guards", "unknown_setting"]
+__all__ = ["SettingsGuard", "check_ranges", "check_settings", "checked", "guards", "unknown_setting"]
 
 T = TypeVar("T")
 
@@ -319,6 +319,19 @@ def unknown_setting(
 ) -> ToolExecError:
     """Return the error for a setting that *what* does not have."""
     return error(f"{what} has no setting {str(name)[:100]!r}; {did_you_mean(name, known)}", details={"setting": name})
+
+
+def check_ranges(
+    what: str, *, above: Mapping[str, float] | None = None, least: Mapping[str, float] | None = None
+) -> None:
+    """Raise ConfigurationError for the first setting, by its name, that is not above 0 (*above*) or not 0 or more
+    (*least*); both are name → value. *what* names those settings in the message."""
+    for name, value in (above or {}).items():
+        if not value > 0:
+            raise ConfigurationError(f"{what}: {name} must be above 0, not {value!r}", details={"setting": name})
+    for name, value in (least or {}).items():
+        if not value >= 0:
+            raise ConfigurationError(f"{what}: {name} must be 0 or more, not {value!r}", details={"setting": name})
 
 
 # -- annotations --------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class Tool:
         put(self, "annotations", _NO_ANNOTATIONS if annotations is None else shared_annotations(annotations))
         put(self, "icons", tuple(icons))
         put(self, "tags", shared_tags(normalize_tags(tags)) if tags else ())
-        put(self, "_meta_text", _frozen_meta(meta) if meta else "")
+        put(self, "_meta_text", _frozen_meta(meta) if meta or not isinstance(meta, Mapping | None) else "")
 
     @classmethod
     def restored(

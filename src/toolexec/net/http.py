@@ -26,7 +26,7 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.errors.extras import extra_needed
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
 from toolexec.net.decode import ENCODINGS, Body, BodyError
 from toolexec.net.hosts import DEFAULT_PORTS, is_address, is_local_name, read_authority, read_rule, written_authority
@@ -138,8 +138,11 @@ class HTTPClient:
         ca_file: str | Path = "",
         look_up: LookUp = look_up,
     ) -> None:
-        if not (timeout > 0 and max_response_bytes > 0 and max_connections > 0 and max_redirects >= 0):
-            raise ConfigurationError("an HTTPClient's limits must be above 0, and max_redirects 0 or more")
+        check_ranges(
+            "HTTPClient",
+            above={"timeout": timeout, "max_response_bytes": max_response_bytes, "max_connections": max_connections},
+            least={"max_redirects": max_redirects},
+        )
         if ca_file and not Path(ca_file).is_file():
             raise ConfigurationError(f"there is no file of certificates {ca_file}")
         with extra_needed("http", "a client for HTTP"):

@@ -284,7 +284,9 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
     referring: set[int] = set()
     for number, step in enumerate(steps):
         if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
-            raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
+            name = "retries" if step.retries < 0 else "retry_pause" if step.retry_pause < 0 else "timeout"
+            least = "above 0" if name == "timeout" else "0 or more"
+            raise InvalidChainError(f"step {number}: {name} must be {least}, not {getattr(step, name)!r}")
         if step.retries:
             _check_retries(index, step, number)
         args = step.args

@@ -166,9 +166,9 @@ def test_keys_of_other_programs_are_ignored(read):
         ({"url": "ftp://a"}, "the url must be"),
         ({"url": "http://"}, "the url must be"),
         ({"url": "http://[::1"}, "the url must be"),
-        ({"command": "a", "connect_timeout": 0}, "times must be above 0"),
+        ({"command": "a", "connect_timeout": 0}, "connect_timeout must be above 0"),
         ({"command": "a", "stop_timeout": float("nan")}, "stop_timeout must be a number"),
-        ({"command": "a", "max_restarts": -1}, "max_restarts 0 or more"),
+        ({"command": "a", "max_restarts": -1}, "max_restarts must be 0 or more"),
     ],
 )
 def test_a_server_that_cannot_work_is_refused(settings, said):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.net.hosts import origin_of
 
 __all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
@@ -85,9 +85,15 @@ class MCPServer:
         if bool(self.command) == bool(self.url):
             raise ConfigurationError(f"MCP server {self.name}: give either a command or a url")
         self._check_transport()
-        times = (self.connect_timeout, self.restart_window, self.stop_timeout)
-        if not all(time > 0 for time in times) or not self.max_restarts >= 0:
-            raise ConfigurationError(f"MCP server {self.name}: times must be above 0, max_restarts 0 or more")
+        check_ranges(
+            f"MCP server {self.name}",
+            above={
+                "connect_timeout": self.connect_timeout,
+                "restart_window": self.restart_window,
+                "stop_timeout": self.stop_timeout,
+            },
+            least={"max_restarts": self.max_restarts},
+        )
 
     def _check_transport(self) -> None:
         if self.command and self.transport in ("http", "sse"):

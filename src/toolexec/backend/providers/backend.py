@@ -33,7 +33,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import Tool
 
 __all__ = ["SourceBackend"]
@@ -72,8 +72,7 @@ class SourceBackend:
         problem = check_segment(name)
         if problem:
             raise ConfigurationError(f"provider {name!r}: its name {problem}")
-        if not (refresh >= 0 and timeout > 0):
-            raise ConfigurationError(f"provider {name}: refresh must be 0 or more, timeout above 0, in seconds")
+        check_ranges(f"provider {name}", above={"load_timeout": timeout}, least={"refresh": refresh})
         self.name = name
         self.enabled = enabled
         self.source = source

@@ -47,7 +47,7 @@ def test_a_source_is_made_from_settings() -> None:
         ({"spec": ""}, "spec must name a document"),
         ({"base_url": "ftp://x"}, "base_url must be http"),
         ({"spec": "https://u:p@x.example/s.json"}, "spec has a user or a password in it; send these in a header"),
-        ({"timeout": 0}, "limits must be above 0"),
+        ({"timeout": 0}, "timeout must be above 0"),
         ({"include": "get_*"}, "include must be a list of strings"),
         ({"headers": {"A": 1}}, "headers"),
         ({"rename": {"a": "b c"}}, "the name for 'a' contains"),

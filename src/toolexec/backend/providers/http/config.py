@@ -22,7 +22,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 
 __all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
 
@@ -264,6 +264,14 @@ class HTTPProvider:
         for tool in self.tools:
             if not tool.origin and not self.base_url:
                 raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
+        check_ranges(
+            f"provider {self.name}",
+            above={
+                "timeout": self.timeout,
+                "max_response_bytes": self.max_response_bytes,
+                "max_connections": self.max_connections,
+            },
+        )
         check_header(f"provider {self.name}", self.idempotency_header)
         check_response_headers(f"provider {self.name}", self.response_headers)
         read_origins(f"provider {self.name}: credential_origins", self.credential_origins)

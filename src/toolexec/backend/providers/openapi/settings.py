@@ -17,7 +17,7 @@ from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONObject
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 
 __all__ = ["OpenAPIProvider", "OpenAPISettings"]
 
@@ -130,9 +130,17 @@ class OpenAPIProvider:
             if host_of(url) and "@" in url.partition("://")[2].partition("/")[0]:
                 what = f"{label} has a user or a password in it"
                 raise ConfigurationError(f"OpenAPI provider {self.name}: {what}; send these in a header")
-        limits = (self.timeout, self.max_spec_bytes, self.max_response_bytes, self.max_schema_bytes)
-        if not all(limit > 0 for limit in limits) or self.max_connections < 1:
-            raise ConfigurationError(f"OpenAPI provider {self.name}: its limits must be above 0")
+        check_ranges(
+            f"OpenAPI provider {self.name}",
+            above={
+                "timeout": self.timeout,
+                "max_spec_bytes": self.max_spec_bytes,
+                "max_response_bytes": self.max_response_bytes,
+                "max_schema_bytes": self.max_schema_bytes,
+                "max_connections": self.max_connections,
+            },
+            least={"server": self.server} if isinstance(self.server, int) else None,
+        )
         try:
             self.selection()
         except ConfigurationError as error:
