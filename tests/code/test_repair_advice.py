@@ -16,6 +16,7 @@ from toolexec.code.types import CodeResult
 from toolexec.errors import CodeError
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.router import Runtime
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm import WasmBackend, science
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -343,3 +344,35 @@ async def test_a_session_advises_too() -> None:
     """As any run."""
     async with Exec() as ex, ex.session() as session:
         assert "fetch a URL" in str((await session.execute_code("import requests")).error)
+
+
+@pytest.mark.full
+async def test_a_program_on_the_host() -> None:
+    """Advice on calls is the same without isolation; nothing is said of a machine that is the host's own."""
+    add: Any = {"a": 1, "b": 2}
+    async with Exec(runtime_backends={"dev": UnsafeHostBackend()}, security_profile="dev", unsafe_opt_in=True) as ex:
+        ex.add(lambda a, b: add, "math:add")
+
+        async def message(code: str, language: str = "python") -> str:
+            return str((await ex.execute_code(code, language=language)).error)
+
+        assert "write `tools.math.add(a=1, b=2)` instead of" in await message("tools.math.add(1, 2)")
+        assert 'write `x["a"]` instead of `x.a`' in await message("x = tools.math.add(a=1, b=2)\nx.a")
+        for code in ("import no_such_package", "open('/no/such/file')"):
+            assert ";" not in await message(code)
+        assert "its arguments are a, b: write" in await message("await tools.math.add(1, 2)", "javascript")
+
+
+@pytest.mark.full
+async def test_a_loop_that_the_program_gets() -> None:
+    """A loop from `get_event_loop` knows tool calls as tasks, as that of `asyncio.run` does, also in older Pythons."""
+    code = """
+import asyncio
+async def main():
+    return await asyncio.create_task(tools.math.add(a=1, b=2))
+asyncio.get_event_loop().run_until_complete(main())
+"""
+    async with Exec(runtime_backends={"dev": UnsafeHostBackend()}, security_profile="dev", unsafe_opt_in=True) as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        result = await ex.execute_code(code)
+    assert result.value == 3, result.error

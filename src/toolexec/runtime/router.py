@@ -229,7 +229,7 @@ class Runtime:
         """
         result = _completed(result, request)
         error = result.error
-        if not isinstance(error, CodeError) or backend.isolation in ("none", "process"):
+        if not isinstance(error, CodeError):
             return result
         failure = Failure(
             kind=error.kind,
@@ -240,9 +240,11 @@ class Runtime:
             source=(error.source or _line_of(request.code, error.line))[:_MAX_SOURCE],
             line=error.line,
             has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
+            is_isolated=backend.isolation not in ("none", "process"),
         )
         ran = backend.kind, request.language or "python"
-        elsewhere = [place for place in await self._fitting(needed_by(failure), request) if place != ran]
+        fitting = await self._fitting(needed_by(failure), request) if failure.is_isolated else []
+        elsewhere = [place for place in fitting if place != ran]
         tools = request.gateway if isinstance(request.gateway, Tools) else None
         if advice := advise(failure, elsewhere, tools):
             error.message = f"{error.message}; {advice}"

@@ -124,6 +124,9 @@ _NOT_DEFINED: Final = {
     "document": "there is no browser and no DOM",
     "window": "there is no browser and no DOM",
 }
+_NOWHERE: Final = frozenset({"module", "exports", "document", "window", "Deno", "XMLHttpRequest", "axios"})
+"""What there is not in Node.js either, where the program is no module."""
+
 _OF_NODE: Final = {"process.env": "env", "process.argv": "args", "module.exports =": "return"}
 """What programs for Node.js write, and what they write here."""
 
@@ -168,19 +171,25 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     """Return what to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing
     module, or processes: the kind of each, and the language to ask for. *tools* are those of the run.
     """
+    if failure.is_isolated and (advice := _about_machine(failure, elsewhere)):
+        return advice
+    if failure.kind == "SyntaxError" and has_fence(failure.code):
+        return "the code has Markdown in it; send the program alone, without text and ``` around it"
+    advice = about_calls(failure, tools) or about_arguments(failure) or about_results(failure, tools)
+    if advice := advice or about_language(failure):
+        return advice
+    return _about_javascript(failure) if failure.language == "javascript" else ""
+
+
+def _about_machine(failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
+    """What the program expected of its machine: a package, processes, files."""
     if module := missing_module(failure):
         return _about_module(module, failure, elsewhere)
     if needed_process(failure):
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in elsewhere))
         return f"{_NO_PROCESS}; they can be started in: {kinds}" if kinds else _NO_PROCESS
-    if failure.kind == "SyntaxError" and has_fence(failure.code):
-        return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    if failure.kind == "FileNotFoundError" and "No such file" in failure.message:
-        return _NO_FILE
-    advice = about_calls(failure, tools) or about_arguments(failure) or about_results(failure, tools)
-    if advice := advice or about_language(failure):
-        return advice
-    return _about_javascript(failure) if failure.language == "javascript" else ""
+    is_missing = failure.kind == "FileNotFoundError" and "No such file" in failure.message
+    return _NO_FILE if is_missing else ""
 
 
 def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
@@ -206,13 +215,18 @@ def _about_javascript(failure: Failure) -> str:
         return f"{_OWN}: leave `{own}` out"
     if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
         return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
-    if failure.backend != "wasm":
-        found = _NODE_MISSING.search(failure.message)
-        return f"{found[1]} {_NO_PACKAGE}" if found is not None else ""
-    if failure.kind == "ReferenceError" and (found := _UNDEFINED.match(failure.message)):
+    is_alone = failure.is_isolated
+    if is_alone and failure.backend != "wasm" and (found := _NODE_MISSING.search(failure.message)):
+        return f"{found[1]} {_NO_PACKAGE}"
+    if is_alone and failure.message.startswith("TypeError: fetch failed") and not failure.has_network:
+        return _NOT_DEFINED["fetch"]
+    found = _UNDEFINED.match(failure.message) if failure.kind == "ReferenceError" else None
+    if found is not None and (failure.backend == "wasm" or found[1] in _NOWHERE):
         written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
         advice = _NOT_DEFINED.get(found[1], "")
         return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice
+    if failure.backend != "wasm":
+        return ""
     if failure.kind == "SyntaxError" and re.search(r"^\s*(?:import|export)\b", failure.code, re.MULTILINE):
         return _NO_MODULES
     return ""

@@ -10,7 +10,8 @@ __all__ = ["Failure"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A program that failed: the `kind` and `message` of its error, the `line` (from 1; 0 unknown) and its `source`,
-    its `code`, its `language`, and where it ran. `has_network` says whether it could reach some hosts."""
+    its `code`, its `language`, and where it ran. `has_network` says whether it could reach some hosts, `is_isolated`
+    whether it had a machine of its own: only then is anything known of that."""
 
     kind: str
     message: str
@@ -20,3 +21,4 @@ class Failure:
     source: str = ""
     line: int = 0
     has_network: bool = False
+    is_isolated: bool = True

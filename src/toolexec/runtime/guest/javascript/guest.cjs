@@ -262,10 +262,14 @@ function makeTools(line) {
   const at = (path) =>
     new Proxy(() => {}, {
       get: (_, name) => (typeof name === "symbol" || name === "then" ? undefined : at(`${path}:${name}`)),
-      apply: (_, __, args) =>
-        typeof args[0] === "string" && CALLS.has(path)
-          ? own.run(...args)
-          : call({ id: path, args: args[0] ?? {}, ...byNames(path) }, `tools.${path.replaceAll(":", ".")}`),
+      apply: (_, __, args) => {
+        if (typeof args[0] === "string" && CALLS.has(path)) return own.run(...args);
+        const name = `tools.${path.replaceAll(":", ".")}`;
+        if (args.length > 1 || (args.length === 1 && (args[0] === null || typeof args[0] !== "object"))) {
+          throw new TypeError(`tools take one object: ${name}({name: value})`);
+        }
+        return call({ id: path, args: args[0] ?? {}, ...byNames(path) }, name);
+      },
     });
   return new Proxy(own, {
     get: (target, name) => {

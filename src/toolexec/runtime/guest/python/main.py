@@ -133,6 +133,8 @@ class Guest:
         if asyncio is not None and asyncio.new_event_loop is not self._new_loop:
             asyncio.new_event_loop = asyncio.events.new_event_loop = self._new_loop
             asyncio.get_event_loop = current_loop(asyncio)
+            if sys.version_info < (3, 14):  # there it makes a loop of Python's own, which does not know tool calls
+                asyncio.get_event_loop_policy()._loop_factory = self._new_loop  # noqa: SLF001
 
     def _describe(self, error: BaseException, source: str, filename: str) -> dict[str, Any]:
         """The error as the host receives it: in the author's own lines, without the frames around them."""
