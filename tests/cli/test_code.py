@@ -200,8 +200,9 @@ def test_the_number_of_calls_is_limited(cli: Cli, tools_file: Path) -> None:
     done = cli("code", "-e", code, "--max-tool-calls", "2", "-c", tools_file, "--json")
     data = json.loads(done.stdout)
     assert (done.exit_code, len(data["toolCalls"]), data["ok"]) == (1, 2, False)
-    done = cli("code", "-e", "1", "--max-tool-calls", "2000", "--timeout", "300")
-    assert done.exit_code == 0
+    for source in ((), ("-c", tools_file)):
+        done = cli("code", "-e", "1", "--max-tool-calls", "2000", "--timeout", "300", *source)
+        assert done.exit_code == 0
     bounded = tools_file.with_name("bounded.py")
     bounded.write_text("from toolexec import Exec\nex = Exec(max_tool_calls=3, max_timeout=5)\n")
     for words, ceiling in ((("--max-tool-calls", "4"), "ceiling of 3"), (("--timeout", "6"), "ceiling of 5 s")):

@@ -101,6 +101,21 @@ def test_settings_become_options() -> None:
     assert (options.security_profile, options.enable_code_execution) == ("hardened", False)
 
 
+@pytest.mark.parametrize(
+    ("text", "calls", "ceiling"),
+    [
+        ("", 100, 0),
+        ("[limits]\ndefault_tool_calls = 5", 5, 0),
+        ("[limits]\nmax_tool_calls = 500", 500, 500),
+        ("[limits]\ndefault_tool_calls = 5\nmax_tool_calls = 500", 5, 500),
+    ],
+)
+def test_a_default_of_calls_is_no_ceiling(text: str, calls: int, ceiling: int) -> None:
+    """The number for runs that ask for none, and the most that may be asked for, are two settings."""
+    options = built(text).ex.options
+    assert (options.tool_calls, options.max_tool_calls) == (calls, ceiling)
+
+
 async def test_a_rule_holds_and_is_audited() -> None:
     """The whole way from a file to a refused call and its line in the log."""
     result = built(

@@ -204,7 +204,10 @@ class LimitsBlock(Block):
     code_per_caller: int = _key(
         0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
     )
-    max_tool_calls: int = _key(100, "How many tool calls one run of code may make, and ask for.", ge=1)
+    default_tool_calls: int = _key(
+        0, "How many tool calls a run of code may make that asks for no number; 0: max_tool_calls, or 100.", ge=0
+    )
+    max_tool_calls: int = _key(0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", ge=0)
     max_chain_steps: int = _key(0, "How many steps a chain in code may have.", ge=0)
     cpu_ms: int = _key(0, "CPU time of one run of code, in milliseconds.", ge=0)
     cpus: float = _key(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)

@@ -264,6 +264,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         "default_timeout": ("limits.call_timeout", limits.call_timeout or None),
         "max_timeout": ("limits.max_timeout", limits.max_timeout or None),
         "start_timeout": ("limits.start_timeout", limits.start_timeout),
+        "default_tool_calls": ("limits.default_tool_calls", limits.default_tool_calls or None),
         "max_tool_calls": ("limits.max_tool_calls", limits.max_tool_calls),
         "enable_code_execution": ("code.enabled", code.enabled),
         "security_profile": ("code.profile", code.profile),

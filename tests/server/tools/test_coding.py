@@ -111,6 +111,23 @@ class TestFailures:
         assert (error["code"], "above the ceiling of 2;" in error["message"]) == ("invalid_limits", True)
         await counter.ex.aclose()
 
+    async def test_ceilings_where_the_operator_set_none(self, counter: Counter) -> None:
+        """A server grants 1,000 calls and ten minutes; the ceiling is named."""
+        for asked, ceiling in (({"max_tool_calls": 1001}, "of 1000"), ({"timeout_ms": 600_001}, "of 600 s")):
+            error = await counter.error(EXECUTE_CODE, asked, code="1")
+            assert error["code"] == "invalid_limits"
+            assert f"above the ceiling {ceiling}" in error["message"]
+        assert await counter.value(EXECUTE_CODE, {"max_tool_calls": 1000, "timeout_ms": 600_000}, code="1")
+
+    async def test_ceilings_above_those_of_a_server(self) -> None:
+        """A caller gets as much as the ceilings of the operator say."""
+        counter = Counter(max_tool_calls=5000, max_timeout=3600)
+        counter.ex.add(lambda: 1, "one")
+        asked = {"max_tool_calls": 2000, "timeout_ms": 1_800_000}
+        code = "return sum(tools.one() for _ in range(1100))"
+        assert (await counter.value(EXECUTE_CODE, asked, code=code))["value"] == 1100
+        await counter.ex.aclose()
+
     async def test_a_time_limit(self, counter: Counter) -> None:
         """A time limit ends the code."""
         await counter.value(EXECUTE_CODE, code="1")
@@ -138,7 +155,7 @@ class TestFailures:
         [
             {},
             {"code": "1", "timeout_ms": 0},
-            {"code": "1", "max_tool_calls": 1001},
+            {"code": "1", "max_tool_calls": 0},
             {"code": "1", "profile": "dev"},
             {"code": "1", "unsafe_opt_in": True},
         ],

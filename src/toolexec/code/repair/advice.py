@@ -125,7 +125,7 @@ _NOT_DEFINED: Final = {
     "window": "there is no browser and no DOM",
 }
 _NOWHERE: Final = frozenset({"module", "exports", "document", "window", "Deno", "XMLHttpRequest", "axios"})
-"""What there is not in Node.js either, where the program is no module."""
+"""What there is not in Node.js either, where the program is not a module."""
 
 _OF_NODE: Final = {"process.env": "env", "process.argv": "args", "module.exports =": "return"}
 """What programs for Node.js write, and what they write here."""

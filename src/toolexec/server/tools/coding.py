@@ -9,12 +9,14 @@ from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
+from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.languages import ALIASES
 from toolexec.model.visible import visible_line
+from toolexec.run.ceilings import refuse_above
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
-from toolexec.server.tools.running import MAX_BYTES, MAX_SECONDS, Notices
+from toolexec.server.tools.running import MAX_BYTES, Notices, asked_timeout
 from toolexec.server.tools.schemas import (
     ANY,
     CUT,
@@ -35,7 +37,9 @@ from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, sh
 __all__ = ["EXECUTE_CODE", "RUN_WORKFLOW"]
 
 _MAX_CALLS: Final = 1000
-_MAX_TIMEOUT_MS: Final = int(MAX_SECONDS * 1000)
+_LARGEST: Final = 10**9
+"""Of any number in a request; what may be asked for is up to the operator's ceilings."""
+
 _MAX_ALLOWED: Final = 100
 _MAX_TRACED: Final = 40
 _OUTPUT_BYTES: Final = 8000
@@ -78,7 +82,7 @@ async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeR
     notices.start()
     ending = "failed"
     try:
-        settings = _settings(call.args, notices)
+        settings = _settings(call.args, notices, call.ex.options)
         if call.durable is None:
             result = await run(settings)
         else:
@@ -91,12 +95,17 @@ async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeR
     return await beside_loop(lambda: _reply(call, result), result.value, result.stdout, result.stderr)
 
 
-def _settings(args: JSONObject, notices: Notices) -> WorkflowSettings:
+def _settings(args: JSONObject, notices: Notices, options: Options) -> WorkflowSettings:
+    """What a caller asks for. Raises InvalidLimitsError for more than the ceilings of a server whose operator set none;
+    the Exec refuses more than those that were set."""
     settings: WorkflowSettings = {}
     if "timeout_ms" in args:
-        settings["timeout"] = args["timeout_ms"] / 1000
+        settings["timeout"] = asked_timeout(args["timeout_ms"] / 1000, options)
     if "max_tool_calls" in args:
-        settings["max_tool_calls"] = int(args["max_tool_calls"])
+        calls = int(args["max_tool_calls"])
+        if not options.max_tool_calls:
+            refuse_above("max_tool_calls", calls, max(_MAX_CALLS, options.tool_calls))
+        settings["max_tool_calls"] = calls
     if notices.callback is not None:
         settings["on_event"] = _listener(notices)
     return settings
@@ -177,8 +186,8 @@ EXECUTE_CODE: Final = MetaTool(
         {
             "code": TEXT,
             "language": text("default python"),
-            "timeout_ms": count(1, _MAX_TIMEOUT_MS),
-            "max_tool_calls": count(1, _MAX_CALLS),
+            "timeout_ms": count(1, _LARGEST),
+            "max_tool_calls": count(1, _LARGEST),
             "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids, or github:*"},
             "max_bytes": MAX_BYTES,
         },
@@ -207,7 +216,7 @@ RUN_WORKFLOW: Final = MetaTool(
             "inputs": OBJECT,
             "on_error": ON_ERROR,
             "dry_run": FLAG,
-            "timeout_ms": count(1, _MAX_TIMEOUT_MS),
+            "timeout_ms": count(1, _LARGEST),
             "max_bytes": MAX_BYTES,
         },
         ["workflow"],
