@@ -117,6 +117,20 @@ class TestRequests:
         with pytest.raises(InvalidRequestError, match=next(iter(part))):
             ExecuteRequest(code="1", gateway=gateway, **part).validate()
 
+    @pytest.mark.parametrize(
+        ("part", "what"),
+        [
+            ({"files": {"a\ud800": b""}}, "a file"),
+            ({"files": {"a\0b": b""}}, "a file"),
+            ({"args": ["ok", "a\udfff"]}, "an argument"),
+            ({"args": ["a\0b"]}, "an argument"),
+        ],
+    )
+    def test_names_and_arguments_that_no_program_can_have(self, gateway: Tools, part: Any, what: str) -> None:
+        """Half a character and NUL are refused before any sandbox sees them, so that all of them agree."""
+        with pytest.raises(InvalidRequestError, match=rf"^{what} cannot be 'a"):
+            ExecuteRequest(code="1", gateway=gateway, **part).validate()
+
     def test_the_order_of_the_checks(self) -> None:
         """The gateway first, then the code; both are requests that make no sense. Limits refuse to be made at all."""
         with pytest.raises(InvalidRequestError) as caught:

@@ -427,6 +427,7 @@ async def test_files_come_in_and_go_out(language: JavaScriptLanguage, kit: Kit) 
         ("files.write('/etc/passwd', 'x')", "no path for a file"),
         ("files.write('big', 'x'.repeat(2000))", "disk quota"),
         ("files.write('a', 5)", "as text or as a Uint8Array"),
+        ("files.write('a\\ud800', 'x')", "half a character is not a name"),
         ("for (let i = 0; i < 1100; i++) files.write(`f${i}`, '')", "1024 files at most"),
     ],
 )

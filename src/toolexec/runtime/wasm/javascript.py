@@ -24,7 +24,7 @@ from toolexec.errors import (
     ProtocolError,
     SandboxUnavailableError,
 )
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, has_surrogate
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import HostCalls, result_payload
 from toolexec.runtime.protocol.server import RequestServer
@@ -99,6 +99,8 @@ class ScriptFiles:
             data = base64.b64decode(request["bytes"]) if "bytes" in request else str(request["text"]).encode()
         except (KeyError, binascii.Error, UnicodeEncodeError, TypeError) as error:
             raise _RefusedError(f"{path!r} cannot be written: {error}") from None
+        if has_surrogate(path):
+            raise _RefusedError(f"a file cannot be called {path!r}: half a character is not a name")
         if path not in self._files and len(self._files) >= _MOST_FILES:
             raise _RefusedError(f"there can be {_MOST_FILES} files at most")
         tree, self._tree = self._tree or self._fitted(), None  # fitted again if this file does not fit
