@@ -19,7 +19,7 @@ from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
 from toolexec.code.limits import AllowList, CallCount, Limits
 from toolexec.code.types import CodeEvent, Output, ToolCallRecord, snapshot
-from toolexec.code.wrapped_arguments import may_be_wrapped, unwrapped
+from toolexec.code.wrapped_arguments import WRAPPING, unwrapped
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -367,7 +367,7 @@ class Tools:
         started = perf_counter()
         if call.args:
             call.args = bounded(call.args, call.tool_id)
-            if type(call.args) is not RefusedArgs and may_be_wrapped(call.args):
+            if type(call.args) is not RefusedArgs and len(call.args) == 1 and not WRAPPING.isdisjoint(call.args):
                 entry = self.index.find(call.tool_id)
                 call.args = unwrapped(call.args, entry.tool) if entry is not None else call.args
         args, cut = snapshot(None if type(call.args) is RefusedArgs else call.args, self._room)

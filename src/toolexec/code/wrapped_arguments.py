@@ -8,19 +8,14 @@ from typing import Final
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["may_be_wrapped", "unwrapped"]
+__all__ = ["WRAPPING", "unwrapped"]
 
-_NAMES: Final = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params"})
+WRAPPING: Final = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params"})
 """Where other APIs have the arguments of a call."""
 
 
-def may_be_wrapped(args: JSONObject) -> bool:
-    """Return whether *args* is a single argument of such a name."""
-    return len(args) == 1 and not _NAMES.isdisjoint(args)
-
-
 def unwrapped(args: JSONObject, tool: Tool) -> JSONObject:
-    """Return the arguments in *args*, where those are `{"arguments": {...}}` and *tool* does not take that."""
+    """Return the arguments in *args*, a single one, where that is `{"arguments": {...}}` and *tool* does not take it."""
     name, inner = next(iter(args.items()))
     if not isinstance(inner, Mapping) or tool.input_schema.accepts(args):
         return args

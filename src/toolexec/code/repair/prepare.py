@@ -20,6 +20,7 @@ __all__ = ["MAX_REPAIRED", "Prepared", "prepared"]
 MAX_REPAIRED: Final = 32_768
 """Characters of a program beyond which it runs as it is written: reading it would stop the event loop. Programs of
 models have some thousand characters; a hostile one of a million took up to ten seconds."""
+_INDENT = (" ", "\t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,13 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     if any(mark in code for mark in MARKS):
         code = without_fence(code, language)
     if language == "python":
-        code = without_nested_loops(without_own_import(without_indent(code), language))
+        code = without_nested_loops(without_indent(code) if code.lstrip("\n")[:1] in _INDENT else code)
     elif language == "javascript":
-        code = without_own_import(without_types(code, is_typed=is_typed), language)
+        code = without_types(code, is_typed=is_typed)
     else:
         return Prepared(code, language)
+    if "toolexec" in code:
+        code = without_own_import(code, language)
     note = ""
     if name := last_result(code, language):
         code = f"{code.rstrip()}\n{name}"
