@@ -26,7 +26,7 @@ BLOCK: Final = "providers"
 _HEAD: Final = 1 << 16
 _YAML_TOP: Final = re.compile(r"""^["']?(?:openapi|swagger)["']?\s*:\s*["']?[23]""", re.MULTILINE)
 _JSON_TOP: Final = re.compile(r'"(?:openapi|swagger)"\s*:\s*"[23]')
-_FILES: Final = ("file", "spec", "cwd", "ca", "ca_file", "certificate", "key", "descriptors")
+_FILES: Final = ("file", "spec", "cwd", "ca", "ca_file", "cert_file", "key_file", "certificate", "key", "descriptors")
 """Settings of some kind that name a file or a directory."""
 _FILE_NAME: Final = re.compile(r"(?!secretref:|\$|[a-z+]+://)[^\n]+")  # neither a reference, nor a URL, nor PEM
 _TIMES: Final = ("refresh", "load_timeout", "timeout", "connect_timeout")

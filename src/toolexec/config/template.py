@@ -168,6 +168,8 @@ def _server(entry: Mapping[str, object]) -> JSONDict:
             found[name] = {key: _only_references(item) for key, item in value.items()}
         elif isinstance(value, str) and (name in _URLS or (name == "spec" and "://" in value)):
             found[name] = _address(value)
+        elif name == "key_password":
+            found[name] = _only_references(value)
         else:
             found[name] = redactor.value(value)
     return found

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,6 @@ from urllib.parse import quote, urljoin, urlsplit
 from toolexec.errors import (
     BackendBusyError,
     BackendUnavailableError,
-    ConfigurationError,
     ConnectionLostError,
     InputValidationError,
     Outcome,
@@ -28,6 +27,8 @@ from toolexec.errors import (
 from toolexec.errors.extras import extra_needed
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
+from toolexec.net.auth import RequestAuth
+from toolexec.net.connections import Connections
 from toolexec.net.decode import ENCODINGS, Body, BodyError
 from toolexec.net.hosts import DEFAULT_PORTS, is_address, is_local_name, read_authority, read_rule, written_authority
 from toolexec.net.outcomes import outcome_of_status
@@ -58,32 +59,44 @@ _Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """A request to an absolute `url`, with `headers` in the order in which they are sent."""
+    """A request to an absolute `url`, with `headers` in the order in which they are sent, and what `auth` adds to them;
+    that stays with the origin of `url`."""
 
     method: str
     url: str
     headers: Sequence[tuple[str, str]] = ()
     body: bytes | None = None
+    auth: RequestAuth | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HTTPResponse:
-    """A complete response: `headers` by lower-case name (repeated ones joined by ", "), the decoded `body`, and the
-    `url` that it came from, after redirects."""
+    """A complete response: `headers` by lower-case name (repeated ones joined by ", "), the decoded `body`, the `url`
+    that it came from, after redirects, and what the `auth` of the request has added to it."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     url: str
+    credentials: tuple[str, ...] = field(default=(), repr=False)
 
 
 class OpenResponse:
-    """A response whose body has not been read yet: `status`, `headers` and `url` as in `HTTPResponse`."""
+    """A response whose body has not been read yet; its `status`, `headers`, `url` and `credentials` are as in
+    `HTTPResponse`."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], url: str, chunks: AsyncGenerator[bytes, None]) -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        url: str,
+        chunks: AsyncGenerator[bytes, None],
+        credentials: tuple[str, ...] = (),
+    ) -> None:
         self.status = status
         self.headers = headers
         self.url = url
+        self.credentials = credentials
         self.chunks: AsyncGenerator[bytes, None] = chunks
         """The decoded body as it arrives; raises as `HTTPClient.send` does."""
 
@@ -91,7 +104,7 @@ class OpenResponse:
         """Return the response with the rest of its body; raises as `HTTPClient.send` does."""
         async with aclosing(self.chunks) as chunks:
             body = b"".join([part async for part in chunks])
-        return HTTPResponse(self.status, self.headers, body, self.url)
+        return HTTPResponse(self.status, self.headers, body, self.url, self.credentials)
 
 
 class _Target(NamedTuple):
@@ -119,10 +132,16 @@ class HTTPClient:
     an address in *hosts* counts, one in the URL of a request does where *hosts* is None, and so does `localhost`. One
     that a redirect leads to does not. Addresses of the cloud's metadata services are always refused.
 
+    *cert_file* and *key_file* (PEM, the key in the first if there is no second; *key_password* decrypts it) are shown
+    to servers that ask for a client's certificate: those of *cert_origins*, None for all. *proxy* is the URL of a
+    proxy, which all requests go through, with the user and password *proxy_auth*; `environment` uses the proxies of
+    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, which are ignored otherwise. Hosts and their addresses are judged
+    here just the same; a name that cannot be looked up here is left to the proxy with *allow_private* only.
+
     *timeout* bounds a request from its start to the last byte of its response, redirects included, in seconds.
     *max_response_bytes* bounds a body after decoding. At most *max_connections* are open at the same time, further
     requests wait. Certificates are always verified, by those that the system trusts and those in *ca_file* (PEM).
-    Proxies in the environment are not used. Raises ConfigurationError for settings that cannot work, and
+    Raises ConfigurationError for settings that cannot work, and
     MissingExtraError without the `http` extra.
     """
 
@@ -136,6 +155,12 @@ class HTTPClient:
         max_connections: int = 100,
         max_redirects: int = 5,
         ca_file: str | Path = "",
+        cert_file: str | Path = "",
+        key_file: str | Path = "",
+        key_password: str = "",
+        cert_origins: Collection[str] | None = None,
+        proxy: str = "",
+        proxy_auth: tuple[str, str] | None = None,
         look_up: LookUp = look_up,
     ) -> None:
         check_ranges(
@@ -143,8 +168,6 @@ class HTTPClient:
             above={"timeout": timeout, "max_response_bytes": max_response_bytes, "max_connections": max_connections},
             least={"max_redirects": max_redirects},
         )
-        if ca_file and not Path(ca_file).is_file():
-            raise ConfigurationError(f"there is no file of certificates {ca_file}")
         with extra_needed("http", "a client for HTTP"):
             import_module("toolexec.net.pool")  # shows what is missing now, and not at a call
         self._rules = [read_rule(host) for host in hosts] if hosts is not None else None
@@ -153,9 +176,18 @@ class HTTPClient:
         self._limit = max_response_bytes
         self._max_connections = max_connections
         self._max_redirects = max_redirects
-        self._ca_file = str(ca_file)
-        self._look_up = look_up
-        self._pool: httpcore2.AsyncConnectionPool | None = None
+        self._connections = Connections(
+            allow_private=allow_private,
+            max_connections=max_connections,
+            ca_file=ca_file,
+            cert_file=cert_file,
+            key_file=key_file,
+            key_password=key_password,
+            cert_origins=cert_origins,
+            proxy=proxy,
+            proxy_auth=proxy_auth,
+            look_up=look_up,
+        )
         self._closed = False
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
@@ -173,12 +205,12 @@ class HTTPClient:
         target, headers = self._admitted(request)
         with self._reported(target) as attempt:
             async with asyncio.timeout(self._timeout):
-                place, response, found = await self._follow(request, target, headers, attempt)
+                place, response, found, added = await self._follow(request, target, headers, attempt)
                 try:
                     body = await self._body(request, response, found, attempt)
                 finally:
                     await response.aclose()
-        return HTTPResponse(response.status, found, body, place.url)
+        return HTTPResponse(response.status, found, body, place.url, added)
 
     @asynccontextmanager
     async def open(self, request: HTTPRequest) -> AsyncGenerator[OpenResponse, None]:
@@ -191,7 +223,7 @@ class HTTPClient:
         ends = asyncio.get_running_loop().time() + self._timeout
         with self._reported(target) as attempt:
             async with asyncio.timeout_at(ends):
-                place, response, found = await self._follow(request, target, headers, attempt)
+                place, response, found, added = await self._follow(request, target, headers, attempt)
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             async with aclosing(self._chunks(request, response, found, attempt)) as parts:
@@ -206,7 +238,7 @@ class HTTPClient:
 
         body = chunks()
         try:
-            yield OpenResponse(response.status, found, place.url, body)
+            yield OpenResponse(response.status, found, place.url, body, added)
         finally:
             try:
                 await body.aclose()
@@ -216,9 +248,7 @@ class HTTPClient:
     async def aclose(self) -> None:
         """Close all connections; closing twice is fine. Later requests raise BackendUnavailableError."""
         self._closed = True
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
+        await self._connections.aclose()
 
     def _admitted(self, request: HTTPRequest) -> tuple[_Target, _Headers]:
         """Return where a request goes, which may be reached, and the headers that it is sent with."""
@@ -249,12 +279,13 @@ class HTTPClient:
 
     async def _follow(
         self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt
-    ) -> tuple[_Target, httpcore2.Response, dict[str, str]]:
-        """Return the response at the end of all redirects, with where it came from; its body is not read yet."""
-        pool = self._connections()
+    ) -> tuple[_Target, httpcore2.Response, dict[str, str], tuple[str, ...]]:
+        """Return the response at the end of all redirects, with where it came from, its headers, and what the
+        authentication has added to its request; its body is not read yet."""
         first = target
         for _ in range(self._max_redirects + 1):
-            response = await pool.handle_async_request(_core_request(request, target, headers))
+            auth = request.auth if target.origin == first.origin else None
+            response, added = await self._exchange(replace(request, auth=auth), target, headers, attempt)
             is_last = False
             try:
                 found = _readable_headers(response.headers)
@@ -265,7 +296,7 @@ class HTTPClient:
                 if not is_last:
                     await response.aclose()
             if is_last:
-                return target, response, found
+                return target, response, found, added
             following = self._redirected(target, location, attempt)
             self._admit(following, written=self._rules is None and following.origin == first.origin)
             if following.origin != target.origin:
@@ -273,19 +304,36 @@ class HTTPClient:
             target = following
         raise RemoteToolError(f"{first.host} redirects more than {self._max_redirects} times", outcome=attempt.outcome)
 
-    def _connections(self) -> httpcore2.AsyncConnectionPool:
+    async def _exchange(
+        self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt
+    ) -> tuple[httpcore2.Response, tuple[str, ...]]:
+        """Send a request to one place, once more where its authentication has an answer to the response; return that
+        response, and what the authentication has added."""
         if self._closed:
             raise BackendUnavailableError("this HTTP client is closed", retryable=False)
-        if self._pool is None:
-            from toolexec.net.pool import make_pool
-
-            self._pool = make_pool(
-                self._look_up,
-                allow_private=self._allow_private,
-                max_connections=self._max_connections,
-                ca_file=self._ca_file,
-            )
-        return self._pool
+        pool = await self._connections.to(target.scheme, target.host, target.port, attempt)
+        if request.auth is None:
+            return await pool.handle_async_request(_core_request(request, target, headers)), ()
+        host = ("Host", written_authority(target.scheme, target.host, target.port))
+        read = [host, *((name.decode(), value.decode()) for name, value in headers)]
+        flow = request.auth.flow(request.method, target.url, read, request.body or b"")
+        added, written = next(flow), tuple[str, ...]()
+        while True:
+            own = {name.lower() for name, _ in added}
+            sent = [each for each in headers if each[0].decode().lower() not in own]
+            sent += [(name.encode(), value.encode()) for name, value in added]
+            written += tuple(value for _, value in added)
+            response = await pool.handle_async_request(_core_request(request, target, sent))
+            try:
+                answer = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+                attempt.outcome = outcome_of_status(response.status, _readable_headers(response.headers))
+                added = flow.send((response.status, answer))
+            except StopIteration:
+                return response, written
+            except BaseException:
+                await response.aclose()
+                raise
+            await response.aclose()
 
     def _admit(self, target: _Target, *, written: bool) -> None:
         """Raise BackendUnavailableError unless *target* may be reached, by what is known without looking it up.
@@ -375,6 +423,11 @@ def _lost(target: _Target, attempt: Attempt, error: Exception) -> ToolExecError:
     if isinstance(error, NotAllowedAddressError):
         return _redirect_refused(str(error), attempt) if attempt.sent else _not_reached(target.host, str(error))
     text = _reason(error)
+    if type(error).__name__ == "ProxyError":
+        is_passing = text.startswith("5")
+        text = f"the proxy answered {text}"
+        if not attempt.sent:
+            return BackendUnavailableError(f"{target.host} cannot be reached: {text}", retryable=is_passing)
     if attempt.sent:
         return ConnectionLostError(f"the connection to {target.host} was lost: {text}", outcome=attempt.outcome)
     verified = "CERTIFICATE_VERIFY_FAILED" not in text

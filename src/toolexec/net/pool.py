@@ -12,12 +12,13 @@ from typing import Any, Final, cast
 
 import httpcore2
 
-from toolexec.errors import BackendUnavailableError
+from toolexec.errors import BackendUnavailableError, ConfigurationError
 from toolexec.errors.outcome import Outcome
 from toolexec.net.address import MOST_ADDRESSES, LookUp, NotAllowedAddressError, refusal
 from toolexec.net.hosts import is_address, is_local_name
+from toolexec.net.proxy import ProxyServer
 
-__all__ = ["ATTEMPT", "FAILURES", "Attempt", "make_pool"]
+__all__ = ["ATTEMPT", "FAILURES", "Attempt", "allowed_addresses", "identified", "make_pool", "trusted"]
 
 _IDLE_SECONDS: Final = 5.0
 """How long an unused connection is kept: many servers close theirs after little more than this."""
@@ -28,6 +29,7 @@ _NEXT_ADDRESS: Final = 5.0
 FAILURES: Final = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
+    httpcore2.ProxyError,
     httpcore2.TimeoutException,
     OSError,
     NotAllowedAddressError,
@@ -45,6 +47,9 @@ class Attempt:
 
     connecting: bool = False
     outcome: Outcome = Outcome.NOT_SENT
+    layers: int = 0
+    """How many layers of TLS there are on a connection before anything of the request is: what is written earlier is
+    for a proxy."""
 
     @property
     def sent(self) -> bool:
@@ -57,28 +62,78 @@ ATTEMPT: Final[ContextVar[Attempt]] = ContextVar("toolexec_http_attempt")
 
 
 def make_pool(
-    find: LookUp, *, allow_private: bool, max_connections: int, ca_file: str
+    find: LookUp,
+    *,
+    allow_private: bool,
+    max_connections: int,
+    context: ssl.SSLContext,
+    proxy: ProxyServer | None = None,
+    proxy_context: ssl.SSLContext | None = None,
 ) -> httpcore2.AsyncConnectionPool:
-    """Return a pool of connections to any host, which verifies certificates.
+    """Return a pool of connections to any host, through *proxy* if there is one; *context* verifies certificates.
 
-    Nothing of it is taken from the environment: no proxies, no credentials. Raises ConfigurationError for a file of
-    certificates that cannot be used.
+    Nothing of it is taken from the environment: no proxies, no credentials. A proxy may have a private address.
     """
     return httpcore2.AsyncConnectionPool(
-        ssl_context=_context(ca_file),
+        ssl_context=context,
+        proxy=_proxy(proxy, proxy_context) if proxy is not None else None,
         max_connections=max_connections,
         keepalive_expiry=_IDLE_SECONDS,
-        network_backend=_JudgedNetwork(find, allow_private=allow_private),
+        network_backend=_JudgedNetwork(find, allow_private=allow_private or proxy is not None),
     )
 
 
+def _proxy(proxy: ProxyServer, context: ssl.SSLContext | None) -> httpcore2.Proxy:
+    auth = tuple(part.encode() for part in proxy.auth) if proxy.auth is not None else None
+    is_secure = proxy.scheme == "https"
+    return httpcore2.Proxy(proxy.url, auth=cast("Any", auth), ssl_context=context if is_secure else None)
+
+
 @lru_cache(maxsize=8)
-def _context(ca_file: str) -> ssl.SSLContext:
+def trusted(ca_file: str) -> ssl.SSLContext:
     """Return a context that trusts what the system does, and the certificates of *ca_file*; it takes 10 ms to make."""
     context = ssl.create_default_context()
     if ca_file:
         context.load_verify_locations(cafile=ca_file)
     return context
+
+
+def identified(ca_file: str, cert_file: str, key_file: str, password: str) -> ssl.SSLContext:
+    """Return a context as `trusted` does, which also shows a certificate. Raises ConfigurationError for files that
+    cannot be used."""
+    context = trusted.__wrapped__(ca_file)
+    try:
+        context.load_cert_chain(cert_file, key_file or None, lambda: password)  # without one it would ask a terminal
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        files = f"{cert_file} and {key_file}" if key_file else cert_file
+        hint = "the key's password is not right" if password else "set key_password if the key has one"
+        raise ConfigurationError(f"the certificate in {files} cannot be used: {reason}; {hint}") from None
+    return context
+
+
+async def allowed_addresses(find: LookUp, host: str, port: int, *, allow_private: bool) -> Sequence[str]:
+    """Return the addresses of *host*, a name, that may be connected to, at least one.
+
+    Raises BackendUnavailableError where it has none, and NotAllowedAddressError where all of them are refused.
+    """
+    try:
+        found = [*dict.fromkeys(await find(host, port))][:MOST_ADDRESSES]
+    except OSError as error:
+        raise BackendUnavailableError(f"{host} has no address: {error.strerror or error}") from error
+    local = is_local_name(host)
+    refusals = {address: _refusal(address, local=local, allow_private=allow_private) for address in found}
+    allowed = [address for address in found if not refusals[address]]
+    if not allowed:
+        raise NotAllowedAddressError(refusals[found[0]] if found else "it has no address")
+    return allowed
+
+
+def _refusal(address: str, *, local: bool, allow_private: bool) -> str:
+    reason = refusal(address, allow_private=local or allow_private)
+    if not reason and local and not ipaddress.ip_address(address).is_loopback:
+        return "its address is not one of this machine"
+    return reason
 
 
 class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
@@ -111,35 +166,23 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
         """Return the addresses of *host* that may be connected to, at least one."""
         if is_address(host):
             return [host]  # it was judged when the request was
-        try:
-            found = [*dict.fromkeys(await self._find(host, port))][:MOST_ADDRESSES]
-        except OSError as error:
-            raise BackendUnavailableError(f"{host} has no address: {error.strerror or error}") from error
-        local = is_local_name(host)
-        allowed = [address for address in found if not self._refusal(address, local=local)]
-        if not allowed:
-            reason = self._refusal(found[0], local=local) if found else "it has no address"
-            raise NotAllowedAddressError(reason)
-        return allowed
-
-    def _refusal(self, address: str, *, local: bool) -> str:
-        reason = refusal(address, allow_private=local or self._allow_private)
-        if not reason and local and not ipaddress.ip_address(address).is_loopback:
-            return "its address is not one of this machine"
-        return reason
+        return await allowed_addresses(self._find, host, port, allow_private=self._allow_private)
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
     """Notes when anything of a request is sent: from then on what became of it is unknown."""
 
-    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(self, inner: httpcore2.AsyncNetworkStream, layers: int = 0) -> None:
         self._inner = inner
+        self._layers = layers
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return await self._inner.read(max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        ATTEMPT.get().outcome = Outcome.UNKNOWN
+        attempt = ATTEMPT.get()
+        if self._layers >= attempt.layers:
+            attempt.outcome = Outcome.UNKNOWN
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -148,7 +191,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._layers + 1)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,30 @@ async def test_an_operation_that_needs_no_credentials_is_open_to_all(service: Se
         await add(ex, "openapi", service.url, {"ann": "key-of-ann-123"})
         assert (await call(ex, "bob", "api:open")).ok
     assert keys(service) == [""]
+
+
+async def test_no_cookie_of_one_caller_is_sent_for_another() -> None:
+    """Calls share connections, and no state of their answers."""
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+                writer.write(b"HTTP/1.1 200 OK\r\nSet-Cookie: session=of-ann\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        async with Exec(gate=None) as ex:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await add(ex, "http", url, {"ann": "key-of-ann-123", "bob": "key-of-bob-456"})
+            for caller in ("ann", "bob", "ann"):
+                assert (await call(ex, caller)).ok
+    finally:
+        server.close()
+    assert not any("cookie" in head for head in heads)
+    assert ["key-of-ann-123" in head for head in heads] == [True, False, True]
 
 
 async def test_tokens_belong_to_the_caller_that_they_were_asked_for() -> None:

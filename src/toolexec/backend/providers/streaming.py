@@ -37,5 +37,5 @@ async def events_of(
     for each in parser.finish():
         found.append(item(each))
         yield StreamEvent(kind="chunk", data=found[-1])
-    whole = HTTPResponse(response.status, response.headers, b"", response.url)
+    whole = HTTPResponse(response.status, response.headers, b"", response.url, response.credentials)
     yield StreamEvent(kind="done", data=answer(whole, found))

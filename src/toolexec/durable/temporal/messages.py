@@ -157,8 +157,12 @@ def call_to_json(call: CallRecord) -> JSONDict:
 
 
 def sent_args(args: JSONObject | None) -> tuple[JSONDict, str]:
-    """Return the `args` and the `excess` of a CallSpec."""
-    return ({}, args.excess.name) if type(args) is RefusedArgs else (dict(args or {}), "")
+    """Return the `args` and the `excess` of a CallSpec. Raises InputValidationError for arguments that do not fit."""
+    if type(args) is not RefusedArgs:
+        return dict(args or {}), ""
+    if args.excess is None:
+        raise args.error
+    return {}, args.excess.name
 
 
 def read_args(spec: CallSpec) -> JSONObject:

@@ -224,7 +224,7 @@ async def test_headers_of_the_settings_replace_others() -> None:
         ({"basic": "nocolon"}, "auth.basic: give a mapping with username and password"),
         ({"basic": {"username": "u"}}, "auth.basic has no password"),
         ({"oauth": {"client_id": "u", "client_secret": "p", "scopes": "s"}}, "no setting 'scopes'; did you mean scope"),
-        ({"digest": "x"}, "auth.digest: the kind 'mutualTLS' of scheme is not supported; use headers"),
+        ({"digest": "x"}, "auth.digest: the certificate for it is not a credential of auth; set cert_file"),
     ],
     ids=str,
 )

@@ -14,7 +14,9 @@ from jmespath.exceptions import JMESPathError
 from toolexec.backend.providers.caching import check_response_headers
 from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
+from toolexec.backend.providers.signing import SIGV4_NEEDED, SIGV4_OPTIONAL
 from toolexec.backend.providers.source import check_header
+from toolexec.backend.providers.transport import TransportSettings, check_transport
 from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.backend.secrets.callers import MakeCredential, check_callers
 from toolexec.backend.secrets.origins import read_origins
@@ -24,18 +26,20 @@ from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_ranges, checked
 
-__all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
+__all__ = ["HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _TEXT: Final[JSONObject] = {"type": ["string", "number", "boolean"]}
 _BASE: Final = re.compile(r"https?://[^/?#@\s{}]+(?:/[^?#\s{}]*)?")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*")
-AUTH_FORMS: Final = (
-    frozenset(["bearer"]),
-    frozenset(["username", "password"]),
-    frozenset(["header", "value"]),
-    frozenset(["query", "value"]),
+_FORMS: Final = (
+    (frozenset(["bearer"]), frozenset[str]()),
+    (frozenset(["username", "password"]), frozenset(["scheme"])),
+    (frozenset(["header", "value"]), frozenset[str]()),
+    (frozenset(["query", "value"]), frozenset[str]()),
+    (SIGV4_NEEDED, SIGV4_OPTIONAL),
 )
+"""The members of each form of a credential: those that it needs, and those that it may have."""
 
 
 class HTTPToolSettings(TypedDict, total=False):
@@ -186,7 +190,7 @@ class HTTPTool:
                 raise ConfigurationError(f"{self.where}: {name!r} is in the path, so the input_schema must require it")
 
 
-class HTTPSettings(TypedDict, total=False):
+class HTTPSettings(TransportSettings, total=False):
     """The settings of an `HTTPProvider` by keyword, beside its name and its `base_url`; for type checkers."""
 
     tools: JSONObject
@@ -218,19 +222,25 @@ class HTTPProvider:
 
     `headers`, `query` and `auth` go along with every request, and only to the origin of `base_url`, or of all tools
     where there is no `base_url` and they have one in common, and to `credential_origins`. `auth` is one of `{bearer}`,
-    `{username, password}`, `{header, value}` and `{query, value}`. Only the hosts of these URLs are reached; redirects
-    may also lead to `hosts`. `allow_private` allows names of private addresses, an address that is written in a URL is
-    allowed anyway. `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response.
-    `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header that takes the
-    idempotency key of a call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
+    `{username, password}` (also with `scheme`: `basic` or `digest`), `{header, value}`, `{query, value}`, and for AWS
+    `{access_key_id, secret_access_key, region, service}`, perhaps with `session_token`. Only the hosts of these URLs
+    are reached; redirects may also lead to `hosts`. `allow_private` allows names of private addresses, an address that
+    is written in a URL is allowed anyway. `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body
+    of a response. `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header
+    that takes the idempotency key of a call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
     `response_headers` are the headers of responses, such as `etag`, that are in the `meta` of replies.
 
     `credentials`, in place of `auth`, has one for each caller: a mapping of callers (their IDs, `tenant/ID` where they
     have a tenant) to such credentials, or a function of the `Origin` of a call that returns one, or None. A caller
     without one is refused, and answers are never shared among callers.
 
-    With *secrets*, references in base_url, headers, query and auth are filled in when the tools are loaded; the values
-    are taken out of what comes back. The repr shows none of them. Raises ConfigurationError.
+    `cert_file`, `key_file` (PEM) and `key_password` identify the provider to servers that ask for a certificate, of the
+    origins that credentials may go to. Requests go through `proxy`, a URL, with `proxy_auth` (`{username, password}`);
+    `environment` uses the proxies of the environment.
+
+    With *secrets*, references in base_url, headers, query, auth, key_password, proxy and proxy_auth are filled in when
+    the tools are loaded, and those in credentials at each call; the values are taken out of what comes back. The repr
+    shows none of them. Raises ConfigurationError.
     """
 
     name: str
@@ -248,6 +258,11 @@ class HTTPProvider:
     max_response_bytes: int = 16 * 2**20
     max_connections: int = 100
     ca_file: str | Path = ""
+    cert_file: str | Path = ""
+    key_file: str | Path = ""
+    key_password: str = ""
+    proxy: str = ""
+    proxy_auth: Mapping[str, str] = field(default_factory=dict[str, str])
     idempotency_header: str = ""
     response_headers: Sequence[str] = ()
     secrets: SecretResolver | None = field(default=None, compare=False)
@@ -258,6 +273,7 @@ class HTTPProvider:
                 raise ConfigurationError(f"provider {self.name!r}: its {label} {problem}")
         if self.auth:
             check_auth(f"provider {self.name}: auth", self.auth)
+        check_transport(f"provider {self.name}", self)
         check_callers(f"provider {self.name}", self.credentials, has_auth=bool(self.auth))
         for caller, auth in self.credentials.items() if isinstance(self.credentials, Mapping) else ():
             check_auth(f"provider {self.name}: credentials.{caller}", auth)
@@ -297,7 +313,10 @@ class HTTPProvider:
 
 def check_auth(where: str, auth: object) -> None:
     """Raise ConfigurationError, which begins with *where*, unless *auth* has one of the forms of a credential."""
-    is_form = isinstance(auth, Mapping) and frozenset(cast("JSONObject", auth)) in AUTH_FORMS
-    if not is_form or not all(isinstance(value, str) for value in cast("JSONObject", auth).values()):
-        forms = ", ".join("{" + ", ".join(sorted(form)) + "}" for form in AUTH_FORMS)
+    members = cast("JSONObject", auth) if isinstance(auth, Mapping) else {}
+    fits = any(needed <= members.keys() <= needed | optional for needed, optional in _FORMS)
+    if not fits or not all(isinstance(value, str) for value in members.values()):
+        forms = ", ".join("{" + ", ".join(sorted(needed)) + "}" for needed, _ in _FORMS)
         raise ConfigurationError(f"{where} must be one of {forms}")
+    if members.get("scheme", "basic") not in ("basic", "digest"):
+        raise ConfigurationError(f"{where}: scheme must be basic or digest")

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolexec.backend.providers.http.config import HTTPProvider, check_auth
+from toolexec.backend.providers.signing import Signers, is_sigv4
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.callers import CallerCredentials
 from toolexec.backend.secrets.credentials import secrets_of_pair
 from toolexec.model.origin import Origin
+from toolexec.net.auth import RequestAuth
 
 __all__ = ["Credentials", "Sent", "secrets_of_auth"]
 
 _MAX_KEPT: Final = 256
+_SECRET: Final = ("bearer", "value", "secret_access_key", "session_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class Sent:
     headers: Mapping[str, str]
     query: Mapping[str, str]
     hide: Scrubber
+    hidden: frozenset[str]
+    signing: Mapping[str, str] | None = None
+    """The credential that authenticates each request by itself."""
 
 
 class Credentials:
@@ -37,6 +43,7 @@ class Credentials:
     def __init__(self, provider: HTTPProvider, hidden: frozenset[str], secrets: SecretResolver | None) -> None:
         self._provider = provider
         self._hidden = hidden
+        self._signers = Signers()
         self._shared = self._sent(provider.auth)
         self._kept: dict[frozenset[tuple[str, str]], Sent] = {}
         given = provider.credentials
@@ -62,13 +69,19 @@ class Credentials:
 
     def _sent(self, auth: Mapping[str, str]) -> Sent:
         headers, query = _parts(auth)
-        hide = Scrubber(self._hidden | secrets_of_auth(auth))
-        return Sent({**self._provider.headers, **headers}, {**self._provider.query, **query}, hide)
+        hidden = self._hidden | secrets_of_auth(auth)
+        signing = auth if is_sigv4(auth) or auth.get("scheme") == "digest" else None
+        headers, query = {**self._provider.headers, **headers}, {**self._provider.query, **query}
+        return Sent(headers, query, Scrubber(hidden), hidden, signing)
+
+    def signer(self, sent: Sent, url: str) -> RequestAuth | None:
+        """Return what authenticates the request to *url* by itself; None where nothing has to."""
+        return self._signers.of(url, sent.signing) if sent.signing is not None else None
 
 
 def secrets_of_auth(auth: Mapping[str, str]) -> set[str]:
     """Return what must not be shown of a credential."""
-    found = {value for name, value in auth.items() if name in ("bearer", "value")}
+    found = {value for name, value in auth.items() if name in _SECRET}
     return found | (secrets_of_pair(auth["username"], auth["password"]) if "username" in auth else set())
 
 
@@ -76,7 +89,7 @@ def _parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the headers and the query parameters that a credential stands for."""
     if "bearer" in auth:
         return {"Authorization": f"Bearer {auth['bearer']}"}, {}
-    if "username" in auth:
+    if "username" in auth and auth.get("scheme") != "digest":
         pair = f"{auth['username']}:{auth['password']}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
     if "header" in auth:

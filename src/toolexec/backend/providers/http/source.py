@@ -23,8 +23,15 @@ from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.items import item_parser
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
+from toolexec.backend.providers.signing import written_secrets
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
 from toolexec.backend.providers.streaming import events_of
+from toolexec.backend.providers.transport import (
+    client_settings,
+    transport_secrets,
+    transport_strings,
+    with_transport_strings,
+)
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
@@ -35,7 +42,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import origin_of
-from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
+from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
 
 __all__ = ["HTTPSource", "http_source"]
 
@@ -105,6 +112,7 @@ class HTTPSource:
             "max_response_bytes": provider.max_response_bytes,
             "max_connections": provider.max_connections,
             "ca_file": provider.ca_file,
+            **client_settings(provider, named_origins(provider).allowed),
         }
         key = tuple(settings.values())
         if key not in self._clients:
@@ -153,7 +161,8 @@ class _Endpoint:
         sent = await self._credentials.of(call.origin)
         request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
         try:
-            return self._answer(sent.hide, await self._client.send(request))
+            response = await self._client.send(request)
+            return self._answer(_hiding(sent, response), response)
         except ToolExecError as error:
             raise clean_error(error, sent.hide) from error
 
@@ -161,14 +170,13 @@ class _Endpoint:
         """Send the request and yield the items of its response as they arrive; see `StreamingBackend.stream`."""
         sent = await self._credentials.of(call.origin)
         request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
-        item, answer = partial(self._item, sent.hide), partial(self._answer, sent.hide)
         try:
-            async with (
-                self._client.open(request) as response,
-                aclosing(events_of(response, self._success, item, answer)) as events,
-            ):
-                async for event in events:
-                    yield event
+            async with self._client.open(request) as response:
+                hide = _hiding(sent, response)
+                item, answer = partial(self._item, hide), partial(self._answer, hide)
+                async with aclosing(events_of(response, self._success, item, answer)) as events:
+                    async for event in events:
+                        yield event
         except ToolExecError as error:
             raise clean_error(error, sent.hide) from error
 
@@ -229,7 +237,13 @@ class _Endpoint:
         body, media = _body(spec, args, headers)
         if media and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = media
-        return HTTPRequest(spec.method, url, [*headers.items()], body)
+        return HTTPRequest(spec.method, url, [*headers.items()], body, self._credentials.signer(sent, url))
+
+
+def _hiding(sent: Sent, response: HTTPResponse | OpenResponse) -> Scrubber:
+    """Return what takes the credentials out of an answer, those that were made for its request among them."""
+    written = written_secrets(response.credentials)
+    return Scrubber(sent.hidden | written) if written else sent.hide
 
 
 def _picked(name: str, pick: Any, value: JSONValue) -> JSONValue:
@@ -308,14 +322,16 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, frozenset[str]]:
     if provider.secrets is not None:
         tables = {"headers": provider.headers, "query": provider.query, "auth": provider.auth}
         strings = {"base_url": provider.base_url}
+        strings |= transport_strings(provider)
         strings |= {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
         found = provider.secrets.expand(strings, f"provider {provider.name}", public={"base_url"})
-        filled_in = {
+        filled_in: dict[str, Any] = {
             table: {name: found.strings[f"{table}.{name}"] for name in values} for table, values in tables.items()
         }
+        filled_in |= with_transport_strings(provider, found.strings)
         provider = replace(provider, base_url=found.strings["base_url"], secrets=None, **filled_in)
         hidden |= found.secrets
-    hidden |= secrets_of_auth(provider.auth)
+    hidden |= secrets_of_auth(provider.auth) | transport_secrets(provider)
     hidden |= secrets_of_fields(provider.headers) | secrets_of_fields(provider.query, in_url=True)
     hidden |= secrets_of_url(provider.base_url)
     for tool in provider.tools:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import quote
 
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes, given_token_url
 from toolexec.backend.providers.openapi.tokens import Client, TokenKey, Tokens
+from toolexec.backend.providers.signing import Signers, is_sigv4
 from toolexec.backend.secrets.callers import CallerCredentials, no_credentials
 from toolexec.backend.secrets.credentials import secrets_of_pair, secrets_of_url
 from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.model.origin import Origin
+from toolexec.net.auth import RequestAuth
 
 __all__ = ["Auth", "Used", "secrets_of_auth"]
 
 
+_SECRET: Final = ("refresh_token", "secret_access_key", "session_token")
+
+
 @dataclass(slots=True)
 class Used:
-    """What the requests of one call were sent with: each token that was asked for by what it belongs to, and all of
-    them, which are `secrets`."""
+    """What the requests of one call were sent with: each token that was asked for by what it belongs to, what
+    authenticates each request by itself, and `secrets` that are not those of the settings."""
 
     tokens: dict[TokenKey, str] = field(default_factory=dict[TokenKey, str])
+    signer: RequestAuth | None = None
     secrets: set[str] = field(default_factory=set[str])
 
 
@@ -51,6 +58,7 @@ class Auth:
         self._client = client
         self._tokens = tokens
         self._callers = callers
+        self._signers = Signers()
         self._origins = origins
         self._token_origins = token_origins
 
@@ -78,6 +86,7 @@ class Auth:
         for name, value in self._headers:
             _put(name, value, draft)
         used.tokens.clear()
+        used.signer = None
         for name in ready:
             await self._add(name, auth[name], draft, used)
 
@@ -98,9 +107,14 @@ class Auth:
 
     async def _add(self, name: str, credential: Credential, draft: Draft, used: Used) -> None:
         scheme = self._schemes.known[name]
-        if scheme.get("type") == "apiKey":
+        kind = str(scheme.get("scheme", "")).lower()
+        if isinstance(credential, Mapping) and is_sigv4(credential):
+            used.signer = self._signers.of(draft.url, credential)
+        elif scheme.get("type") == "apiKey":
             _add_key(str(scheme["in"]), str(scheme["name"]), str(credential), draft)
-        elif str(scheme.get("scheme", "")).lower() == "basic":
+        elif kind == "digest":
+            used.signer = self._signers.of(draft.url, _pair(credential))
+        elif kind == "basic":
             _put("Authorization", f"Basic {_basic(credential)}", draft)
         else:
             token = credential if isinstance(credential, str) else await self._token(name, credential, used)
@@ -127,7 +141,7 @@ def secrets_of_auth(auth: Mapping[str, Credential]) -> set[str]:
         else:
             users = credential.get("username", ""), credential.get("client_id", "")
             parts = credential.get("password", ""), credential.get("client_secret", "")
-            found |= {credential["refresh_token"]} if "refresh_token" in credential else set()
+            found |= {credential[name] for name in _SECRET if name in credential}
             for user, password in zip(users, parts, strict=True):
                 found |= secrets_of_pair(user, password) if password else set()
             found |= secrets_of_url(given_token_url(credential))
@@ -149,7 +163,13 @@ def _add_key(place: str, name: str, key: str, draft: Draft) -> None:
         draft.cookies.append((name, quote(key, safe="")))
 
 
-def _basic(credential: Credential) -> str:
+def _pair(credential: Credential) -> Mapping[str, str]:
     if not isinstance(credential, str):
-        credential = f"{credential['username']}:{credential['password']}"
-    return base64.b64encode(credential.encode()).decode()
+        return credential
+    user, _, password = credential.partition(":")
+    return {"username": user, "password": password}
+
+
+def _basic(credential: Credential) -> str:
+    pair = _pair(credential)
+    return base64.b64encode(f"{pair['username']}:{pair['password']}".encode()).decode()

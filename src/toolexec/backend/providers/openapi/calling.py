@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,7 @@ from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.backend.providers.openapi.response import SUCCESS, reply_of
 from toolexec.backend.providers.openapi.tokens import Client
+from toolexec.backend.providers.signing import written_secrets
 from toolexec.backend.providers.source import key_of
 from toolexec.backend.providers.streaming import events_of
 from toolexec.backend.secrets import Scrubber
@@ -75,6 +77,7 @@ class Caller:
                 async with self._client.open(await self._request(operation, call, used)) as response:
                     if response.status == 401 and not is_last and self._auth.refused(used):
                         continue
+                    used.secrets |= written_secrets(response.credentials)
                     async with aclosing(events_of(response, SUCCESS, item, answer)) as events:
                         async for event in events:
                             yield event
@@ -89,9 +92,10 @@ class Caller:
         key = key_of(call) or (call.identify() if operation.needs_key else "")
         draft = draft_of(operation, call.args or {}, key)
         await self._auth.apply(operation.security, draft, used, call.origin)
-        return draft.request()
+        return replace(draft.request(), auth=used.signer)
 
     def _answer(self, operation: Operation, used: Used, response: HTTPResponse, items: list[Any] | None = None) -> Any:
+        used.secrets |= written_secrets(response.credentials)
         answer = reply_of(operation, response, self._scrubber(used), shown=self._shown, items=items)
         answer = self._clean(used, answer)
         return answer if self._auth.is_shared else for_caller_only(answer)

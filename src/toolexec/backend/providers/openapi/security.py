@@ -13,6 +13,7 @@ from toolexec.backend.providers.openapi.document import (
     mapping_of,
     string_of,
 )
+from toolexec.backend.providers.signing import SIGV4_NEEDED, SIGV4_OPTIONAL, is_sigv4
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -21,10 +22,12 @@ __all__ = ["ANY_CALLER", "Credential", "Schemes", "given_token_url"]
 
 Credential: TypeAlias = str | Mapping[str, str]
 """What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id`,
-`client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`."""
+`client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`, or the keys of AWS."""
 
 _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "basic": (frozenset(("username", "password")), frozenset()),
+    "digest": (frozenset(("username", "password")), frozenset()),
+    "sigv4": (SIGV4_NEEDED, SIGV4_OPTIONAL),
     "oauth2": (
         frozenset(("client_id",)),
         frozenset(("client_secret", "refresh_token", "scope", "token_url", "audience")),
@@ -46,7 +49,7 @@ def given_token_url(credential: Credential) -> str:
 class Schemes:
     """The security schemes of *document* that there are credentials for: those in *auth*, or with *callers* those that
     any caller has, for all schemes where only a call shows what its caller has (`ANY_CALLER`). *headers* are sent with
-    all requests anyway.
+    all requests anyway; with a *certificate* nothing more is needed for mutual TLS.
 
     Raises ConfigurationError for a scheme that the document does not have, and for a credential of the wrong form.
     """
@@ -57,6 +60,8 @@ class Schemes:
         auth: Mapping[str, Credential],
         headers: Iterable[str] = (),
         callers: Mapping[str, Mapping[str, Credential]] | None = None,
+        *,
+        certificate: bool = False,
     ) -> None:
         self._headers = [("header", name.lower()) for name in headers]
         self.known: dict[str, JSONDict] = {}
@@ -67,6 +72,8 @@ class Schemes:
             except InvalidPartError:
                 continue
         self.auth: dict[str, Credential] = dict(auth)
+        is_shown = certificate and {name for name, each in self.known.items() if each.get("type") == "mutualTLS"}
+        self._shown: frozenset[str] = frozenset(is_shown or ())
         self._default = document.root.get("security")
         self.check("auth", auth)
         for caller, credentials in (callers or {}).items():
@@ -97,7 +104,8 @@ class Schemes:
                 return tuple((name,) for name in self.known)
             sets = dict.fromkeys(tuple(each) for each in self._sets if each)
             return tuple(sorted(sets, key=len, reverse=True))
-        return tuple(tuple(mapping_of(each)) for each in items_of(given))
+        needed = (tuple(mapping_of(each)) for each in items_of(given))
+        return tuple(tuple(name for name in each if name not in self._shown) for each in needed)
 
     def withheld(self) -> list[tuple[str, str]]:
         """Return the places and lower-case names of parameters that are filled in by the settings."""
@@ -135,12 +143,16 @@ class Schemes:
 def _check(where: str, scheme: JSONObject, credential: Credential) -> None:
     """Raise ConfigurationError for a credential that does not fit its scheme, or a scheme that cannot be used."""
     kind = scheme.get("type")
-    if kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
-        kind = "basic"
+    if isinstance(credential, Mapping) and is_sigv4(credential):
+        kind = "sigv4"
+    elif kind == "http" and str(scheme.get("scheme", "")).lower() in ("basic", "digest"):
+        kind = str(scheme["scheme"]).lower()
     elif kind == "openIdConnect" and isinstance(credential, Mapping):
         kind = "oauth2"
     elif kind in ("http", "openIdConnect"):
         kind = "bearer"
+    elif kind == "mutualTLS":
+        raise ConfigurationError(f"{where}: the certificate for it is not a credential of auth; set cert_file")
     elif kind not in ("apiKey", "oauth2"):
         raise ConfigurationError(f"{where}: the kind {str(kind)[:60]!r} of scheme is not supported; use headers")
     if kind == "apiKey" and (scheme.get("in") not in ("header", "query", "cookie") or not scheme.get("name")):
@@ -148,7 +160,12 @@ def _check(where: str, scheme: JSONObject, credential: Credential) -> None:
     if not isinstance(credential, str | Mapping):
         raise ConfigurationError(f"{where} must be a string or a mapping")
     if isinstance(credential, str):
-        if kind == "basic" and ":" not in credential and "$" not in credential and "secretref:" not in credential:
+        if (
+            kind in ("basic", "digest")
+            and ":" not in credential
+            and "$" not in credential
+            and "secretref:" not in credential
+        ):
             raise ConfigurationError(f"{where}: give a mapping with username and password, or username:password")
         return
     needed, optional = _PARTS.get(kind, (frozenset[str](), frozenset[str]()))
@@ -193,7 +210,9 @@ def _how_to_give(where: str, scheme: JSONObject) -> str:
             "{ client_id, refresh_token }, with the client_secret if there is one, or to an access token, which works "
             "until it expires"
         )
-    basic = kind == "http" and str(scheme.get("scheme", "")).lower() == "basic"
+    if kind == "mutualTLS":
+        return "set cert_file, and key_file"
+    basic = kind == "http" and str(scheme.get("scheme", "")).lower() in ("basic", "digest")
     return f"set {where} to {'{ username, password }' if basic else 'a key or a token'}"
 
 

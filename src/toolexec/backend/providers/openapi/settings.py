@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 from toolexec.backend.providers.caching import check_response_headers
 from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.backend.providers.source import check_header
+from toolexec.backend.providers.transport import TransportSettings, check_transport, transport_strings
 from toolexec.backend.secrets.callers import MakeCredential, check_callers
 from toolexec.backend.secrets.origins import read_origins
 from toolexec.errors import ConfigurationError
@@ -22,7 +22,7 @@ from toolexec.model.settings import check_ranges, checked
 __all__ = ["OpenAPIProvider", "OpenAPISettings"]
 
 
-class OpenAPISettings(TypedDict, total=False):
+class OpenAPISettings(TransportSettings, total=False):
     """The settings of an `OpenAPIProvider` by keyword, beside its name and its `spec`; for type checkers."""
 
     namespace: str
@@ -66,6 +66,9 @@ class OpenAPIProvider:
     IDs, `tenant/ID` where they have a tenant), or a function of the `Origin` of a call that returns one, or None. A
     caller without one is refused, and answers are never shared among callers.
 
+    For AWS a credential is a mapping with `access_key_id`, `secret_access_key`, `region`, `service` and perhaps
+    `session_token`. `cert_file`, `key_file`, `key_password`, `proxy` and `proxy_auth` are as for `HTTPProvider`.
+
     Headers and credentials go only to origins (scheme, host and port) that you named: those of `base_url`, of
     `credential_origins` and of a `server` that is given by its URL, and that of the document's URL. A document that you
     give as a file or as data also names its own server and its token URLs, as it is when it is first read. A
@@ -105,6 +108,11 @@ class OpenAPIProvider:
     spec_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     allow_private: bool = False
     ca_file: str = ""
+    cert_file: str | Path = ""
+    key_file: str | Path = ""
+    key_password: str = ""
+    proxy: str = ""
+    proxy_auth: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float = 30.0
     max_spec_bytes: int = 64 * 2**20
     max_response_bytes: int = 16 * 2**20
@@ -121,6 +129,7 @@ class OpenAPIProvider:
         check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
         check_response_headers(f"OpenAPI provider {self.name}", self.response_headers)
         read_origins(f"OpenAPI provider {self.name}: credential_origins", self.credential_origins)
+        check_transport(f"OpenAPI provider {self.name}", self)
         check_callers(f"OpenAPI provider {self.name}", self.credentials, has_auth=bool(self.auth))
         if not self.spec:
             raise ConfigurationError(f"OpenAPI provider {self.name}: spec must name a document")
@@ -173,6 +182,7 @@ class OpenAPIProvider:
             ("variables", self.variables),
         ):
             found |= {f"{label}.{name}": value for name, value in values.items()}
+        found |= transport_strings(self)
         for name, credential in self.auth.items():
             parts = {"": credential} if isinstance(credential, str) else credential
             found |= {f"auth.{name}{'.' if part else ''}{part}": value for part, value in parts.items()}

@@ -20,12 +20,13 @@ from toolexec.backend.providers.openapi.document import Document, mapping_of, re
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
-from toolexec.backend.providers.openapi.security import ANY_CALLER, Credential, Schemes
+from toolexec.backend.providers.openapi.security import ANY_CALLER, Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
 from toolexec.backend.providers.openapi.tokens import Tokens
 from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.providers.transport import client_settings, transport_secrets, with_transport_strings
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.callers import CallerCredentials
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
@@ -66,7 +67,7 @@ class OpenAPISource:
         self._provider = provider
         self._secrets = secrets
         self._make_client = make_client
-        self._clients: dict[tuple[str, ...], StreamingClient] = {}
+        self._clients: dict[tuple[object, ...], StreamingClient] = {}
         self._info: JSONDict = {}
         self._named: NamedOrigins | None = None
         self._tokens = Tokens()
@@ -89,7 +90,6 @@ class OpenAPISource:
             plan = await asyncio.to_thread(_plan, provider, document, missing)
         except ToolExecError as error:
             raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
-        client = self._client(provider, plan.hosts)
         about = mapping_of(document.root.get("info"))
         self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
         self._info["hosts"] = list(plan.hosts)
@@ -101,6 +101,8 @@ class OpenAPISource:
         if self._named is None:
             self._named = named_origins(provider, document, plan.servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
+        given = {origin_of(url) for _, url, is_given in schemes.token_places() if is_given}
+        client = self._client(provider, plan.hosts, calls.allowed | tokens.allowed | given)
         callers = (
             CallerCredentials(provider.name, provider.credentials, self._secrets, schemes.check)
             if provider.credentials is not None
@@ -166,6 +168,7 @@ class OpenAPISource:
             spec_headers={name: values[f"spec_headers.{name}"] for name in provider.spec_headers},
             variables={name: values[f"variables.{name}"] for name in provider.variables},
             auth=auth,
+            **with_transport_strings(provider, values),
         )
         return filled, frozenset(secrets) | _credentials(filled), missing
 
@@ -219,14 +222,15 @@ class OpenAPISource:
         self, provider: OpenAPIProvider, url: str, conditions: Iterable[tuple[str, str]] = ()
     ) -> HTTPResponse:
         """Return the response at *url*; the headers for the document go to its own host only."""
+        own = origin_of(url) == origin_of(str(provider.spec))
         client = self._make_client(
             hosts=[host_of(url)],
             allow_private=provider.allow_private,
             timeout=provider.timeout,
             max_response_bytes=provider.max_spec_bytes,
             ca_file=provider.ca_file,
+            **client_settings(provider, {origin_of(url)} if own else ()),
         )
-        own = origin_of(url) == origin_of(str(provider.spec))
         headers = [("Accept", "application/json, application/yaml, */*;q=0.5"), *conditions]
         headers += provider.spec_headers.items() if own else ()
         try:
@@ -236,17 +240,21 @@ class OpenAPISource:
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
-    def _client(self, provider: OpenAPIProvider, hosts: tuple[str, ...]) -> StreamingClient:
-        """Return the client for *hosts*. Earlier ones stay open for the calls that are under way."""
-        client = self._clients.get(hosts)
+    def _client(self, provider: OpenAPIProvider, hosts: tuple[str, ...], origins: frozenset[str]) -> StreamingClient:
+        """Return the client for *hosts*, which shows a certificate to *origins*. Earlier ones stay open for the calls
+        that are under way."""
+        settings = client_settings(provider, origins)
+        key = (hosts, *settings.values())
+        client = self._clients.get(key)
         if client is None:
-            client = self._clients[hosts] = self._make_client(
+            client = self._clients[key] = self._make_client(
                 hosts=hosts,
                 allow_private=provider.allow_private,
                 timeout=provider.timeout,
                 max_response_bytes=provider.max_response_bytes,
                 max_connections=provider.max_connections,
                 ca_file=provider.ca_file,
+                **settings,
             )
         return client
 
@@ -285,7 +293,7 @@ class _Plan:
 
 
 def _plan(provider: OpenAPIProvider, document: Document, missing: Mapping[str, str]) -> _Plan:
-    schemes = Schemes(document, provider.auth, provider.headers, _callers(provider))
+    schemes = _schemes(provider, document)
     servers = _servers(provider, document)
     operations = _callable(_operations(provider, document, schemes, servers), schemes, missing)
     return _Plan(schemes, servers, operations, _hosts(provider, operations, schemes))
@@ -337,10 +345,11 @@ def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = Non
     return root
 
 
-def _callers(provider: OpenAPIProvider) -> Mapping[str, Mapping[str, Credential]] | None:
-    """Return what is known of the credentials of callers; None where all have the same."""
+def _schemes(provider: OpenAPIProvider, document: Document) -> Schemes:
+    """Return the security schemes, with what is known of the credentials of callers where these have their own."""
     given = provider.credentials
-    return given if given is None or isinstance(given, Mapping) else ANY_CALLER
+    callers = given if given is None or isinstance(given, Mapping) else ANY_CALLER
+    return Schemes(document, provider.auth, provider.headers, callers, certificate=bool(provider.cert_file))
 
 
 def _servers(provider: OpenAPIProvider, document: Document) -> Servers:
@@ -433,7 +442,7 @@ def _file(provider: OpenAPIProvider) -> bytes:
 
 def _credentials(provider: OpenAPIProvider) -> frozenset[str]:
     """Return the values in the settings that are credentials, whether they came from a reference or not."""
-    found = secrets_of_fields(provider.headers) | secrets_of_fields(provider.spec_headers)
+    found = transport_secrets(provider) | secrets_of_fields(provider.headers) | secrets_of_fields(provider.spec_headers)
     for url in (
         provider.base_url,
         str(provider.server),

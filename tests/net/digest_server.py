@@ -1,0 +1,79 @@
+"""A server on loopback that asks for digest authentication, checks it, and counts what it sees."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.request import parse_http_list, parse_keqv_list
+
+__all__ = ["DigestServer", "digest_server"]
+
+
+@dataclass
+class DigestServer:
+    """Accepts `me` with the password `pass-word`. `location` sends those that it accepts elsewhere."""
+
+    url: str = ""
+    algorithm: str = "SHA-256"
+    qop: str = "auth"
+    nonce: str = "nonce-1"
+    location: str = ""
+    heads: list[tuple[str, str]] = field(default_factory=list)
+    """The target and the authorization of each request."""
+    bodies: list[bytes] = field(default_factory=list)
+
+    def accepts(self, method: str, target: str, value: str) -> bool:
+        """Return whether the authorization is the right one for this very request."""
+        scheme, _, rest = value.partition(" ")
+        if scheme != "Digest":
+            return False
+        given = parse_keqv_list(parse_http_list(rest))
+
+        def hashed(*parts: str) -> str:
+            made = hashlib.new(self.algorithm.replace("-", "").lower(), ":".join(parts).encode())
+            return made.hexdigest()
+
+        first, second = hashed("me", "here", "pass-word"), hashed(method, target)
+        middle = (self.nonce, given["nc"], given["cnonce"], "auth")
+        return (given["uri"], given["nonce"]) == (target, self.nonce) and given["response"] == hashed(
+            first, *middle, second
+        )
+
+    def answer(self, method: str, target: str, value: str) -> tuple[str, str, bytes]:
+        """Return the status, further headers and the body of an answer."""
+        if not self.accepts(method, target, value):
+            challenge = f'Digest realm="here", nonce="{self.nonce}", qop="{self.qop}", algorithm={self.algorithm}'
+            return "401 No", f"WWW-Authenticate: {challenge}\r\n", b"{}"
+        if self.location:
+            return "302 There", f"Location: {self.location}\r\n", b"{}"
+        return "200 OK", "", json.dumps({"authorization": value}).encode()
+
+
+@asynccontextmanager
+async def digest_server() -> AsyncGenerator[DigestServer]:
+    """Run the server on this event loop."""
+    found = DigestServer()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+                found.bodies.append(await reader.readexactly(int(headers.get("content-length", 0))))
+                method, target, _ = head.split()
+                found.heads.append((target, headers.get("authorization", "")))
+                status, more, body = found.answer(method, target, found.heads[-1][1])
+                more += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                writer.write(f"HTTP/1.1 {status}\r\n{more}\r\n".encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield found
+    finally:
+        server.close()
