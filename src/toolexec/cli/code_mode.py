@@ -40,9 +40,7 @@ Language = Annotated[
     str, typer.Option("--language", "-l", help="python, workflow, javascript, wasm, python-science, bash or go.")
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
-MaxToolCalls = Annotated[
-    int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="At most so many (default: 100).")
-]
+MaxToolCalls = Annotated[int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="Default: 100.")]
 MaxChainSteps = Annotated[int | None, typer.Option("--max-chain-steps", metavar="N", min=1, help="Steps of one chain.")]
 Allow = Annotated[
     list[str] | None,

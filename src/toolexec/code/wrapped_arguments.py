@@ -15,7 +15,7 @@ WRAPPING: Final = frozenset({"args", "arguments", "input", "kwargs", "parameters
 
 
 def unwrapped(args: JSONObject, tool: Tool) -> JSONObject:
-    """Return what is in the only argument of *args*, such as `arguments`, where *tool* does not take that one."""
+    """Return the arguments in *args*, a single one, if that is `{"arguments": {...}}` and *tool* does not take it."""
     name, inner = next(iter(args.items()))
     if not isinstance(inner, Mapping) or tool.input_schema.accepts(args):
         return args
