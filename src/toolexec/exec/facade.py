@@ -236,7 +236,7 @@ class Exec:
     def add_http(self, name: str, base_url: str = "", **settings: Unpack[AddedHTTP]) -> Added:
         """Add endpoints of an HTTP service: `tools` maps names to what `HTTPTool` takes.
 
-        *settings* are those of `HTTPProvider` (tools, file, headers, query, auth, hosts, allow_private, timeout, ...)
+        *settings* are those of `HTTPProvider` (tools, file, headers, query, auth, credentials, hosts, timeout, ...)
         and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:tool` once it is read:
         when the Exec starts, at the first call that needs it, or now: `await ex.add_http(...)`. Raises
         ConfigurationError, BackendError, and MissingExtraError at the first call without the `http` extra.
@@ -257,7 +257,7 @@ class Exec:
     def add_openapi(self, name: str, spec: str | Path | JSONObject, **settings: Unpack[AddedOpenAPI]) -> Added:
         """Add the operations of an HTTP API: *spec* is the path or the URL of its OpenAPI document, or the document.
 
-        *settings* are those of `OpenAPIProvider` (base_url, auth, headers, include, exclude, tags, rename, ...) and of
+        *settings* are those of `OpenAPIProvider` (base_url, auth, credentials, headers, include, tags, ...) and of
         every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:operation` once it is read:
         when the Exec starts, at the first call that needs it, or now: `await ex.add_openapi(...)`. Raises
         ConfigurationError and BackendError, and MissingExtraError where it is read without the `openapi` extra.
