@@ -133,7 +133,7 @@ async def test_a_proxy_that_is_not_there() -> None:
         ("http://169.254.169.254/latest/", {"allow_private": True}, "for this network or machine only"),
         ("http://api.test/", {"look_up": unknown}, "no address.*`allow_private` leaves that to the proxy"),
     ],
-    ids=str,
+    ids=["another-host", "private", "private-tls", "address", "link-local", "unknown"],
 )
 async def test_hosts_and_addresses_are_judged(
     proxy: ProxyServer, url: str, settings: dict[str, Any], expected: str
