@@ -88,7 +88,7 @@ class FakeClient:
             for begin in range(0, len(found.body), 7):
                 yield found.body[begin : begin + 7]
 
-        yield OpenResponse(found.status, found.headers, found.url, pieces())
+        yield OpenResponse(found.status, found.headers, found.url, pieces(), found.credentials)
 
     async def aclose(self) -> None:
         """Count."""

@@ -22,6 +22,7 @@ class DigestServer:
     qop: str = "auth"
     nonce: str = "nonce-1"
     location: str = ""
+    media: str = "application/json"
     heads: list[tuple[str, str]] = field(default_factory=list)
     """The target and the authorization of each request."""
     bodies: list[bytes] = field(default_factory=list)
@@ -67,7 +68,7 @@ async def digest_server() -> AsyncGenerator[DigestServer]:
                 method, target, _ = head.split()
                 found.heads.append((target, headers.get("authorization", "")))
                 status, more, body = found.answer(method, target, found.heads[-1][1])
-                more += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                more += f"Content-Type: {found.media}\r\nContent-Length: {len(body)}\r\n"
                 writer.write(f"HTTP/1.1 {status}\r\n{more}\r\n".encode() + body)
         writer.close()
 

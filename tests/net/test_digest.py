@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from tests.net.digest_server import digest_server
@@ -32,6 +33,25 @@ async def test_the_challenge_of_a_server(algorithm: str) -> None:
         assert {seen for seen, _ in server.heads} == {target}
         assert len({value for _, value in server.heads}) == 4
         assert server.bodies == [b"body"] * 4
+
+
+async def test_a_response_that_is_read_as_it_arrives() -> None:
+    """The answer to the challenge is sent before the block begins, and the response says what was added."""
+    async with digest_server() as server:
+        client, auth = HTTPClient(), Digest("me", "pass-word")
+        try:
+            for _ in range(2):
+                async with client.open(HTTPRequest("POST", server.url, (), b"body", auth)) as response:
+                    assert response.status == 200
+                    assert response.credentials == (server.heads[-1][1],)
+                    whole = await response.read()
+                assert whole.credentials == response.credentials
+                assert json.loads(whole.body) == {"authorization": server.heads[-1][1]}
+            async with client.open(HTTPRequest("GET", server.url, auth=Digest("me", "another"))) as response:
+                assert response.status == 401
+        finally:
+            await client.aclose()
+        assert [bool(value) for _, value in server.heads] == [False, True, True, False, True]
 
 
 async def test_many_requests_and_a_nonce_that_expires() -> None:

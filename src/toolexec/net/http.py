@@ -281,11 +281,12 @@ class HTTPClient:
         self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt
     ) -> tuple[_Target, httpcore2.Response, dict[str, str], tuple[str, ...]]:
         """Return the response at the end of all redirects, with where it came from, its headers, and what the
-        authentication has added to its request; its body is not read yet."""
-        first = target
+        authentication has added to the requests until then; its body is not read yet."""
+        first, added = target, tuple[str, ...]()
         for _ in range(self._max_redirects + 1):
             auth = request.auth if target.origin == first.origin else None
-            response, added = await self._exchange(replace(request, auth=auth), target, headers, attempt)
+            response, more = await self._exchange(replace(request, auth=auth), target, headers, attempt)
+            added += more
             is_last = False
             try:
                 found = _readable_headers(response.headers)

@@ -97,6 +97,14 @@ def _app(service: Service) -> Starlette:
             {"method": seen.method, "path": seen.path, "query": seen.query, "headers": seen.headers, "body": seen.body.decode("latin-1")}
         )  # fmt: skip
 
+    async def echo_lines(request: Request) -> Response:
+        seen = await keep(request)
+        if request.path_params["how"] == "refused":
+            return JSONResponse({"headers": seen.headers}, status_code=403)
+        last = "{}" if request.path_params["how"] == "whole" else seen.headers.get("authorization", "")[-100:]
+        lines = [json.dumps({"path": seen.path, "headers": seen.headers}), last]
+        return Response("\n".join(lines), headers={"content-type": "application/x-ndjson"})
+
     async def other(request: Request, _: Exception) -> Response:
         return await echo(request)
 
@@ -192,6 +200,7 @@ def _app(service: Service) -> Starlette:
             Route("/large", large),
             Route("/encoded/{kind}", encoded),
             Route("/content/{kind}", content),
+            Route("/echo-lines/{how}", echo_lines, methods=every),
             Route("/items", items, methods=every),
             Route("/documents/{name}", document),
             Route("/{rest:path}", echo, methods=every),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from tests.net.proxy_server import proxy_server
 from tests.openapi import api
 
 from toolexec import Exec
+from toolexec.backend.providers.openapi import OpenAPIProvider, OpenAPISource
 from toolexec.backend.secrets import SecretResolver
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
-from toolexec.errors import BackendUnavailableError, ConfigurationError
+from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolExecError
 from toolexec.model.origin import Caller, Origin, acting
+from toolexec.net import HTTPClient, HTTPRequest
 from toolexec.net.sigv4 import SigV4
 
 KEYS = {
@@ -116,6 +119,91 @@ async def test_digest_in_a_provider(kind: str) -> None:
             for secret in ("pass-word", *re.findall(r'response="(\w+)"', value)):
                 assert secret not in str(result.value)
         assert [bool(value) for _, value in server.heads] == [False, True, True]
+
+
+async def add_stream(ex: Exec, kind: str, url: str, path: str, auth: Mapping[str, str], **settings: Any) -> None:
+    """Add a provider with one tool, whose response is a stream of items, and one credential."""
+    if kind == "http":
+        tools: Any = {"it": {"path": path, "method": "POST", "stream": True}}
+        await ex.add_http("api", url, tools=tools, auth=auth, **settings)
+        return
+    scheme = AWS if "region" in auth else DIGEST
+    done = {"description": "ok", "content": {"application/x-ndjson": {}}}
+    paths = {path: {"post": {"operationId": "it", "responses": {"200": done}}}}
+    document = api(paths, components={"securitySchemes": {"it": scheme}}, security=[{"it": []}])
+    given = {name: value for name, value in auth.items() if name != "scheme"}
+    await ex.add_openapi("api", document, base_url=url, auth={"it": given}, **settings)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("how", "expects"),
+    [("whole", ["chunk", "chunk", "done"]), ("broken", ["chunk", "error"]), ("refused", ["error"])],
+)
+async def test_a_signed_stream(service: Service, kind: str, how: str, expects: list[str]) -> None:
+    """The signature is in no item, and not in the error of one that is not JSON; the proxy passes streams on, too."""
+    async with proxy_server() as proxy, Exec(gate=None) as ex:
+        await add_stream(ex, kind, service.url, f"/echo-lines/{how}", KEYS, proxy=proxy.url)
+        events = [event async for event in ex.stream_tool("api:it")]
+        result = await ex.run_tool("api:it")
+        assert len(proxy.asked) == len(service.seen) == 2
+    assert [event.kind for event in events] == expects
+    if how == "whole":
+        assert events[-1].data == [events[0].data, {}]
+        assert events[0].data["headers"]["authorization"] == "[REDACTED]"
+    errors = [each.to_dict() for each in (events[-1].error, result.error) if isinstance(each, ToolExecError)]
+    assert len(errors) == (0 if how == "whole" else 2)
+    shown = f"{events} {result.value} {errors}"
+    for seen in service.seen:
+        value = seen.headers["authorization"]
+        assert value == expected(service.url, seen)
+        for secret in (KEYS["secret_access_key"], KEYS["session_token"], value.rpartition("Signature=")[2]):
+            assert secret not in shown
+
+
+@KINDS
+async def test_a_stream_that_asks_for_a_digest(kind: str) -> None:
+    """The challenge is answered before the first item, once, and the answer is in no item."""
+    async with digest_server() as server, Exec(gate=None) as ex:
+        server.media = "application/x-ndjson"
+        await add_stream(ex, kind, server.url, "/it", PAIR)
+        for _ in range(2):
+            events = [event async for event in ex.stream_tool("api:it")]
+            assert [event.kind for event in events] == ["chunk", "done"]
+            value = server.heads[-1][1]
+            for secret in ("pass-word", *re.findall(r'response="(\w+)"', value)):
+                assert secret not in str(events)
+        server.nonce = "nonce-2"
+        assert [event.kind async for event in ex.stream_tool("api:it")] == ["chunk", "done"]
+    assert [bool(value) for _, value in server.heads] == [False, True, True, True, True]
+
+
+async def test_a_document_is_read_again_through_the_proxy(service: Service) -> None:
+    """Each reading asks through it, also the one that finds nothing new."""
+    service.documents["api.json"] = ("application/json", json.dumps(api(PATHS)).encode())
+    async with proxy_server() as proxy:
+        provider = OpenAPIProvider(
+            name="api", spec=f"{service.url}/documents/api.json", allow_private=True, proxy=proxy.url
+        )
+        source = OpenAPISource(provider)
+        try:
+            assert await source.load() is await source.load()
+        finally:
+            await source.aclose()
+        assert proxy.asked == [f"GET {service.url}/documents/api.json HTTP/1.1"] * 2
+
+
+async def test_a_redirect_does_not_make_a_signature_known(service: Service) -> None:
+    """The response says what was added before the redirect, so that it is hidden where another origin repeats it."""
+    with serving() as other:
+        client, signer = HTTPClient(allow_private=True), SigV4(**KEYS, now=lambda: datetime.now(UTC))
+        try:
+            url = f"{service.url}/go?to={other.url}/there"
+            response = await client.send(HTTPRequest("GET", url, auth=signer))
+        finally:
+            await client.aclose()
+    assert "authorization" not in other.seen[0].headers
+    assert service.seen[0].headers["authorization"] in response.credentials
 
 
 @pytest.mark.parametrize("auth", [KEYS, PAIR], ids=["sigv4", "digest"])

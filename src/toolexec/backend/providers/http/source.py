@@ -160,16 +160,19 @@ class _Endpoint:
         """Send the request and return what its response says; see `Backend.call`."""
         sent = await self._credentials.of(call.origin)
         request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
+        hide = sent.hide
         try:
             response = await self._client.send(request)
-            return self._answer(_hiding(sent, response), response)
+            hide = _hiding(sent, response)
+            return self._answer(hide, response)
         except ToolExecError as error:
-            raise clean_error(error, sent.hide) from error
+            raise clean_error(error, hide) from error
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Send the request and yield the items of its response as they arrive; see `StreamingBackend.stream`."""
         sent = await self._credentials.of(call.origin)
         request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
+        hide = sent.hide
         try:
             async with self._client.open(request) as response:
                 hide = _hiding(sent, response)
@@ -178,7 +181,7 @@ class _Endpoint:
                     async for event in events:
                         yield event
         except ToolExecError as error:
-            raise clean_error(error, sent.hide) from error
+            raise clean_error(error, hide) from error
 
     @property
     def _name(self) -> str:
