@@ -200,7 +200,7 @@ EXECUTE_CODE: Final = MetaTool(
             "code": TEXT,
             "language": text("default python"),
             "timeout_ms": count(1, _LARGEST),
-            "max_tool_calls": count(1, _LARGEST),
+            "max_tool_calls": count(1),
             "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids, or github:*"},
             "max_bytes": MAX_BYTES,
         },

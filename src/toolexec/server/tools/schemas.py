@@ -54,9 +54,11 @@ def text(description: str, **more: JSONValue) -> JSONSchema:
     return {**TEXT, **more, "description": description}
 
 
-def count(low: int, high: int, default: int | None = None) -> JSONSchema:
-    """Return an integer from *low* to *high*."""
-    schema: JSONSchema = {"type": "integer", "minimum": low, "maximum": high}
+def count(low: int, high: int | None = None, default: int | None = None) -> JSONSchema:
+    """Return an integer from *low* to *high*, or of any size."""
+    schema: JSONSchema = {"type": "integer", "minimum": low}
+    if high is not None:
+        schema["maximum"] = high
     return schema if default is None else {**schema, "default": default}
 
 
