@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from benchmarks.repair import fixed
 
 from toolexec import Exec
 from toolexec.code.repair.advice import INSTEAD, PackageSource, advise, distribution_of
@@ -315,6 +316,55 @@ class TestAdvise:
         assert advise(failure(message, backend="bubblewrap", language="javascript")).startswith(
             "axios is not in this sandbox"
         )
+
+
+WRONG_FORMS = {
+    "asyncio.gather(*tasks)": (
+        "import asyncio\ntasks = [shop.orders() for _ in range(2)]\nreturn await asyncio.gather(tasks)"
+    ),
+    "write `([await shop.total(n=n) for n in (1, 2)])`": "return max(await shop.total(n=n) for n in (1, 2))",
+    "write `[await shop.total(n=n) for n in (1, 2)]`": (
+        "return max(\n    (await shop.total(n=n) for n in (1, 2)),\n    key=abs,\n)"
+    ),
+    "write `([str(await shop.total(n=n)) for n in (1, 2)])`": (
+        "return ', '.join(str(await shop.total(n=n)) for n in (1, 2))"
+    ),
+    "write `total` instead": "total = shop.total(n=1)\nreturn total['value']",
+    "write `tools.shop.orders()` instead": "return tools.shop.orders()['orders'][0]",
+    "write `(await tools.shop.orders())` instead": "return (await tools.shop.orders())['orders'][0]",
+    "write `found` instead of `found.get('orders', [])`": "found = shop.orders()\nreturn found.get('orders', [])",
+}
+"""What the message says to write → a program that takes a result for another form."""
+
+
+class TestWrongForms:
+    """Results that are taken for another form."""
+
+    @pytest.mark.parametrize(("written", "code"), WRONG_FORMS.items())
+    async def test_what_to_write(self, written: str, code: str) -> None:
+        """The message says it in the program's own words, and the program so changed runs."""
+        async with Exec() as ex:
+            ex.add(lambda: [{"id": 1}], "shop:orders")
+            ex.add(lambda n: 2.5 * n, "shop:total")
+            message = str((await ex.execute_code(code)).error)
+            assert written in message
+            changed, language = fixed(code, "python", message)
+            result = await ex.execute_code(changed, language=language)
+            assert result.error is None, result.error
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "rows = [1]\nreturn rows['orders']",
+            "row = shop.orders()\nreturn row['id']",
+            "async def rows():\n    yield await shop.orders()\nreturn list(rows())",
+        ],
+    )
+    async def test_what_is_not_certain(self, code: str) -> None:
+        """Data of the program's own, a key that results have, and its own generators get no such advice."""
+        async with Exec() as ex:
+            ex.add(lambda: [{"id": 1}], "shop:orders")
+            assert "write `" not in str((await ex.execute_code(code)).error)
 
 
 class TestJavaScript:

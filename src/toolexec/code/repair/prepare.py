@@ -60,5 +60,5 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     note = ""
     if name := last_result(code, language):
         code = f"{code.rstrip()}\n{name}"
-        note = f"the value is that of `{name}`, which the last statement sets; say it with `return {name}`"
+        note = f"the value is that of `{name}`, which the program ends with; say it with `return {name}`"
     return Prepared(code, language, bare_names(code, tools, language), note)

@@ -10,6 +10,7 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.repair.wrong_forms import VALUE, about_forms
 from toolexec.code.tools import Tools
 
 __all__ = ["about_results"]
@@ -39,13 +40,14 @@ _OTHER_NAMES: Final = {
 
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
-_VALUE: Final = "the result of a tool is a value already"
 _MOST_KEYS: Final = 200
 
 
 def about_results(failure: Failure, tools: Tools | None) -> str:
     """Return what to write instead; "" where nothing certain can be said."""
     keys = _keys_of(tools) if tools is not None else set[str]()
+    if advice := about_forms(failure, tools, keys):
+        return advice
     if found := _ATTRIBUTE.match(failure.message):
         return _about_attribute(found[1], found[2], failure, keys)
     if (found := _KEY.match(failure.message)) and keys and found[1] not in keys:
@@ -54,10 +56,6 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
         return _about_undefined(found[1] or found[2], failure, keys)
     if failure.language == "python" and _COROUTINE.search(failure.message):
         return _about_coroutine(failure.code)
-    if "unhashable type: 'list'" in failure.message:
-        for old, inner in calls_of("asyncio.gather", failure.code):
-            if inner.startswith("["):
-                return f"gather takes the calls one by one: {instead(old, f'asyncio.gather(*{inner})')}"
     return ""
 
 
@@ -70,7 +68,7 @@ def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> 
     if name not in keys and keys:
         whole = re.search(rf"{_BASE}\.{re.escape(name)}\b(?:\(\))?{_REST}", failure.source)
         if name in WRAPPERS and whole is not None:
-            return f"{_VALUE}: {instead(whole[0], whole[1])}; {_has(keys)}"
+            return f"{VALUE}: {instead(whole[0], whole[1])}; {_has(keys)}"
         close = difflib.get_close_matches(name, keys, 1)
         if not close:
             return f"results are dicts; {_has(keys)}"
@@ -86,7 +84,7 @@ def _about_key(name: str, failure: Failure, keys: set[str]) -> str:
     if found is None:
         return ""
     if name in WRAPPERS:
-        return f"{_VALUE}: {instead(found[0], found[1])}; {_has(keys)}"
+        return f"{VALUE}: {instead(found[0], found[1])}; {_has(keys)}"
     close = difflib.get_close_matches(name, keys, 1)
     return instead(found[0], f'{found[1]}["{close[0]}"]') if close else _has(keys)
 
@@ -96,7 +94,7 @@ def _about_undefined(name: str, failure: Failure, keys: set[str]) -> str:
     if found is None or not keys or found[2] in keys:
         return ""
     if found[2] in WRAPPERS:
-        return f"{_VALUE}: {instead(found[0], found[1])}"
+        return f"{VALUE}: {instead(found[0], found[1])}"
     close = difflib.get_close_matches(found[2], keys, 1)
     return instead(found[0], f"{found[1]}.{close[0]}") if close else _has(keys)
 
