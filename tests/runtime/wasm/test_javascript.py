@@ -738,3 +738,38 @@ def test_results_that_are_none() -> None:
     """Whatever a guest sends, it is a payload in the end."""
     for text in ("", "[1]", "{broken", json.dumps("text")):
         assert "broke" in javascript._read_result(text, False)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("(61500.5).toLocaleString('en-US', { style: 'currency', currency: 'USD' })", "$61,500.50"),
+        ("(-1234567.8915).toLocaleString()", "-1,234,567.892"),
+        ("(1.005).toLocaleString('en-US', { maximumFractionDigits: 2 })", "1.01"),
+        ("(5).toLocaleString(undefined, { minimumFractionDigits: 2 })", "5.00"),
+        ("(0.0725).toLocaleString('en-US', { style: 'percent', minimumFractionDigits: 1 })", "7.3%"),
+        ("(1e21).toLocaleString('en-US')", "1,000,000,000,000,000,000,000"),
+        ("(1e-7).toLocaleString()", "0"),
+        ("(0 / 0).toLocaleString()", "NaN"),
+        ("new Date(Date.UTC(2026, 2, 1)).toLocaleDateString('en-US', { timeZone: 'UTC' })", "3/1/2026"),
+        ("new Date(Date.UTC(2026, 2, 1, 9, 5)).toLocaleString()", "3/1/2026, 9:05:00 AM"),
+    ],
+)
+async def test_numbers_and_dates_for_people(language: JavaScriptLanguage, kit: Kit, code: str, text: str) -> None:
+    """Numbers and dates have the form that Node.js gives them for en-US."""
+    assert (await run(language, kit, f"return {code}")).value == text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "(5).toLocaleString('de-DE')",
+        "(5).toLocaleString('en-US', { style: 'unit', unit: 'liter' })",
+        "(5).toLocaleString('en-US', { style: 'currency', currency: 'XYZ' })",
+        "new Date(0).toLocaleDateString('en-US', { weekday: 'long' })",
+        "new Date(0).toLocaleTimeString('en-US', { timeZone: 'Asia/Tokyo' })",
+    ],
+)
+async def test_other_locales_are_refused(language: JavaScriptLanguage, kit: Kit, code: str) -> None:
+    """A form that cannot be given is an error that says what to use, not a text of another form."""
+    assert "has no locales" in str((await run(language, kit, f"return {code}")).error)

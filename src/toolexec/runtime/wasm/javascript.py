@@ -132,6 +132,7 @@ _PACKAGE: Final = "quickjs-rs"
 _FITS: Final = "0.2.6"
 _EXTRA: Final = "javascript"
 _GUEST: Final = [
+    Path(__file__).with_name("javascript_locale.js"),
     Path(__file__).with_name("javascript_values.js"),
     Path(__file__).parents[1] / "guest" / "javascript" / "large.cjs",
     Path(__file__).with_name("javascript_guest.js"),
