@@ -6,16 +6,20 @@ from benchmarks.meter import Meter, run_program
 from benchmarks.repair import add_tools, judge, programs, shares
 from toolexec import Exec
 
+BLIND = ("blind", "blind2")
+"""The sets that were written without a look at the repairs."""
+
 
 async def main(meter: Meter) -> None:
     """Run the whole corpus once; nothing in it depends on time."""
     async with Exec() as ex:
         add_tools(ex)
-        found = [each for name in ("kept", "ways", "later", "blind") for each in programs(name)]
+        found = [each for name in ("kept", "ways", "later", *BLIND) for each in programs(name)]
         outcomes = [await judge(ex, each) for each in found]
     meter.record("model_programs.programs", len(outcomes))
-    for name, prefix in (("later", "model_programs"), ("blind", "model_programs.blind")):
-        for language, share in shares(each for each in outcomes if each.program.name.startswith(name)):
+    for name in ("later", *BLIND):
+        prefix = "model_programs" if name == "later" else f"model_programs.{name}"
+        for language, share in shares(each for each in outcomes if each.program.name.startswith(f"{name}-")):
             meter.record(f"{prefix}.{language}.ran", share.ran)
             meter.record(f"{prefix}.{language}.fixed", share.fixed)
     known = [each for each in outcomes if not each.program.name.startswith("blind")]
