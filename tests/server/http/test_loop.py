@@ -22,6 +22,7 @@ from toolexec.testing import loop_not_held
 
 from .conftest import Running, Serve
 
+pytestmark = pytest.mark.no_cover  # the CPU time of a tracer is not the server's
 LINES = 16_000
 SHARED = "\n".join(["a := [1]", *["a = [a, a]"] * 40, 'run("kit:take", {value: a})'])
 
