@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from toolexec.discovery.index import Registered
 from toolexec.model import LocalBinding, Tool, ToolCall
@@ -273,9 +274,8 @@ def written(steps: list[str]) -> str:
 
 
 @settings(
-    max_examples=400,
+    max_examples=examples(150),
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(rules=RULES, default=st.sampled_from(["allow", "deny"]), calls=st.lists(ARGS, min_size=6, max_size=6))

@@ -149,7 +149,7 @@ async def test_messages_of_the_older_transport_belong_to_its_caller(serve: Serve
     server = await serve(HttpSettings(port=0, sse=True), AuthSettings(api_keys=KEYS))
     assert (await server.request("GET", "/sse", headers={"accept": "text/event-stream"})).status_code == 401
     async with (
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(verify=False) as client,
         client.stream("GET", f"{server.root}/sse", headers=bearer(ANN)) as stream,
     ):
         lines = stream.aiter_lines()

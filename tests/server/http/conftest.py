@@ -108,7 +108,7 @@ class Running:
     ) -> AsyncIterator[Client]:
         """The official client."""
         async with AsyncExitStack() as stack:
-            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20))
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20, verify=False))
             transport = streamable_http_client(self.url, http_client=http)
             yield await stack.enter_async_context(
                 Client(transport, mode=era, elicitation_callback=elicitation_callback)

@@ -76,7 +76,7 @@ class TestSessions:
         """A caller whose sessions all have a stream is refused one more; another caller is not."""
         server = await serve(HttpSettings(port=0, max_sessions=2), AUTH)
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(httpx2.AsyncClient(timeout=20))
+            client = await stack.enter_async_context(httpx2.AsyncClient(timeout=20, verify=False))
             for _ in range(2):
                 opened = await server.post(INITIALIZE, bearer("eve"))
                 headers = {

@@ -105,7 +105,7 @@ async def test_a_certificate_that_cannot_be_used(serve: Serve, tmp_path: Path) -
 async def test_stopping_lets_calls_finish(serve: Serve) -> None:
     """A call that is being made when the server stops is answered; new requests are not taken."""
     server = await serve()
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(verify=False) as client:
         body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": _modern_call("wait", seconds=0.5)}
         call = asyncio.create_task(client.post(server.url, json=body, headers=_modern_headers("tools/call", "wait")))
         await asyncio.sleep(0.2)
@@ -121,7 +121,7 @@ async def test_stopping_does_not_wait_for_ever(serve: Serve, caplog: pytest.LogC
     server = await serve(HttpSettings(port=0, shutdown_grace=0.2))
     opened = await server.post(INITIALIZE)
     session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=20, verify=False) as client:
         listening = asyncio.create_task(
             client.get(
                 server.url, headers={"accept": "text/event-stream", "mcp-protocol-version": "2025-11-25", **session}
@@ -146,7 +146,7 @@ async def test_being_cancelled_stops_the_server() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(verify=False) as client:
         with pytest.raises(httpx2.ConnectError):
             await client.get(url)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -30,6 +31,7 @@ from toolexec.backend.mcp.tasks import wrap_task
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
+from toolexec.net.default_tls import default_tls
 from toolexec.net.outcomes import outcome_of_status, retry_after
 
 __all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
@@ -263,8 +265,8 @@ class _HttpClient(httpx2.AsyncClient):
     within a trace carries that trace in its headers, as its message does in `_meta`.
     """
 
-    def __init__(self, wire: Wire, headers: dict[str, str], *, sse: bool = False) -> None:
-        super().__init__(headers=headers, timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None))
+    def __init__(self, wire: Wire, headers: dict[str, str], tls: ssl.SSLContext, *, sse: bool = False) -> None:
+        super().__init__(headers=headers, timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None), verify=tls)
         self._wire = wire
         self._sse = sse
 
@@ -309,7 +311,7 @@ async def _session_is_gone(response: httpx2.Response) -> bool:
 async def open_http(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
     """Streamable HTTP."""
     async with (
-        _HttpClient(wire, dict(server.headers)) as client,
+        _HttpClient(wire, dict(server.headers), await default_tls()) as client,
         streamable_http_client(server.url, http_client=client, max_sse_event_size=_MAX_EVENT) as streams,
     ):
         yield streams
@@ -319,8 +321,10 @@ async def open_http(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
 async def open_sse(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
     """Yield the older HTTP+SSE transport; the SDK takes messages of at most 1 MiB over it."""
 
+    tls = await default_tls()
+
     def make_client(*_: Any, **__: Any) -> httpx2.AsyncClient:
-        return _HttpClient(wire, dict(server.headers), sse=True)
+        return _HttpClient(wire, dict(server.headers), tls, sse=True)
 
     async with sse_client(server.url, httpx_client_factory=make_client) as streams:
         yield streams

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONObject
+from toolexec.net.default_tls import default_tls
 from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.settings import JwtSettings
 
@@ -91,7 +92,8 @@ class IssuerKeys:
 async def _fetch(address: str) -> bytes:
     import httpx2
 
-    async with asyncio.timeout(_FETCH_SECONDS), httpx2.AsyncClient(follow_redirects=False) as client:  # noqa: SIM117
+    tls = await default_tls()
+    async with asyncio.timeout(_FETCH_SECONDS), httpx2.AsyncClient(follow_redirects=False, verify=tls) as client:  # noqa: SIM117
         async with client.stream("GET", address, headers={"accept": "application/json"}) as response:
             if response.status_code != 200:
                 raise ValueError(f"HTTP status {response.status_code}")
