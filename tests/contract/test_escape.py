@@ -46,7 +46,7 @@ UNSAFE_HOST: Mapping[str, Mapping[str, str]] = {
         ),
         _OPEN,
     ),
-    "javascript": dict.fromkeys(("kill_processes", "network_connect", "read_host_files"), _OPEN),
+    "javascript": dict.fromkeys(("constructors", "kill_processes", "network_connect", "read_host_files"), _OPEN),
     "bash": dict.fromkeys(
         (
             "environment",
