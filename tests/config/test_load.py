@@ -45,6 +45,8 @@ def other(key: Key, number: int) -> Any:
         return [["env"], ["file"], ["keyring"]][number]
     if key.path == "sandboxes.use":
         return [["wasm"], ["docker", "wasm"], ["gvisor"]][number]
+    if key.path == "sandboxes.wasm_workers":
+        return [2, "auto", 0][number]
     if key.path == "sandboxes.egress_secrets":
         return [{"placeholder": f"TOKEN_{number}_HERE", "value": f"secretref:env:A{number}", "hosts": ["a.example"]}]
     if key.path == "runtime_server.keys":

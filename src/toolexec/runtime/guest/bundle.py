@@ -21,6 +21,7 @@ _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
 _BOXED: Final = ("python", "bash", "box")
 _ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
+_COMMENTS: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _TEXTS: Final = ("javascript/guest.cjs", "javascript/large.cjs", "javascript/values.cjs")
 _HEAD: Final = """\
 import importlib.machinery, sys
@@ -159,7 +160,8 @@ def _program(packages: tuple[str, ...], end: str, more: dict[str, str]) -> bytes
     modules: dict[str, tuple[bool, str, bytes]] = {}
     for name, (text, inside) in _sources(packages).items():
         modules[name] = inside, text, _compiled(name, text)
-    strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS} | more
+    # Comments are left out, and their lines stay: the numbers of the others count.
+    strings = {name: _COMMENTS.sub("", (_HERE / name).read_text("utf-8")) for name in _TEXTS} | more
     # version 2 of the format is what every Python reads
     return _sized((_LOADER + end).encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, strings), 2))
 
