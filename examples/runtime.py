@@ -5,7 +5,7 @@
 Prints:
 
     standard: 2 (in wasm, isolation wasm)
-    the host's files: FileNotFoundError: [Errno 44] No such file or directory: '/etc/passwd' (line 1, col 1)
+    the host's files: FileNotFoundError: [Errno 44] No such file or directory: '/etc/passwd'
     dev without the opt-in: sandbox_denied
     log: UNSAFE: python code of 12 characters runs on the host (mode subprocess)
     dev: ok (in unsafe_host, isolation none)
@@ -45,7 +45,7 @@ async def profiles() -> None:
         limits = Limits(max_tool_calls=100, memory_bytes=64 << 20, cpu_ms=60_000)
         show("standard", await ex.execute_code("__out = 1 + 1", limits=limits))
         result = await ex.execute_code('open("/etc/passwd").read()')
-        print("the host's files:", result.error)
+        print("the host's files:", str(result.error).partition(";")[0])  # and what to do instead
 
         # `dev` is this machine, without isolation. It needs an opt-in, and is logged as unsafe.
         try:
