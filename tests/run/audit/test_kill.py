@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tests.servers import server_environment
+from tests.waiting import until_blocking
 
 from toolexec.run.audit import AuditLog, verify
 from toolexec.run.audit.jsonl import older_files
@@ -27,6 +28,15 @@ def start(log: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(PROGRAM), str(log)], stdout=subprocess.PIPE, env=server_environment())
 
 
+def written(log: Path) -> int:
+    """Return how many bytes the files of the log have."""
+    sizes = 0
+    for file in log.parent.glob(f"{log.name}*"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been rotated
+            sizes += file.stat().st_size
+    return sizes
+
+
 @pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.soak)])
 def test_no_line_is_half_written_after_many_kills(tmp_path: Path, kills: int) -> None:
     """Kills at random moments under load, files being rotated, leave whole lines only, and the chain verifies."""
@@ -39,7 +49,8 @@ def test_no_line_is_half_written_after_many_kills(tmp_path: Path, kills: int) ->
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
-            time.sleep(rng.uniform(0, 0.06))
+            enough = written(log) + rng.randrange(150_000)
+            until_blocking(lambda: written(log) >= enough)  # noqa: B023 - called at once
             os.kill(process.pid, signal.SIGKILL)
             assert process.wait(timeout=10) == -signal.SIGKILL
             killed += 1
