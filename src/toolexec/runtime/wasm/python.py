@@ -135,8 +135,9 @@ class PythonLanguage:
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
-        workers = self.workers if len(self._runs) >= self.company else None  # a run alone is as quick here
-        elsewhere = workers is not None and workers.meet()
+        others = len(self._runs)
+        workers = self.workers if others >= self.company else None  # a run alone is as quick here
+        elsewhere = workers is not None and workers.meet(others)
         kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
 

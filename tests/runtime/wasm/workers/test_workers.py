@@ -77,6 +77,15 @@ class TestWhen:
         waiting.cancel()
         await asyncio.wait([waiting])
 
+    async def test_many_that_begin_at_once_have_all_started(self, python: PythonLanguage, kit: Kit) -> None:
+        """Each rush asks for one more, also where none of its programs is in a worker yet when the last one begins."""
+        for count in (1, 2):
+            rush = [value(python, kit.request(f"tools.kit.add(a={n}, b=1)")) for n in range(40)]
+            assert await asyncio.gather(*rush) == [n + 1 for n in range(40)]
+            workers = python.workers
+            assert workers is not None
+            await until(lambda workers=workers, count=count: len(workers.ready) >= count)
+
     async def test_idle_workers_end(
         self, python: PythonLanguage, workers: Workers, kit: Kit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -175,7 +184,7 @@ return [*both, len(tools.kit.big(size=1_500_000 + {n})), tools.kit.later(a=-{n})
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: not any(worker.runs for worker in workers.ready))
+        await until(lambda: kit.stopped and not any(worker.runs for worker in workers.ready))
         assert kit.stopped == ["wait"]
         assert len(workers.ready) == 2
 

@@ -76,8 +76,8 @@ class Workers:
         """Whether one more is being started."""
         return self._starting
 
-    def meet(self) -> bool:
-        """Record that a run begins beside others, and return whether there is a worker for it."""
+    def meet(self, others: int) -> bool:
+        """Record that a run begins beside *others*, and return whether there is a worker for it."""
         if self._forks != forks.count:
             self._reset()
         if not self._count:
@@ -86,7 +86,7 @@ class Workers:
         with self._lock:
             self._met = self._met * 0.5 ** ((now - self._last) / _HALF_SECONDS) + 1
             self._last = now
-            more = self._needs_more()
+            more = self._needs_more(others + 1)
             self._starting = self._starting or more
             ready = bool(self._ready)
         if more:
@@ -96,10 +96,12 @@ class Workers:
                 self._starting = False
         return ready
 
-    def _needs_more(self) -> bool:
+    def _needs_more(self, runs: int) -> bool:
+        """Return whether so many runs have use for one more. Which workers they are in says too little: of many that
+        begin at once none is in a worker yet."""
         if self._closed or self._failed or self._starting or len(self._ready) >= self._count or self._met < _ENOUGH:
             return False
-        return all(worker.runs for worker in self._ready)
+        return runs > len(self._ready)
 
     def open(self) -> WorkerInstance | None:
         """Return a guest in the worker with the fewest runs; None when there is no worker."""
