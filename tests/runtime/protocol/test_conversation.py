@@ -9,6 +9,7 @@ import json
 import logging
 import socket
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -641,6 +642,27 @@ async def test_only_so_many_requests_are_open_and_the_rest_waits(bench: Bench) -
     assert {message["id"] for message in await bench.hear_all(count)} == {str(n) for n in range(count)}
     await bench.say(result())
     await run
+
+
+async def test_requests_that_come_at_once_start_over_many_turns_of_the_loop(bench: Bench) -> None:
+    """The loop looks at its timers in between: a thousand that start in one turn would hold up the deadline."""
+    run = await bench.begin()
+    started = [bench.active]
+    watching = True
+
+    async def watch() -> None:
+        while watching:
+            started.append(bench.active)
+            await asyncio.sleep(0)
+
+    watcher = asyncio.create_task(watch())
+    await bench.say(*(call(str(n), "hold") for n in range(MAX_OPEN)))
+    await bench.until(lambda: bench.active == MAX_OPEN)
+    watching = False
+    await watcher
+    assert max(after - before for before, after in pairwise(started)) <= 32
+    run.cancel()
+    await asyncio.wait({run})
 
 
 async def test_a_run_that_ends_while_requests_wait_for_room_ends_well(bench: Bench) -> None:

@@ -7,10 +7,13 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
+from toolexec import Exec
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import Output
@@ -394,3 +397,34 @@ class TestTheEnd:
         assert "1 requests of a closed gateway do not end" in caplog.text
         release.set()
         await asyncio.sleep(0.01)
+
+
+async def test_requests_that_come_at_once_start_over_many_turns_of_the_loop() -> None:
+    """The loop looks at its timers in between."""
+    active, started, watching = 0, [0], True
+    release = asyncio.Event()
+
+    async def hold() -> None:
+        nonlocal active
+        active += 1
+        await release.wait()
+
+    async def watch() -> None:
+        while watching:
+            started.append(active)
+            await asyncio.sleep(0)
+
+    async with Exec(default_timeout=60) as ex:
+        ex.add(hold, "suite:hold")
+        here, there = memory_pair()
+        serving = asyncio.create_task(serve_gateway(Tools(ex.index, ex.docs, ex.runner), here))
+        watcher = asyncio.create_task(watch())
+        calls = [Message("run_tool", str(n), {"id": "suite:hold", "args": {}}) for n in range(200)]
+        await Client(there).say(*calls)
+        await until(lambda: active == 200)
+        watching = False
+        await watcher
+        assert max(after - before for before, after in pairwise(started)) <= 32
+        release.set()
+        await there.aclose()
+        await serving

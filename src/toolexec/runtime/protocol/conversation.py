@@ -14,7 +14,6 @@ import json
 import logging
 from collections.abc import Coroutine, Mapping
 from functools import cached_property
-from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -44,6 +43,7 @@ from toolexec.runtime.protocol.sender import Sender
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.protocol.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
 from toolexec.runtime.protocol.tunnel import Connect, Tunnels
+from toolexec.runtime.protocol.turns import Turns
 
 __all__ = ["MAX_OPEN", "Conversation", "execute_payload", "execute_text"]
 
@@ -56,8 +56,6 @@ _MAX_UNSENT = 256 << 20
 _MAX_SKIPPED = 4 * MAX_FRAME_BYTES
 _LARGE = 1 << 16
 _GRACE = 0.1
-_TURN = 0.01
-"""For how many seconds a guest may be listened to before the rest of the event loop has its turn."""
 _CODEC = JSONCodec()
 
 
@@ -82,6 +80,7 @@ class Conversation:
         self._runs = 0
         self._ending: Ending | None = None
         self._greeted = asyncio.Event()
+        self._turns = Turns()
         self._listening = asyncio.create_task(self._listen())
 
     async def start(self) -> None:
@@ -191,16 +190,11 @@ class Conversation:
     async def _listen(self) -> None:
         """Read until the guest hangs up or does too much harm."""
         ending = Ending()
-        turn_ends = monotonic() + _TURN
         try:
             while self._state.phase != "closed" and (data := await self._stream.read()):
                 for frame in self._frames.feed(data):
                     await self._take(frame)
-                    if monotonic() > turn_ends:
-                        # A read need not wait while there is something to read: a guest that writes faster than it is
-                        # listened to would hold the loop, and with it its own deadline.
-                        await asyncio.sleep(0)
-                        turn_ends = monotonic() + _TURN
+                    await self._turns.read()
                 if self._frames.pending > _MAX_SKIPPED:
                     raise _OffenceError("it announced a message that is far too large")
             if self._frames.pending:
@@ -242,6 +236,7 @@ class Conversation:
                 await self._handle(message)
             except ProtocolError as error:
                 self._refuse(message, error)
+            await self._turns.read()
 
     def _take_data(self, message: Message, data: bytes) -> None:
         try:
@@ -308,6 +303,7 @@ class Conversation:
         if run.over:
             return
         run.begin(message, self._answer(run, message))
+        await self._turns.start()
 
     async def _answer(self, run: _Run, message: Message) -> None:
         try:

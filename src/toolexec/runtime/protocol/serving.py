@@ -23,6 +23,7 @@ from toolexec.runtime.protocol.messages import (
     read_message,
 )
 from toolexec.runtime.protocol.server import RequestServer
+from toolexec.runtime.protocol.turns import Turns
 
 __all__ = ["serve_gateway"]
 
@@ -74,6 +75,7 @@ class _Service:
 
     async def hear(self) -> None:
         """Take what comes, until there is no more."""
+        turns = Turns()
         while True:
             try:
                 frame = await self._connection.receive()
@@ -86,8 +88,10 @@ class _Service:
                 return
             share = len(frame) // max(len(messages), 1)
             for message in messages:
+                begun = len(self._tasks)
                 if not await self._take(message, share):
                     return
+                await (turns.start() if len(self._tasks) > begun else turns.read())
 
     async def aclose(self) -> None:
         """Cancel what is under way and close the connection."""
