@@ -264,6 +264,42 @@ async def test_code_has_no_rights(engine: DockerEngine) -> None:
     ]
 
 
+async def test_calls_that_lead_out_of_a_container_are_filtered(engine: DockerEngine) -> None:
+    """Filter by our profile, not the daemon's: sockets to the hypervisor lie outside of any network namespace."""
+    received = await run(
+        engine,
+        """
+        import ctypes, errno, os, platform, socket
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def call(name, number, *args):
+            result = libc.syscall(number, *args)
+            print(name, errno.errorcode[ctypes.get_errno()] if result < 0 else "done")
+
+        for name, family in (("vsock", 40), ("packet", 17), ("bluetooth", 31), ("alg", 38), ("xdp", 44)):
+            try:
+                socket.socket(family, socket.SOCK_DGRAM if name == "packet" else socket.SOCK_STREAM)
+                print(name, "done")
+            except OSError as error:
+                print(name, errno.errorcode[error.errno])
+        arm = platform.machine() == "aarch64"
+        call("io_uring", 425, 1, None)
+        call("keyctl", 219 if arm else 250, 0, -3, 1)
+        call("add_key", 217 if arm else 248, b"user", b"x", b"y", 1, -3)
+        call("user namespace", 97 if arm else 272, 0x10000000)
+        call("ptrace", 117 if arm else 101, 0, 0, 0, 0)
+        call("perf", 241 if arm else 298, None, 0, -1, -1, 0)
+        call("bpf", 280 if arm else 321, 0, None, 0)
+        call("fsopen", 430, b"tmpfs", 0)
+        socket.socket(socket.AF_INET)
+        print("internet", "done")
+        """,
+    )
+    refused = "vsock packet bluetooth alg xdp io_uring keyctl add_key|user namespace|ptrace perf bpf fsopen"
+    names = [name for part in refused.split("|") for name in ([part] if "namespace" in part else part.split())]
+    assert received.out.splitlines() == [f"{name} EPERM" for name in names] + ["internet done"]
+
+
 async def test_there_is_no_network(engine: DockerEngine) -> None:
     received = await run(
         engine,

@@ -48,8 +48,8 @@ class Resources:
 class Security:
     """What a container may do: by default as little as there is.
 
-    `seccomp` is "default" (the filter of the engine, or ours where it has none) or the path of a profile in Docker's
-    JSON format.
+    `seccomp` is "default" (our own filter, or that of an engine which takes no other) or the path of a profile in
+    Docker's JSON format.
     """
 
     user: str = NOBODY

@@ -9,6 +9,7 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.docker.filters import has_filters
 from toolexec.runtime.containers.docker.host import DockerHost, explain
 
 __all__ = [
@@ -100,8 +101,7 @@ def enforced(info: JSONObject, runtime: str) -> LimitsEnforced:
 
 def drops_of(info: JSONObject, runtime: str) -> tuple[str, ...]:
     """Return what a guest has to give up by itself, as the daemon has no filter for it; see `ContainerEngine.drops`."""
-    filtered = any("seccomp" in str(option) for option in info.get("SecurityOptions") or ())
-    return () if filtered or isolation_of(runtime) != "container" else ("landlock", "seccomp")
+    return () if has_filters(info) or isolation_of(runtime) != "container" else ("landlock", "seccomp")
 
 
 def details_of(info: JSONObject, runtime: str, *, podman: bool) -> dict[str, str]:

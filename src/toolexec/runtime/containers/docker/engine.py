@@ -13,8 +13,9 @@ from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.daemon import Daemon, DaemonConfig, DaemonLauncher
 from toolexec.runtime.containers.docker import checks
 from toolexec.runtime.containers.docker.checks import Isolation, isolation_of, not_started, problem
+from toolexec.runtime.containers.docker.filters import seccomp_option
 from toolexec.runtime.containers.docker.host import find_host, unreachable
-from toolexec.runtime.containers.docker.spec import create_body, seccomp_option
+from toolexec.runtime.containers.docker.spec import create_body
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -100,7 +101,10 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
                 raise unavailable(found.reason, found.remedy)
         seccomp = spec.security.seccomp
         if seccomp not in self._seccomp:
-            self._seccomp[seccomp] = await asyncio.to_thread(seccomp_option, seccomp, podman=api.podman)
+            info, local = await api.info(), bool(api.host.path)
+            self._seccomp[seccomp] = await asyncio.to_thread(
+                seccomp_option, seccomp, info, podman=api.podman, local=local
+            )
         body = create_body(
             image.reference,
             spec,

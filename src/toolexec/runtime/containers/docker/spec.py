@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from pathlib import Path
 from typing import Final
 
-from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.errors import SandboxDeniedError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.process.owner import OWNER_LABEL, this_owner
@@ -15,7 +13,7 @@ from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.docker.checks import isolation_of
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount
 
-__all__ = ["create_body", "seccomp_option"]
+__all__ = ["create_body"]
 
 _LEAST_SHM: Final = 1 << 20
 _FIRST_TO_DIE: Final = 500
@@ -36,7 +34,7 @@ def create_body(
 ) -> JSONDict:
     """Return the request that makes the container of *spec* from *image*.
 
-    *runtime* is used when the spec names none, "" is the daemon's own. *seccomp* is a profile in Docker's JSON format.
+    *runtime* is used when the spec names none, "" is the daemon's own. *seccomp* is what `seccomp_option` gives.
     *volumes* are the paths that the image wants volumes for: they are empty and cannot be written to. Podman (*podman*)
     has its own ways with a tmpfs, takes bounds of single processes from its configuration only, and has no choice of
     runtimes.
@@ -64,21 +62,6 @@ def create_body(
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": _host_config(spec, runtime, seccomp, volumes, podman=podman),
     }
-
-
-def seccomp_option(setting: str, *, podman: bool) -> str:
-    """Return a seccomp setting as `create_body` takes it, "" for the daemon's own filter: of a profile Docker takes the
-    text, Podman the path. Reads the file; raises SandboxUnavailableError for one that is not JSON."""
-    if setting == "default":
-        return ""
-    if setting == "unconfined" or podman:
-        return setting
-    try:
-        return json.dumps(json.loads(Path(setting).read_text("utf-8")), separators=(",", ":"))
-    except (OSError, ValueError) as error:
-        raise SandboxUnavailableError(
-            f"the seccomp profile {setting} cannot be read: {error}; name a file in Docker's JSON format"
-        ) from error
 
 
 def _host_config(
