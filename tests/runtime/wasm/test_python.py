@@ -214,6 +214,29 @@ class TestEnds:
     """How runs are ended."""
 
     @pytest.mark.parametrize(
+        "code",
+        [
+            "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+            "import _thread\nlock = _thread.allocate_lock()\nwith lock, lock: pass",
+            "import threading\nthreading.Event().wait()",
+            "import threading\nthreading.Semaphore(0).acquire()",
+            "import threading\nthreading.Barrier(2).wait()",
+            "import queue\nqueue.Queue().get()",
+            "import queue\nqueue.SimpleQueue().get()",
+            "import concurrent.futures\nconcurrent.futures.Future().result()",
+        ],
+    )
+    async def test_waiting_for_another_thread_is_a_deadlock(self, python: PythonLanguage, kit: Kit, code: str) -> None:
+        """Nothing else runs, so that the program fails at once, and can catch it; the sandbox goes on."""
+        error = (await python.execute(kit.request(code))).error
+        assert isinstance(error, CodeError)
+        assert error.message.startswith("RuntimeError: deadlock: this waits for ever")
+        caught = "\n".join(f"    {line}" for line in code.splitlines())
+        assert (
+            await value(python, kit.request(f"try:\n{caught}\nexcept RuntimeError:\n    return 'caught'")) == "caught"
+        )
+
+    @pytest.mark.parametrize(
         ("code", "kind", "detail"),
         [
             ("while True: pass", LimitExceededError, "cpu"),

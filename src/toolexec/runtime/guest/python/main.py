@@ -274,8 +274,9 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
     message = from_text(frame)
     if not _guests:
         from .loop import GuestLoop
+        from .threadless import refuse_threads
 
-        _refuse_threads()
+        refuse_threads()
         channel = HostCalls(exchange, post)
         _report_exit(channel)
         _guests.append(Guest(channel, lambda: GuestLoop(channel)))
@@ -297,25 +298,6 @@ def _report_exit(channel: Channel) -> None:
         leave(status)
 
     os._exit = leave_with
-
-
-def _refuse_threads() -> None:
-    """Have threads fail with advice: a guest behind two functions of the host has none."""
-    import _thread
-
-    def start(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "can't start new thread: this sandbox has no threads; call tools at the same time with "
-            "`await asyncio.gather(tools.a.b(...), tools.a.c(...))`, and do everything else in turn"
-        )
-
-    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
-        if hasattr(_thread, name):
-            setattr(_thread, name, start)
-    threading: Any = sys.modules.get("threading")
-    for name in ("_start_new_thread", "_start_joinable_thread"):
-        if hasattr(threading, name):
-            setattr(threading, name, start)
 
 
 def run_to_end(loop: Any, main: Any) -> Any:
