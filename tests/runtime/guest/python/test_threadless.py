@@ -39,7 +39,7 @@ def test_what_a_lock_refuses(make: Callable[[], Lock]) -> None:
 
 
 def test_a_condition_takes_our_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `threading` builds on locks works with it, and waits with a time limit only."""
+    """Events and semaphores, which `threading` builds on locks, wait with a time limit only."""
     slept: list[float] = []
     monkeypatch.setattr(threadless, "_sleep", slept.append)
     monkeypatch.setattr(threading, "_allocate_lock", Lock)

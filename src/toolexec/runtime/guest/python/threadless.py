@@ -19,7 +19,7 @@ _sleep = time.sleep
 
 
 class Lock:
-    """What `threading.Lock` is where no other thread can hold it. The interpreter's own kind ends the whole guest when it
+    """Stands for `threading.Lock` where no other thread can hold it. The interpreter's own kind ends the whole guest when it
     waits without a time limit."""
 
     __slots__ = ("__weakref__", "_taken")
