@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,19 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
     """Share the files so that the run ends, also when a worker does."""
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the processes that a test starts be traced only where their coverage is needed."""
+    name = "COVERAGE_PROCESS_CONFIG"
+    wanted = item.get_closest_marker("no_cover") is None and tiers.are_children_traced(item.path)
+    config = None if wanted else os.environ.pop(name, None)
+    try:
+        return (yield)
+    finally:
+        if config is not None:
+            os.environ[name] = config
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.tiers import is_traced
+from tests.tiers import are_children_traced, is_traced
 
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 
 HANGS = """
 import subprocess, sys, time
@@ -68,5 +69,21 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_what_needs_no_coverage_is_not_traced() -> None:
-    """In the run above the fast tier no tracer slows down a test like this one, in a worker either."""
+    """No tracer slows down a test like this one, in a worker either."""
     assert sys.gettrace() is None or is_traced(Path(__file__), {"full"})
+
+
+def test_properties_are_not_traced() -> None:
+    """Examples are, and above the fast tier those of some directories only."""
+    model, runtime = TESTS / "model" / "test_json_value.py", TESTS / "runtime" / "test_runs.py"
+    assert is_traced(model, set())
+    assert not is_traced(model, {"full"})
+    assert is_traced(runtime, {"full"})
+    assert not is_traced(runtime, {"hypothesis"})
+
+
+def test_children_are_traced_only_where_that_is_needed() -> None:
+    """The process that a test like this one starts begins no coverage."""
+    assert not are_children_traced(Path(__file__))
+    assert are_children_traced(TESTS / "process" / "test_tree.py")
+    assert "COVERAGE_PROCESS_CONFIG" not in os.environ

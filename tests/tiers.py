@@ -4,7 +4,7 @@
 - **full** (`make test-full`): the fast tier, and what needs an engine, a daemon, npm, another Python, or many seconds.
 - **soak** (`make test-soak`): what is slow by nature: cycles, kills, and each property with new examples, at depth.
 
-`--tier above` is what the full tier has above the fast one: `make test-full` runs the fast tier, then this.
+`--tier above` is what the full tier has above the fast one, for a machine where the fast tier has just passed.
 
 A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`.
 """
@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["FULL", "TIERS", "TRACED", "is_full_path", "is_traced", "missing", "wants"]
+__all__ = ["FULL", "TIERS", "TRACED", "are_children_traced", "is_full_path", "is_traced", "missing", "wants"]
 
 TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
@@ -63,18 +63,41 @@ FULL = {
     "server/http/test_limits.py": "hostile requests by the hundred",
 }
 
-# The directories whose tests above the fast tier are traced for coverage. What the others run is traced in the fast
-# tier; tracing costs a property test nine tenths of its time.
+# The directories whose tests above the fast tier are traced for coverage: what the others run is traced in the fast tier.
 TRACED = frozenset(
     {"backend", "cli", "contract", "durable", "exec", "integrations", "net", "process", "runtime", "server", "testing"}
 )
+# What is not traced in the fast tier either: it reads sources, or measures.
+UNTRACED = frozenset(
+    {
+        "benchmarks",
+        "fundamentals",
+        "typing",
+        "test_docs.py",
+        "test_layering.py",
+        "test_vocabulary.py",
+        "test_waiting.py",
+    }
+)
+# The directories whose tests start processes that run what no test runs in its own process. Coverage doubles the time
+# of a process that lives for a second: it is imported there, and writes a file in the end.
+CHILDREN_TRACED = frozenset({"backend", "durable", "process", "runtime"})
 
 
 def is_traced(path: Path, marks: set[str]) -> bool:
-    """Return whether the run needs the coverage of a test in the file *path* with these marks."""
-    if os.environ.get(_VARIABLE) != "above" or _ROOT not in path.parents:
+    """Return whether the run needs the coverage of a test in the file *path* with these marks.
+
+    Not that of a property test: tracing costs it nine tenths of its time, for lines that examples reach, too.
+    """
+    if _ROOT not in path.parents:
         return True
-    return "hypothesis" not in marks and path.relative_to(_ROOT).parts[0] in TRACED
+    top = path.relative_to(_ROOT).parts[0]
+    return "hypothesis" not in marks and top not in UNTRACED and ("full" not in marks or top in TRACED)
+
+
+def are_children_traced(path: Path) -> bool:
+    """Return whether the run needs the coverage of the processes that the tests in the file *path* start."""
+    return _ROOT not in path.parents or path.relative_to(_ROOT).parts[0] in CHILDREN_TRACED
 
 
 def is_full_path(path: Path) -> bool:
