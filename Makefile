@@ -14,7 +14,7 @@ PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak lint format bench bench-quick wheels kube clean
+.PHONY: demo test test-full test-soak report lint format bench bench-quick wheels kube clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -28,6 +28,10 @@ test-full: $(STAMP)
 
 test-soak: $(STAMP)
 	@$(PYTEST) --tier soak -q -o faulthandler_timeout=3600
+
+# Figures to look at; no test has a ceiling for them.
+report: $(STAMP)
+	@$(BIN)/python -m tests.figures
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -85,11 +85,6 @@ def _names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~; ]", requirement)[0].lower() for requirement in requirements}
 
 
-def test_few_dependencies() -> None:
-    """At most six are needed by everyone."""
-    assert len(_names(PROJECT["dependencies"])) <= 8
-
-
 def test_dependencies_are_bounded() -> None:
     """Each has a lower and an upper bound, so that a new major version breaks no user."""
     extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
