@@ -324,3 +324,42 @@ class TestUnusable:
         """A pattern too large to compile is refused."""
         with pytest.raises(InvalidSchemaError):
             Schema.of({"pattern": "(?:a{0,1000}){0,1000}b"}).accepts("a")
+
+
+class TestFlatValues:
+    """Require that `conforms_flat` answers with one look what `to_json` and `conforms` answer with two."""
+
+    SCHEMAS = (
+        {"type": "object"},
+        {"properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"enum": ["x", 1, None]}}, "additionalProperties": False},
+        {"properties": {"a": {"type": "number"}}, "unevaluatedProperties": False},
+        {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "maxProperties": 2},
+        {**D7, "properties": {"a": {"const": True}}, "dependencies": {"a": ["b"]}},
+        True,
+        False,
+    )
+    VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["x", "\ud800"])
+
+    @given(
+        schema=st.sampled_from(SCHEMAS),
+        value=st.dictionaries(st.sampled_from(["a", "b", "\ud800", "é"]) | st.text(max_size=2), VALUES, max_size=4),
+    )
+    def test_one_look_is_as_good_as_two(self, schema: Any, value: dict[str, Any]) -> None:
+        """The answer is the same for all flat values, those that are not JSON included."""
+        known = Schema.of(schema)
+        assert known.conforms_flat(value) is known.accepts(value)
+
+    @pytest.mark.parametrize(
+        "value",
+        [{"a": float("nan")}, {"a": "\udfff"}, {"a": 10**5000}, {1: "a"}, {"\udfff": 1}],
+        ids=["nan", "surrogate", "digits", "key", "surrogate key"],
+    )
+    def test_what_is_not_json_does_not_conform(self, value: Any) -> None:
+        """It has to be looked at otherwise, be it to make JSON of it or to refuse it."""
+        assert not EMPTY_OBJECT.conforms_flat(value)
+
+    @pytest.mark.parametrize("schema", [{"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"type": "nonsense"}], ids=str)
+    def test_schemas_for_which_one_look_is_not_enough(self, schema: Any) -> None:
+        """A schema with references, or an unusable one, gets False, and nothing is raised."""
+        assert not Schema.of(schema).conforms_flat({})

@@ -39,6 +39,7 @@ from toolexec.model.tree_size import FLAT as _FLAT
 from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of
 
 __all__ = [
+    "FLAT_JSON",
     "MAX_DEPTH",
     "MAX_DIGITS",
     "MAX_NODES",
@@ -77,6 +78,10 @@ _SCALARS: Final[list[JSONDict]] = [
     {"type": "string", "not": {"const": "a", "enum": ["b"]}},
     {"type": ["boolean", "null"]},
 ]
+FLAT_JSON: Final[JSONDict] = {"additionalProperties": {"anyOf": _SCALARS}}
+"""The schema of a dict with nothing but strings, numbers, booleans and None in it that is JSON. It makes a validator
+read every key and every value, whatever other schema it stands beside."""
+
 _QUICK_NODES: Final = 200_000
 """How many values one may have at most to be copied without being counted first."""
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"

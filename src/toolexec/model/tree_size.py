@@ -20,6 +20,7 @@ __all__ = [
     "MAX_REPEATED_NODES",
     "Excess",
     "excess_of",
+    "is_flat",
     "is_too_large",
 ]
 
@@ -64,6 +65,14 @@ _LIMITS: Final = {
     Excess.REPEATED: f"at most {MAX_REPEATED:,} copies of lists and objects, and {MAX_REPEATED_NODES:,} values in them",
     Excess.DEEP: f"at most {MAX_DEPTH} levels",
 }
+
+
+def is_flat(value: dict[Any, Any]) -> bool:
+    """Return whether a dict has nothing but strings, numbers, booleans and None in it, of exactly these types."""
+    for item in value.values():  # noqa: SIM110 - in the way of every call: a generator takes three times as long
+        if type(item) not in FLAT:
+            return False
+    return True
 
 
 def excess_of(value: object) -> Excess | None:

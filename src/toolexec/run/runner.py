@@ -31,6 +31,7 @@ from toolexec.model.json_value import JSONDict, NotJSONError, own_args, to_json,
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.model.tree_size import is_flat
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
@@ -231,6 +232,9 @@ class DefaultRunner:
         """Give the attempt arguments of its own that are plain JSON and fit the schema; flat ones stay as they are.
         Raises InputValidationError."""
         given = _NO_ARGS if attempt.args is None else attempt.args
+        schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
+        if type(given) is dict and self._validate_input and is_flat(given) and schema.conforms_flat(given):
+            return  # most calls
         violations: Sequence[Violation] = ()
         if type(given) is dict or isinstance(given, Mapping):  # the first costs a tenth of the second
             try:
@@ -241,7 +245,6 @@ class DefaultRunner:
             else:
                 if args is not given:
                     attempt.args = args
-                schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
                 try:
                     if not self._validate_input or schema.conforms(args):
                         return
@@ -284,6 +287,11 @@ class DefaultRunner:
     def _finish(self, entry: Registered, raw: Any, started: float) -> Result:
         """Normalise and check an answer."""
         tool = entry.tool
+        schema = tool.output_schema
+        if type(raw) is dict and schema is not None:
+            value = raw.copy()  # before a look at it, as another thread may change it at any time
+            if is_flat(value) and schema.conforms_flat(value):
+                return Result(tool.id, value, None, perf_counter() - started, entry.binding)
         reply = None
         value = raw
         if type(raw) not in _PLAIN and (reply := as_reply(raw)) is not None:
@@ -300,7 +308,6 @@ class DefaultRunner:
                 failure = result_not_json(tool.id, error).locate(tool_id=tool.id)
                 return Result(tool.id, None, failure, perf_counter() - started, entry.binding, reply)
         result = Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
-        schema = tool.output_schema
         if schema is not None and not self._takes_anything:
             self._check_output(entry, schema, result)
         return result
