@@ -356,7 +356,7 @@ class TestFlatValues:
         ids=["nan", "surrogate", "digits", "key", "surrogate key"],
     )
     def test_what_is_not_json_does_not_conform(self, value: Any) -> None:
-        """It has to be looked at otherwise, be it to make JSON of it or to refuse it."""
+        """The value has to be looked at otherwise, be it to make JSON of it or to refuse it."""
         assert not EMPTY_OBJECT.conforms_flat(value)
 
     @pytest.mark.parametrize("schema", [{"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"type": "nonsense"}], ids=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from toolexec.discovery.index import Index
@@ -14,9 +15,11 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.tool import DRY_RUN
+from toolexec.model.tree_size import has_many
 from toolexec.run.admission import RunRequest, begun
 from toolexec.run.ceilings import refuse_above
 from toolexec.run.checks import check_first
+from toolexec.run.large import walked
 from toolexec.run.runner import Runner
 from toolexec.run.steps import ChainResult, Step, Unknown, execute_chain, read_chain_steps, unknown_step
 from toolexec.run.types import OnError
@@ -78,7 +81,9 @@ class Chains:
         if self._gate is None:
             origin = origin.within("chain", "") if origin is not HERE else HERE
             return await self._execute(runner, chain, on_progress, origin, on_error)
-        async with begun(self._gate, asked_chain(chain, origin), asks=asks) as scope:
+        ask = partial(asked_chain, chain, origin)
+        request = await walked(ask) if any(has_many(step.args) for step in chain) else ask()
+        async with begun(self._gate, request, asks=asks) as scope:
             result = await self._execute(runner, chain, on_progress, scope.origin, on_error)
             scope.failure = result.error
             return result

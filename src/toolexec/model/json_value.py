@@ -36,7 +36,7 @@ import jsonschema_rs
 from toolexec.errors import Violation
 from toolexec.model.json_forms import MAX_INTEGER, json_form, key_text
 from toolexec.model.tree_size import FLAT as _FLAT
-from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of
+from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of, has_many
 
 __all__ = [
     "FLAT_JSON",
@@ -82,6 +82,7 @@ FLAT_JSON: Final[JSONDict] = {"additionalProperties": {"anyOf": _SCALARS}}
 """The schema of a dict with nothing but strings, numbers, booleans and None in it that is JSON. It makes a validator
 read every key and every value, whatever other schema it stands beside."""
 
+_SLICE: Final = 1000
 _QUICK_NODES: Final = 200_000
 """How many values one may have at most to be copied without being counted first."""
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
@@ -187,11 +188,31 @@ def _unusual(value: object) -> JSONValue:
     if excess not in (None, Excess.DEEP):  # of what is too deep a walk finds the places
         raise NotJSONError([excess_violation(value, excess)])
     try:
+        if excess is None and has_many(value):
+            return _in_slices(value)
         if _is_valid(value):
             return value if type(value) in _FLAT else _copied(value)
     except Exception:  # see `to_json`; or code of the value's own that fails
         return _converted(value)
     return _converted(value)
+
+
+def _in_slices(value: JSONValue) -> JSONValue:
+    """A copy of a large value that is nearly JSON; raises ValueError for one that is not. Compiled code gets a slice at
+    a time, as no other thread runs meanwhile."""
+    if not has_many(value):
+        if not _is_valid(value):
+            raise ValueError
+        return value if type(value) in _FLAT else _copied(value)
+    if type(value) is dict:
+        if not _is_valid(dict.fromkeys(value)):
+            raise ValueError
+        return {name: _in_slices(item) for name, item in value.items()}
+    own: list[JSONValue] = []
+    for at in range(0, len(value), _SLICE):
+        batch = value[at : at + _SLICE]
+        own += [_in_slices(item) for item in batch] if has_many(batch) else _in_slices(batch)
+    return own
 
 
 def _converted(value: object) -> JSONValue:

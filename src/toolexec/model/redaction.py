@@ -13,9 +13,12 @@ from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.secret_strings import without_secrets
 
-__all__ = ["REDACTED", "Redactor", "has_secret_marks", "redactor"]
+__all__ = ["NAMING", "REDACTED", "Redactor", "has_secret_marks", "redactor"]
 
 REDACTED = "[REDACTED]"
+
+NAMING: Final = ("name", "key", "header")
+"""The keys under which an object says of what its `value` is; a telling one makes that secret."""
 
 _SHORTEST: Final = 5  # of `jwt=x`
 _ANY_CASE_LENGTH: Final = 8
@@ -138,7 +141,7 @@ class _Walk:
                 shown = self._text(name)
                 name = shown if shown == name or shown not in copy else f"{shown} {len(copy)}"
             copy[name] = item
-        if "value" in copy and any(is_telling(str(value[key])) for key in ("name", "key", "header") if key in value):
+        if "value" in copy and any(is_telling(str(value[key])) for key in NAMING if key in value):
             copy["value"] = REDACTED
         return copy
 

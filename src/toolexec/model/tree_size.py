@@ -20,6 +20,7 @@ __all__ = [
     "MAX_REPEATED_NODES",
     "Excess",
     "excess_of",
+    "has_many",
     "is_flat",
     "is_too_large",
 ]
@@ -35,6 +36,9 @@ MAX_REPEATED: Final = 100_000
 
 MAX_REPEATED_NODES: Final = 1_000_000
 """How many more values one may have as a tree than there are in its different lists and objects."""
+
+MANY: Final = 10_000
+"""How many values are many: to walk more of them takes milliseconds, which an event loop has not."""
 
 FLAT: Final = frozenset({str, int, float, bool, type(None)})
 """The types of the values that have no others in them."""
@@ -73,6 +77,24 @@ def is_flat(value: dict[Any, Any]) -> bool:
         if type(item) not in FLAT:
             return False
     return True
+
+
+def has_many(value: object) -> bool:
+    """Return whether there are more than `MANY` values in dicts and lists, where what is in several places counts in
+    each. Looks at hardly more than that many, so that it is quick for any value."""
+    if type(value) is dict and is_flat(value):  # pyright: ignore[reportUnknownArgumentType]
+        return len(value) > MANY  # pyright: ignore[reportUnknownArgumentType]
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        inside = [part.values() if type(part) is dict else part for part in level if type(part) in _PLAIN]
+        count += sum(map(len, inside))
+        if count > MANY:
+            return True
+        level = [item for items in inside for item in items if type(item) in _PLAIN]
+        if not level:
+            return False
+    return False
 
 
 def excess_of(value: object) -> Excess | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from toolexec.errors import ToolExecError
 from toolexec.model.arguments import RefusedArgs, own_parts
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.model.tree_size import has_many
+from toolexec.run.large import walked
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
@@ -57,7 +60,9 @@ async def run_chain(
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
     """Make one call as a step: what could not be run is the step's error here, as what failed is."""
     # They share nothing with earlier values, and stay with the step.
-    call.args = own_parts(call.args or {}, call.tool_id)
+    given = call.args or {}
+    own = partial(own_parts, given, call.tool_id)
+    call.args = await walked(own) if has_many(given) else own()
     args: JSONObject = {} if type(call.args) is RefusedArgs else call.args
     try:
         result = await runner.run(call)

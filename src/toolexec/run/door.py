@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +15,8 @@ from toolexec.errors import InputValidationError, ToolExecError
 from toolexec.model.arguments import RefusedArgs, own_parts
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.tree_size import has_many
+from toolexec.run.large import walked
 from toolexec.run.layer import CallEnd, Layer, ObserverLayer
 from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound, trail_of
 from toolexec.run.runner import Runner
@@ -36,19 +40,33 @@ class RecordsAttempts(Protocol):
 
 class OwnArguments(Layer):
     """Stands outside of all rules: what looks at a call before it is made looks at arguments that are its own, and that
-    are not too much to be walked; see `RefusedArgs`."""
+    are not too much to be walked; see `RefusedArgs`. Many values are copied off the event loop."""
 
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""
         if call.args:
+            if has_many(call.args):
+                return self._run_large(call)
             call.args = own_parts(call.args, call.tool_id)
         return self.inner.run(call)
+
+    async def _run_large(self, call: ToolCall) -> Result:
+        call.args = await walked(partial(own_parts, call.args or {}, call.tool_id))
+        return await self.inner.run(call)
 
     def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
         if call.args:
+            if has_many(call.args):
+                return self._stream_large(call)
             call.args = own_parts(call.args, call.tool_id)
         return self.inner.stream(call)
+
+    async def _stream_large(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        call.args = await walked(partial(own_parts, call.args or {}, call.tool_id))
+        async with aclosing(self.inner.stream(call)) as events:
+            async for event in events:
+                yield event
 
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call in this thread; see `ThreadRunner.run_in_thread`."""

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from toolexec.backend.here import here
 from toolexec.process.threads import WorkerThreads
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "search",
     "spend_on",
     "surely_fits",
+    "walked",
 ]
 
 T = TypeVar("T")
@@ -100,6 +102,19 @@ async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
     except asyncio.CancelledError:
         budget.stop()
         raise
+
+
+async def walked(walk: Callable[[], T]) -> T:
+    """Return what *walk*, a walk over a large value, gives; done off the event loop, where there is one.
+
+    The value may change meanwhile, and a dict that grows cannot be walked: then it is done at once.
+    """
+    if here.wait is not None:
+        return walk()
+    try:
+        return await off_loop(lambda _: walk(), Budget())
+    except RuntimeError:
+        return walk()
 
 
 def surely_fits(value: Any, limit: int) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from toolexec.discovery.index import Registered
@@ -13,7 +14,9 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.model.settings import checked
+from toolexec.model.tree_size import has_many
 from toolexec.run.admission import RunRequest
+from toolexec.run.large import walked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_conditions import as_json
 from toolexec.run.policy_rules import Decide, Effect, Rule, Verdict, check_effect, check_keys, is_destructive
@@ -245,7 +248,7 @@ class Authorize(Layer):
         self._decide = decide
         self._shows = shows
 
-    def before(self, call: ToolCall) -> None:
+    def before(self, call: ToolCall) -> Coroutine[Any, Any, None] | None:
         """Refuse a call that is denied; see `Layer.before`."""
         try:
             entry = resolved(call, self._find)
@@ -253,9 +256,14 @@ class Authorize(Layer):
             if not error.details.get("close"):
                 raise
             raise without_hidden(error, lambda tool_id: self._visible(tool_id, call.origin)) from None
-        verdict = decided(call, entry, self._decide)
-        if verdict.effect == "deny":
-            raise denied(entry, verdict)
+        if has_many(call.args):
+            return self._decide_later(call, entry)
+        _let_pass(entry, decided(call, entry, self._decide))
+        return None
+
+    async def _decide_later(self, call: ToolCall, entry: Registered) -> None:
+        """Decide off the event loop, as conditions walk the arguments."""
+        _let_pass(entry, await walked(partial(decided, call, entry, self._decide)))
 
     def _visible(self, tool_id: str, origin: Origin) -> Registered | None:
         try:
@@ -263,6 +271,11 @@ class Authorize(Layer):
         except ToolExecError:
             return None
         return entry if self._shows(entry, origin) else None
+
+
+def _let_pass(entry: Registered, verdict: Verdict) -> None:
+    if verdict.effect == "deny":
+        raise denied(entry, verdict)
 
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:

@@ -88,15 +88,16 @@ class Trail:
     """What became of one call until now: how many attempts there were, and how the last one ended.
 
     `record` ends the record of the next attempt, where that has begun already: with the call itself, or with what takes
-    its place.
+    its place. `noted` are the arguments of which a record is prepared, and what it says of them.
     """
 
-    __slots__ = ("attempts", "last", "record")
+    __slots__ = ("attempts", "last", "noted", "record")
 
     def __init__(self) -> None:
         self.attempts = 0
         self.last = ""
         self.record: CallEnd | None = None
+        self.noted: tuple[JSONObject | None, str] | None = None
 
 
 def resolved(call: ToolCall, find: Find) -> Registered:

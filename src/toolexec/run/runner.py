@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -27,11 +28,12 @@ from toolexec.model.arguments import bounded_args, without_nulls
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict, NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args, to_json, to_json_lossy
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
-from toolexec.model.tree_size import is_flat
+from toolexec.model.tree_size import has_many, is_flat
+from toolexec.run.large import walked
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
@@ -145,7 +147,8 @@ class DefaultRunner:
         started = perf_counter()
         attempt = call if type(call) is Attempt else self._attempt(call)
         entry = attempt.entry
-        self._check(entry.tool, attempt)
+        if (checked := self._check(entry.tool, attempt)) is not None:
+            await checked
         try:
             raw = await self._backends.resolve(entry.binding).call(entry.target, attempt)
         except ExecutionError as error:
@@ -159,6 +162,10 @@ class DefaultRunner:
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
         if self._takes_anything and type(raw) in _SCALARS:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
+        if type(raw) is dict and (result := _flat_result(entry, raw, started)) is not None:
+            return result
+        if _is_large(raw):
+            return await walked(partial(self._finish, entry, raw, started))
         return self._finish(entry, raw, started)
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
@@ -191,7 +198,8 @@ class DefaultRunner:
         started = perf_counter()
         attempt = call if type(call) is Attempt else self._attempt(call)
         entry = attempt.entry
-        self._check(entry.tool, attempt)
+        if (checked := self._check(entry.tool, attempt)) is not None:
+            await checked
         backend = self._backend(entry)
         tool_id = entry.tool.id
         if not isinstance(backend, StreamingBackend):
@@ -207,7 +215,8 @@ class DefaultRunner:
         try:
             async for event in events:
                 if event.kind == "done":
-                    yield last_event(self._finish(entry, event.data, started), event.tool_id)
+                    finish = partial(self._finish, entry, event.data, started)
+                    yield last_event(await walked(finish) if _is_large(event.data) else finish(), event.tool_id)
                     return
                 yield self._own_event(event, tool_id)
                 if event.kind == "error":
@@ -228,13 +237,26 @@ class DefaultRunner:
         """Return the attempt at a call that no gate has decided on; see `Runner.run` for what is raised."""
         return attempt_at(call, self._find(call.tool_id) or self._resolve(call.tool_id))
 
-    def _check(self, tool: Tool, attempt: Attempt) -> None:
+    def _check(self, tool: Tool, attempt: Attempt) -> Coroutine[Any, Any, None] | None:
         """Give the attempt arguments of its own that are plain JSON and fit the schema; flat ones stay as they are.
-        Raises InputValidationError."""
+        What is returned for many values does so once it is awaited. Raises InputValidationError."""
         given = _NO_ARGS if attempt.args is None else attempt.args
         schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
         if type(given) is dict and self._validate_input and is_flat(given) and schema.conforms_flat(given):
-            return  # most calls
+            return None  # most calls
+        if has_many(given):
+            return self._check_later(tool, attempt, given, schema)
+        self._check_all(tool, attempt, given, schema)
+        return None
+
+    async def _check_later(self, tool: Tool, attempt: Attempt, given: JSONObject, schema: Schema) -> None:
+        attempt.waiting = "its arguments to be checked"
+        try:
+            await walked(partial(self._check_all, tool, attempt, given, schema))
+        finally:
+            attempt.waiting = ""
+
+    def _check_all(self, tool: Tool, attempt: Attempt, given: JSONObject, schema: Schema) -> None:
         violations: Sequence[Violation] = ()
         if type(given) is dict or isinstance(given, Mapping):  # the first costs a tenth of the second
             try:
@@ -288,10 +310,6 @@ class DefaultRunner:
         """Normalise and check an answer."""
         tool = entry.tool
         schema = tool.output_schema
-        if type(raw) is dict and schema is not None:
-            value = raw.copy()  # before a look at it, as another thread may change it at any time
-            if is_flat(value) and schema.conforms_flat(value):
-                return Result(tool.id, value, None, perf_counter() - started, entry.binding)
         reply = None
         value = raw
         if type(raw) not in _PLAIN and (reply := as_reply(raw)) is not None:
@@ -329,6 +347,26 @@ class DefaultRunner:
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _PLAIN: Final = _SCALARS | {dict, list}
+_LONG: Final = 1 << 16
+
+
+def _is_large(raw: object) -> bool:
+    """Return whether an answer is so large that the event loop should not wait until it is read and checked."""
+    if not isinstance(raw, ToolReply):
+        return has_many(raw)
+    strings = [part.get("text") for part in raw.content]
+    return has_many(raw.structured) or any(isinstance(text, str) and len(text) > _LONG for text in strings)
+
+
+def _flat_result(entry: Registered, raw: JSONDict, started: float) -> Result | None:
+    """Return the result of a call that is answered as most are; None where more is to be looked at."""
+    schema = entry.tool.output_schema
+    if schema is None:
+        return None
+    value = raw.copy()  # before a look at it, as another thread may change it at any time
+    if not is_flat(value) or not schema.conforms_flat(value):
+        return None
+    return Result(entry.tool.id, value, None, perf_counter() - started, entry.binding)
 
 
 def _nothing(tool_id: str) -> None:

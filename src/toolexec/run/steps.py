@@ -19,8 +19,9 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked, unknown_setting
+from toolexec.model.tree_size import has_many
 from toolexec.run.chain import notify, run_step
-from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
+from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop, walked
 from toolexec.run.references import check_references, resolve_references
 from toolexec.run.repeating import is_repeatable, retry_after
 from toolexec.run.runner import Runner
@@ -208,7 +209,8 @@ async def execute_chain(
     Raises InvalidChainError, before anything runs, for a chain that cannot work.
     """
     await refuse_excess(runner, steps, origin)
-    names, referring = _check(index, steps)
+    check = partial(_check, index, steps)
+    names, referring = await walked(check) if any(has_many(step.args) for step in steps) else check()
     started = perf_counter()
     values: list[JSONValue] = []
     previous: JSONValue = None
@@ -265,7 +267,8 @@ async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -
     """
     for number, step in enumerate(steps):
         given = step.args if isinstance(step.args, Mapping) else {}
-        args = bounded(given if type(given) is dict else dict(given), step.tool_id)
+        look = partial(bounded, given if type(given) is dict else dict(given), step.tool_id)
+        args = await walked(look) if has_many(given) else look()
         if type(args) is RefusedArgs:
             with suppress(ToolExecError):
                 await runner.run(ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number)))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from hashlib import blake2s
 from typing import Any, Final, cast
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import PolicyError, RateLimitedError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject, to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.model.origin import Origin
-from toolexec.model.redaction import Redactor
+from toolexec.model.redaction import NAMING, REDACTED, Redactor
+from toolexec.model.tree_size import has_many
+from toolexec.run.large import is_small
 from toolexec.run.types import Result
 
 __all__ = [
@@ -28,6 +31,8 @@ __all__ = [
 _MAX_TEXT: Final = 256
 _MAX_ARGS: Final = 2048
 _MAX_START: Final = 1024
+_LONG_TEXT: Final = 1 << 16
+_SLICE: Final = 1000
 
 
 def _refuse(value: object) -> None:
@@ -63,9 +68,35 @@ def canonical(value: Any) -> bytes:
     would be written.
     """
     try:
-        return "".join(_pieces(value, 0)).encode(errors="surrogatepass")
+        return "".join(_slices(value)).encode(errors="surrogatepass")
     except (TypeError, ValueError, RecursionError):
         return "".join(_pieces(to_json_lossy(value), 0)).encode()
+
+
+def _slices(value: Any) -> Iterator[str]:
+    """Yield the same text as `_pieces` gives, with many values in slices: no other thread runs during one."""
+    if not has_many(value):
+        yield "".join(_pieces(value, 0))
+    elif type(value) is dict:
+        before = "{"
+        for name in sorted(value):
+            yield before + "".join(_pieces({name: None}, 0))[1:-5]
+            yield from _slices(value[name])
+            before = ","
+        yield "}"
+    else:
+        before = "["
+        for at in range(0, len(value), _SLICE):
+            batch = value[at : at + _SLICE]
+            if has_many(batch):
+                for item in batch:
+                    yield before
+                    yield from _slices(item)
+                    before = ","
+            else:
+                yield before + "".join(_pieces(batch, 0))[1:-1]
+                before = ","
+        yield "]"
 
 
 def args_digest(args: JSONObject | None, key: bytes) -> str:
@@ -75,12 +106,48 @@ def args_digest(args: JSONObject | None, key: bytes) -> str:
 
 def redacted_args(args: JSONObject | None, redact: Redactor, schema: JSONObject | None) -> str:
     """Return the arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record
-    fits a page.
+    fits a page. Of large arguments only the beginning is looked at, as the event loop waits for it.
     """
-    text = _encode(redact.value(to_json_lossy(args or {}), schema))
-    if len(text) <= _MAX_ARGS:
-        return text
-    return _encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
+    if is_small(args or {}):
+        text = _encode(redact.value(to_json_lossy(args or {}), schema))
+        if len(text) <= _MAX_ARGS:
+            return text
+        return _encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
+    text = _encode(redact.value(to_json_lossy(_beginning(args or {}, redact)), schema))
+    return _encode({"left_out": "more than 64 KiB of text, or 2,000 values", "start": text[:_MAX_START]})
+
+
+def _beginning(value: JSONValue, redact: Redactor) -> JSONValue:
+    """The first values of a large one, as many as 1 KiB has; a dict keeps what names its value, which may be secret."""
+    left = _MAX_START
+
+    def copy(part: JSONValue) -> JSONValue:
+        nonlocal left
+        if type(part) is dict:
+            kept: JSONDict = {}
+            for name, item in cast("JSONDict", part).items():
+                if left > 0 or name in NAMING:
+                    left -= 1
+                    kept[name] = copy(item)
+            return kept
+        if type(part) is list or type(part) is tuple:
+            items: list[JSONValue] = []
+            for item in cast("list[JSONValue]", part):
+                if left <= 0:
+                    break
+                left -= 1
+                items.append(copy(item))
+            return items
+        return _start_of(part, redact) if type(part) is str and len(part) > _LONG_TEXT else part
+
+    return copy(value)
+
+
+def _start_of(text: str, redact: Redactor) -> str:
+    """The start of a long text, without secrets; all of it is one where that leaves so little that a secret at the cut,
+    which is not known by its first half, could be seen."""
+    start = redact.text(text[:_LONG_TEXT])
+    return start[:_MAX_ARGS] if len(start) >= _MAX_ARGS else REDACTED
 
 
 def tool_part(entry: Registered) -> str:

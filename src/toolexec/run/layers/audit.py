@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.model.tree_size import has_many
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import answer_part, inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
+from toolexec.run.large import walked
 from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.resolve import Find, resolved, trail_of
 from toolexec.run.runner import Runner
@@ -84,9 +87,20 @@ class Audit:
 
     def _subject(self, call: ToolCall, known: _Known | None) -> str:
         """Return what a record says of the tool and the arguments."""
-        if known is None:
-            return inside({"tool": self.log.redact.text(call.tool_id)}) + self.log.args_part(call.args, None)
-        return known.text + self.log.args_part(call.args, known.schema)
+        tool = inside({"tool": self.log.redact.text(call.tool_id)}) if known is None else known.text
+        return tool + self._arguments(call, known)
+
+    def _arguments(self, call: ToolCall, known: _Known | None) -> str:
+        trail = trail_of(call)
+        noted, trail.noted = trail.noted, None  # for this moment only: a layer may change them in place
+        if noted is not None and noted[0] is call.args:
+            return noted[1]
+        return self.log.args_part(call.args, known.schema if known is not None else None)
+
+    async def prepare(self, call: ToolCall) -> None:
+        """Find out off the event loop what the records of a call with large arguments say of these."""
+        if self.log.args == "digest":
+            trail_of(call).noted = call.args, await walked(partial(self.log.args_part, call.args, None))
 
     def _write_start(self, what: str, head: str, call: ToolCall, known: _Known | None) -> None:
         try:
@@ -163,6 +177,11 @@ class _Audited(ObserverLayer):
         super().__init__(inner)
         self._find = find
         self._audit = audit
+
+    async def run(self, call: ToolCall) -> Result:
+        if has_many(call.args):
+            await self._audit.prepare(call)
+        return await super().run(call)
 
     def begin(self, call: ToolCall) -> CallEnd:
         return self._audit.begin_call(call, self._find)
