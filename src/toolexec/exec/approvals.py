@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.errors import ToolExecError
 from toolexec.model.arguments import bounded
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin, acting, current_origin
+from toolexec.run.admission import RunRequest, asks_about
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.grants import Grant
 from toolexec.run.layers.approval import Approval
 
 if TYPE_CHECKING:
+    from toolexec.exec.code import CodeRuns
     from toolexec.exec.facade import Exec
 
 __all__ = ["approved", "approves", "needs_approval"]
+
+EXECUTE_CODE: Final = "execute_code"
+"""Stands for the ID of a tool where a run of code is meant."""
 
 
 def approves(ex: Exec) -> bool:
@@ -26,8 +32,12 @@ def approves(ex: Exec) -> bool:
     return _approval(ex) is not None
 
 
-def needs_approval(ex: Exec, tool_id: str, args: JSONObject | None) -> bool:
-    """Implement `Exec.needs_approval`."""
+def needs_approval(ex: Exec, tool_id: str, args: JSONObject | None, code: Callable[[], CodeRuns]) -> bool:
+    """Implement `Exec.needs_approval`; *code* gives what runs code."""
+    if _is_run(ex, tool_id):
+        gate = ex.options.own_gate
+        run = _run_of(args, code) if gate is not None else None
+        return gate is not None and run is not None and asks_about(gate, run)
     approval = _approval(ex)
     entry = ex.visible()[0].find(tool_id) if approval is not None else None
     if approval is None or entry is None or not isinstance({} if args is None else args, Mapping):
@@ -37,12 +47,34 @@ def needs_approval(ex: Exec, tool_id: str, args: JSONObject | None) -> bool:
 
 
 @contextmanager
-def approved(ex: Exec, tool_id: str, args: JSONObject | None) -> Generator[Origin, None, None]:
-    """Implement `Exec.approved`."""
+def approved(
+    ex: Exec, tool_id: str, args: JSONObject | None, code: Callable[[], CodeRuns]
+) -> Generator[Origin, None, None]:
+    """Implement `Exec.approved`; *code* gives what runs code."""
     origin, approval = current_origin(), _approval(ex)
     otherwise = origin.ask or (approval.ask if approval is not None else None)
+    run = _run_of(args, code) if _is_run(ex, tool_id) else None
+    if run is not None:
+        tool_id, args = run.name, run.args
     with acting(replace(origin, ask=Grant(tool_id, args or {}, origin.caller, otherwise))) as granted:
         yield granted
+
+
+def _is_run(ex: Exec, tool_id: str) -> bool:
+    return tool_id == EXECUTE_CODE and ex.index.find(tool_id) is None
+
+
+def _run_of(args: JSONObject | None, code: Callable[[], CodeRuns]) -> RunRequest | None:
+    """Return the run of code with *args*, the code and its settings; None for one that would be refused anyway."""
+    settings: Any = dict(args or {})
+    source = settings.pop("code", None)
+    if not isinstance(source, str):
+        return None
+    try:
+        runs = code()
+        return runs.asked(runs.request(source, settings))
+    except ToolExecError:
+        return None
 
 
 def _approval(ex: Exec) -> Approval | None:

@@ -474,11 +474,12 @@ class Exec:
     @checked("needs_approval")
     def needs_approval(self, tool_id: str, args: JSONObject | None = None) -> bool:
         """Return whether the gate would ask an approver before this call by the `current_origin`. A call that cannot
-        be made, or is denied, needs none: it raises.
+        be made, or is denied, needs none: it raises. With `execute_code` for the ID and `{"code": ..., **settings}`
+        it is a run of code that is meant.
         """
         from toolexec.exec.approvals import needs_approval
 
-        return needs_approval(self, tool_id, args)
+        return needs_approval(self, tool_id, args, lambda: self._parts.code)
 
     @checked("approved")
     def approved(self, tool_id: str, args: JSONObject | None = None) -> AbstractContextManager[Origin]:
@@ -486,10 +487,11 @@ class Exec:
         block: `with ex.approved("shop:refund", args): await ex.run_tool("shop:refund", args)`.
 
         For programs in which a person has just approved that call. Whatever else needs an approval is asked as always.
+        A run of code goes by `execute_code`, as in `needs_approval`; the calls of the code are not approved with it.
         """
         from toolexec.exec.approvals import approved
 
-        return approved(self, tool_id, args)
+        return approved(self, tool_id, args, lambda: self._parts.code)
 
     async def run_chain(
         self,

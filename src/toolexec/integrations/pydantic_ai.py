@@ -114,7 +114,7 @@ class ExecToolset(AbstractToolset[Any]):
         """
         assert isinstance(tool, _FaceTool)
         if not ctx.tool_call_approved and self._tools.needs_approval(tool.face, tool_args):
-            raise ApprovalRequired(metadata={"tool_id": tool.face.tool_id or tool_args.get("tool_id")})
+            raise ApprovalRequired(metadata={"tool_id": tool.face.tool_id or tool_args.get("tool_id", name)})
         answer = await self._tools.call(tool.face, tool_args, approved=ctx.tool_call_approved)
         if isinstance(answer.error, InputValidationError) and not ctx.last_attempt:
             raise ModelRetry(answer.error.message)

@@ -232,11 +232,14 @@ class Toolset:
 
 
 def _meant(face: Face, args: JSONValue) -> tuple[str, JSONObject] | None:
-    """Return the tool that a call of *face* runs, and its arguments; None where it runs none, or only code does."""
+    """Return the tool that a call of *face* runs, and its arguments; for code `execute_code`, and the code. None where
+    it runs nothing."""
     if not isinstance(args, Mapping):
         return None
     if face.tool_id:
         return face.tool_id, args
+    if face.name == CODE.name:
+        return face.name, {"code": args.get("code")}
     tool_id: Any = args.get("tool_id")
     inner: Any = args.get("args", {})
     meant = face.name == RUN.name and isinstance(tool_id, str) and isinstance(inner, Mapping)

@@ -26,6 +26,7 @@ __all__ = [
     "RunRequest",
     "admit",
     "admit_durable",
+    "asks_about",
     "begun",
     "unapproved",
 ]
@@ -119,6 +120,11 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
         raise unapproved(run, verdict)
     await gate.approval.approve_run(run, verdict)
     return True
+
+
+def asks_about(gate: Gate, run: RunRequest) -> bool:
+    """Return whether the policy of *gate* has an approver asked before the run begins."""
+    return isinstance(gate.policy, DecidesRuns) and gate.policy.decide_run(run).effect == "ask"
 
 
 async def admit_durable(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:

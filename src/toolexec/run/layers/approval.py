@@ -27,7 +27,7 @@ from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.model.visible import visible_line
 from toolexec.run.admission import RunRequest, unapproved
-from toolexec.run.approval_requests import ApprovedArguments, request_of
+from toolexec.run.approval_requests import ApprovedArguments, arguments_digest, request_of
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
 from toolexec.run.policy import denied
@@ -105,6 +105,7 @@ class Approval:
             caller=run.origin.caller,
             path=run.origin.path,
             longest="once",
+            digest=arguments_digest(run.args) if run.kind != "chain" else "",  # of those, only the whole is approved
         )
         answer = await _answer(ask, request, self.timeout)
         if answer not in _ANSWERS or answer == "no":
