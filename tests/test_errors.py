@@ -14,16 +14,13 @@ import pytest
 
 import toolexec.errors as errors
 from toolexec.errors import (
-    BackendError,
     BackendUnavailableError,
     CodeError,
     CodeExecutionError,
-    CodeTimeoutError,
     ConfigurationError,
     ConversionError,
     ExecutionError,
     InputValidationError,
-    InvalidRequestError,
     LimitExceededError,
     MissingExtraError,
     OutputValidationError,
@@ -345,24 +342,6 @@ def test_a_program_says_where_it_failed() -> None:
     assert str(CodeError("no", line=3)) == "no (line 3, col 0)"
     assert str(CodeError("no", column=7)) == "no"
     assert CodeError("no").details == {}
-
-
-@pytest.mark.parametrize(
-    ("old", "kind"),
-    [
-        ("BackendExistsError", BackendError),
-        ("MissingCodeError", InvalidRequestError),
-        ("NotStartedError", ConfigurationError),
-        ("ProgramFailedError", CodeError),
-        ("ResourceLimitError", LimitExceededError),
-        ("SandboxTimeoutError", CodeTimeoutError),
-    ],
-)
-def test_removed_names_stay_for_a_release(old: str, kind: type) -> None:
-    """Removed names warn, and give the class that has taken their place."""
-    with pytest.warns(DeprecationWarning, match=kind.__name__):
-        assert getattr(errors, old) is kind
-    assert not hasattr(errors, "NeverAnError")
 
 
 def test_a_dead_sandbox_is_not_a_failed_program() -> None:

@@ -6,7 +6,6 @@ import ast
 import importlib
 import inspect
 import pkgutil
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,16 +92,6 @@ def test_the_front_door_for_type_checkers() -> None:
                 if isinstance(inner, ast.ImportFrom) and inner.module:
                     seen[inner.module] = {alias.name for alias in inner.names}
     assert seen == {module: set(names) for module, names in toolexec._HOMES.items()}
-
-
-@pytest.mark.parametrize("name", sorted(toolexec._MOVED))
-def test_what_was_at_the_front_door_is_there_for_one_more_release(name: str) -> None:
-    """With a warning that names its home."""
-    home = importlib.import_module(toolexec._MOVED[name])
-    with pytest.deprecated_call(match=rf"toolexec\.{name} is in {re.escape(home.__name__)} now"):
-        assert getattr(toolexec, name) is getattr(home, name)
-    assert name in home.__all__
-    assert name not in toolexec.__all__
 
 
 def test_a_name_that_is_not_there() -> None:

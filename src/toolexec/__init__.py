@@ -6,7 +6,6 @@ importing the package costs next to nothing.
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -93,24 +92,6 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "toolexec.run": ("Result", "StreamEvent"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MOVED = {
-    "BM25Searcher": "toolexec.discovery",
-    "BackendStatus": "toolexec.backend",
-    "CodeEvent": "toolexec.code",
-    "Discovery": "toolexec.discovery",
-    "InMemoryDocStore": "toolexec.discovery",
-    "LexicalSearcher": "toolexec.discovery",
-    "MCPBackend": "toolexec.backend.mcp",
-    "MCPBinding": "toolexec.model",
-    "ProviderBackend": "toolexec.backend",
-    "ProviderBinding": "toolexec.model",
-    "StepResult": "toolexec.run",
-    "ToolBuilder": "toolexec.model",
-    "TraceEvent": "toolexec.run",
-    "WasmBackend": "toolexec.runtime.wasm",
-    "WasmConfig": "toolexec.runtime.wasm",
-}
-"""What was here before: it can be imported from here for one more release."""
 
 __all__ = [
     "BackendUnavailableError",
@@ -157,9 +138,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        warnings.warn(f"toolexec.{name} is in {_MOVED[name]} now", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(_MOVED[name]), name)
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'toolexec' has no attribute {name!r}")

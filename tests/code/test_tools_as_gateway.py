@@ -75,11 +75,3 @@ async def test_a_time_limit_for_one_call(testbed: GatewayTestbed) -> None:
     gateway = Tools(testbed.index, testbed.docs, Timeout(testbed.runner, None))
     result = await gateway.run_tool("suite:wait", {}, timeout=0.01)
     assert isinstance(result.error, ToolTimeoutError)
-
-
-async def test_the_former_name_still_works(testbed: GatewayTestbed) -> None:
-    """A DirectGateway is `Tools` with its caps as arguments."""
-    from toolexec.runtime.protocol.direct import DirectGateway
-
-    gateway = DirectGateway(testbed.index, testbed.docs, testbed.runner, max_tool_calls=1, max_chain_steps=2)
-    assert gateway.limits == Limits(max_tool_calls=1, max_chain_steps=2)

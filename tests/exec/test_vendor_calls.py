@@ -399,13 +399,3 @@ class TestOpenAI:
             await task
         assert ended == ["stopped"]
         await ex.aclose()
-
-
-def test_the_former_path_of_the_tools_warns() -> None:
-    """The former, documented path warns."""
-    import toolexec.exec.vendor_tools as former
-
-    with pytest.deprecated_call(match=r"toolexec\.adapter\.export"):
-        assert former.tool_search_tool is tool_search_tool
-    with pytest.raises(AttributeError):
-        _ = former.nothing

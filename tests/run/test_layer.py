@@ -15,7 +15,7 @@ from toolexec.errors import HandlerError, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.layer import CallEnd, Layer, ObserverLayer
-from toolexec.run.runner import Runner, ThreadRunner, thread_runner
+from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 
@@ -151,28 +151,6 @@ async def test_an_observer_in_the_callers_thread(workshop: Workshop) -> None:
         await in_thread(observer, ToolCall("t:echo", {"b": 2}))
     assert [(result is None, failure is None) for result, failure in observer.seen] == [(False, True), (True, False)]
     assert Observer(Bare()).run_in_thread(ToolCall("t:echo", {"a": 2}), lambda work: None, 1.0) is None
-
-
-class WithEarlierNames(Bare):
-    """A runner of another project, whose methods have the names of an earlier release."""
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        return call.tool_id == "t:here"
-
-    def run_here(self, call: ToolCall, wait: Any, within: float) -> Result | None:
-        return Result(call.tool_id, 5) if self.runs_here(call, within) else None
-
-
-def test_earlier_names_work() -> None:
-    """A runner with the earlier names makes calls in threads, and layers have these names, too."""
-    layer = Layer(WithEarlierNames())
-    assert isinstance(layer, ThreadRunner)
-    assert layer.runs_here(ToolCall("t:here"), 1.0)
-    result = layer.run_here(ToolCall("t:here"), lambda work: None, 1.0)
-    assert result is not None
-    assert result.value == 5
-    assert not layer.runs_in_thread(ToolCall("t:loop"), 1.0)
-    assert thread_runner(Bare()) is None
 
 
 async def test_a_layer_that_must_not_run_in_threads(workshop: Workshop) -> None:

@@ -26,7 +26,6 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
-from toolexec.runtime.engine import RuntimeEngine
 from toolexec.runtime.router import Runtime
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -57,17 +56,6 @@ def test_its_languages_are_those_of_the_sandboxes() -> None:
     assert runtime.languages == {"python", "go"}
     assert runtime.keeps_deadline
     assert Runtime([]).languages == frozenset()
-
-
-async def test_the_former_bridge_still_works(ex: Exec) -> None:
-    """A RuntimeEngine needs a runtime, and has a profile for code that asks for none."""
-    with pytest.raises(SandboxUnavailableError, match=r"give it Runtime\("):
-        RuntimeEngine(None)
-    sandbox = ScriptedSandbox()
-    engine = RuntimeEngine(Runtime([sandbox]), "hardened")
-    assert (engine.profile, engine.languages, RuntimeEngine(Runtime()).profile) == ("hardened", {"python"}, "standard")
-    await Executor(CodeConfig(run=ex.runner, index=ex.index, engine=engine)).execute(ExecuteRequest(code="x"))
-    assert sandbox.requests[0].profile == "hardened"
 
 
 async def test_everything_reaches_the_sandbox(ex: Exec) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from toolexec.code.types import (
         BackendInfo,
         CodeEvent,
-        CodeParams,
         CodeResult,
         ExecuteRequest,
         Output,
@@ -35,7 +34,6 @@ else:
             "toolexec.code.types": (
                 "BackendInfo",
                 "CodeEvent",
-                "CodeParams",
                 "CodeResult",
                 "ExecuteRequest",
                 "Output",
@@ -48,7 +46,6 @@ __all__ = [
     "BackendInfo",
     "CodeConfig",
     "CodeEvent",
-    "CodeParams",
     "CodeResult",
     "Engine",
     "Engines",

@@ -22,7 +22,6 @@ __all__ = [
     "SKILL",
     "BackendInfo",
     "CodeEvent",
-    "CodeParams",
     "CodeResult",
     "EventCallback",
     "ExecuteRequest",
@@ -211,10 +210,6 @@ class ExecuteRequest:
     def seconds(self) -> float:
         """The time limit that holds in a sandbox: the one asked for, else 30 s."""
         return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT
-
-
-CodeParams = ExecuteRequest
-"""The former name of what an executor is asked; it stays for one release."""
 
 
 class ToolCallRecord:

@@ -74,8 +74,6 @@ An error carries data, so that its message need not be parsed: a stable `code`, 
 cases that no handler needs to catch apart. The original failure, if any, is its `__cause__`.
 """
 
-import warnings
-
 from toolexec.errors.base import (
     ConfigurationError,
     MissingExtraError,
@@ -225,30 +223,3 @@ __all__ = [
     "WorkflowCheckError",
     "WorkflowSyntaxError",
 ]
-
-_RENAMED: dict[str, type[ToolExecError]] = {
-    "AlreadyStartedError": ConfigurationError,
-    "BackendExistsError": BackendError,
-    "ExampleTooLargeError": InvalidToolError,
-    "InvalidBindingError": InvalidToolError,
-    "InvalidDetailError": ConfigurationError,
-    "InvalidModuleError": InvalidRequestError,
-    "InvalidProviderError": ConfigurationError,
-    "MissingCodeError": InvalidRequestError,
-    "MissingGatewayError": InvalidRequestError,
-    "NotStartedError": ConfigurationError,
-    "ProgramFailedError": CodeError,
-    "ResourceLimitError": LimitExceededError,
-    "SandboxTimeoutError": CodeTimeoutError,
-    "ToolCollisionError": BackendError,
-    "UnsupportedSchemaError": InvalidSchemaError,
-}
-
-
-def __getattr__(name: str) -> type[ToolExecError]:
-    """Give the class that has taken the place of a removed one, for one release."""
-    kind = _RENAMED.get(name)
-    if kind is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"toolexec.errors.{name} is {kind.__name__} now; use that", DeprecationWarning, stacklevel=2)
-    return kind

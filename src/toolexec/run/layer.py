@@ -94,14 +94,6 @@ class Layer:
         result = inner.run_in_thread(call, wait, within)
         return (self.after(call, result) or result) if result is not None and self._has_after else result
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Return the same as `runs_in_thread`, which it was called before."""
-        return self.runs_in_thread(call, within)
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Do the same as `run_in_thread`, which it was called before."""
-        return self.run_in_thread(call, wait, within)
-
 
 class ObserverLayer(Layer):
     """A rule that sees each call of *inner* begin and end, however it ends: override `begin`."""

@@ -73,7 +73,7 @@ class ThreadRunner(Protocol):
     """A runner that can make some calls in the caller's own thread, without an event loop.
 
     Not every runner is one: a layer that uses the event loop simply does not have the method, and then all calls go to
-    the loop. `thread_runner` also finds those that have the methods by their earlier names, `runs_here` and `run_here`.
+    the loop.
     """
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
@@ -90,23 +90,7 @@ class ThreadRunner(Protocol):
 
 def thread_runner(runner: Runner) -> ThreadRunner | None:
     """Return *runner* as one that makes calls in the caller's own thread, or None when it cannot."""
-    if isinstance(runner, ThreadRunner):
-        return runner
-    return _EarlierNames(runner) if isinstance(runner, _EarlierThreadRunner) else None
-
-
-@runtime_checkable
-class _EarlierThreadRunner(Protocol):
-    def runs_here(self, call: ToolCall, within: float) -> bool: ...
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None: ...
-
-
-class _EarlierNames:
-    """Gives a runner's methods the names that they have now."""
-
-    def __init__(self, runner: _EarlierThreadRunner) -> None:
-        self.runs_in_thread = runner.runs_here
-        self.run_in_thread = runner.run_here
+    return runner if isinstance(runner, ThreadRunner) else None
 
 
 @checked("DefaultRunner")
@@ -189,9 +173,6 @@ class DefaultRunner:
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call of a local tool with a sync handler; see `ThreadRunner.run_in_thread`."""
         return step_here(self.run(call), wait) if self.runs_in_thread(call, within) else None
-
-    runs_here = runs_in_thread
-    run_here = run_in_thread
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from toolexec.lazy import lazy_names
@@ -11,12 +10,10 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import (
         Availability,
         ExecuteRequest,
-        ExecuteResult,
         SandboxBackend,
         SandboxSession,
         SessionBackend,
     )
-    from toolexec.runtime.engine import RuntimeEngine
     from toolexec.runtime.outcome import Ending, judge
     from toolexec.runtime.router import CANDIDATES, Runtime
 else:
@@ -26,12 +23,10 @@ else:
             "toolexec.runtime.base": (
                 "Availability",
                 "ExecuteRequest",
-                "ExecuteResult",
                 "SandboxBackend",
                 "SandboxSession",
                 "SessionBackend",
             ),
-            "toolexec.runtime.engine": ("RuntimeEngine",),
             "toolexec.runtime.outcome": ("Ending", "judge"),
             "toolexec.runtime.router": ("CANDIDATES", "Runtime"),
         },
@@ -42,13 +37,9 @@ __all__ = [
     "Availability",
     "Ending",
     "ExecuteRequest",
-    "ExecuteResult",
     "Runtime",
-    "RuntimeEngine",
     "SandboxBackend",
     "SandboxSession",
     "SessionBackend",
     "judge",
 ]
-
-import_module("toolexec.runtime.moved")  # the former paths of modules, for one release

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -16,7 +15,6 @@ __all__ = [
     "PROFILES",
     "Availability",
     "ExecuteRequest",
-    "ExecuteResult",
     "Profile",
     "SandboxBackend",
     "SandboxSession",
@@ -28,8 +26,6 @@ __all__ = [
 
 LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
 """The languages of guests that talk over a stream."""
-ExecuteResult = CodeResult
-"""The former name of what came of a program; it stays for one release."""
 
 AnyError = TypeVar("AnyError", bound=ToolExecError)
 
@@ -121,13 +117,3 @@ def judged_kind(backend: SandboxBackend) -> str:
 def located(error: AnyError, backend: SandboxBackend) -> AnyError:
     """Return *error* with the kind of sandbox that it happened in."""
     return error.locate(op="execute", backend=backend.kind)
-
-
-def __getattr__(name: str) -> Any:
-    """Return what has moved, with a DeprecationWarning."""
-    if name not in ("GuestSession", "language_of", "result_of"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from toolexec.runtime import runs
-
-    warnings.warn(f"{__name__}.{name} is in {runs.__name__} now", DeprecationWarning, stacklevel=2)
-    return getattr(runs, name)

@@ -116,8 +116,6 @@ class TaskStore:
         try:
             self._database = self._connect()
             self._database.executescript(_SCHEMA)
-            if "run" not in {row[1] for row in self._database.execute("PRAGMA table_info(tasks)")}:
-                self._database.execute("ALTER TABLE tasks ADD COLUMN run TEXT")  # the file of an older version
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise self._cannot(error) from error

@@ -38,7 +38,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
-from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 
 __all__ = ["BACKEND_CHECKS", "BackendCheck", "MakeBackend", "check_backend", "run_backend_check", "suite_tools"]
@@ -408,6 +407,3 @@ async def _wait_for_running(backend: Backend, wanted: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while await _call(backend, "running", {}) != wanted:  # noqa: ASYNC110 - it may be in another process
             await asyncio.sleep(0.01)
-
-
-__getattr__: Callable[[str], Any] = former_names(__name__, {"exam_tools": suite_tools})

@@ -35,7 +35,6 @@ from toolexec.model.handler import ToolContext
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
-from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 
 __all__ = ["RUNNER_CHECKS", "MakeRunner", "RunnerCheck", "RunnerTestbed", "check_runner", "run_runner_check"]
@@ -379,6 +378,3 @@ async def _raised(testbed: RunnerTestbed, call: ToolCall, kind: type[Exception])
     except kind as error:
         return error
     raise AssertionError(f"{call} gave {result} instead of raising {kind.__name__}")
-
-
-__getattr__: Callable[[str], Any] = former_names(__name__, {"Exam": RunnerTestbed})

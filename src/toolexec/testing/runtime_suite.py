@@ -31,7 +31,6 @@ from toolexec.model.declare import declare
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
-from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -320,6 +319,3 @@ async def _refused(runtime: Router, request: ExecuteRequest, kind: type[Exceptio
     except kind as error:
         return error
     raise AssertionError(f"{request} gave {result} instead of raising {kind.__name__}")
-
-
-__getattr__: Callable[[str], Any] = former_names(__name__, {"RuntimeExam": RuntimeTestbed})

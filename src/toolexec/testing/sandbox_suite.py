@@ -17,7 +17,6 @@ from toolexec.code.limits import Limits
 from toolexec.code.types import Output
 from toolexec.errors import CodeError, InvalidRequestError
 from toolexec.runtime.base import SandboxBackend
-from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 from toolexec.testing.sandbox_testbed import PATIENCE, SandboxTestbed
@@ -368,6 +367,3 @@ async def check_sandbox(make: MakeSandbox, snippets: Snippets = PYTHON, *, known
         with report.check(name):
             await run_sandbox_check(make, name, snippets)
     report.conclude()
-
-
-__getattr__: Callable[[str], Any] = former_names(__name__, {"SandboxExam": SandboxTestbed, "open_exam": open_testbed})

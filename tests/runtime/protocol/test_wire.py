@@ -11,13 +11,11 @@ import pytest
 import toolexec.errors as errors
 from toolexec.errors import (
     CodeError,
-    CodeTimeoutError,
     ConversionError,
     GatewayTimeoutError,
     HandlerError,
     InputValidationError,
     InvalidChainError,
-    LimitExceededError,
     MissingExtraError,
     OutputValidationError,
     ProtocolError,
@@ -128,16 +126,6 @@ class TestErrors:
         """The rest of the error goes without them."""
         payload = error_payload(ToolExecError("no", tool_id="a:b", details=details))
         assert payload == {"error": "no", "code": "internal", "retryable": False, "toolId": "a:b"}
-
-    @pytest.mark.parametrize(
-        ("code", "kind"),
-        [("program_failed", CodeError), ("resource_limit", LimitExceededError), ("sandbox_timeout", CodeTimeoutError)],
-    )
-    def test_codes_of_earlier_releases_are_read(self, code: str, kind: type[ToolExecError]) -> None:
-        """Earlier codes give the class that has taken the place of theirs, and its code."""
-        error = read_error({"error": "no", "code": code})
-        assert type(error) is kind
-        assert error.code == kind.code
 
     def test_strings_are_bounded(self) -> None:
         """A flood in a message, an ID or a code does not get through either way."""

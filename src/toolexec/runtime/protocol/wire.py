@@ -35,8 +35,6 @@ def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:
     return found
 
 
-_OLD_CODES = {"program_failed": "code_error", "resource_limit": "limit_exceeded", "sandbox_timeout": "code_timeout"}
-"""Codes that the guests and hosts of earlier releases send."""
 _BY_CODE = _classes(ToolExecError)
 
 
@@ -63,7 +61,6 @@ def read_error(payload: JSONObject) -> ToolExecError:
     """
     code = payload.get("code")
     code = code[:_MAX_CODE] if isinstance(code, str) else ""
-    code = _OLD_CODES.get(code, code)
     kind = _BY_CODE.get(code, ToolExecError)
     error = kind.__new__(kind)
     details = payload.get("details")

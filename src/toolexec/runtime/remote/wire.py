@@ -19,7 +19,6 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest, Output, ToolCallRecord
 from toolexec.errors import InvalidRequestError, ProtocolError, SandboxFailedError, ToolExecError
-from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.runtime.protocol.wire import read_error
 
@@ -342,8 +341,6 @@ def _read_enforced(data: JSONValue) -> LimitsEnforced:
 def _read_error(data: JSONObject) -> ToolExecError:
     payload = {"error": data.get("message"), "toolId": data.get("tool_id")}
     payload |= {name: data.get(name) for name in ("code", "retryable", "op", "backend", "details", "outcome")}
-    if "outcome" not in data and data.get("never_began") is True:  # as servers of earlier versions say it
-        payload["outcome"] = Outcome.NOT_SENT.value
     error = read_error(payload)
     if isinstance(data.get("cause"), dict):
         error.__cause__ = _read_error(data["cause"])
