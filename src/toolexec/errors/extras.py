@@ -16,6 +16,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "anyio": "mcp",
     "componentize_py": "sandbox-build",
     "cryptography": "egress",
+    "debian": "images",
     "google": "containerd",
     "grpc": "containerd",
     "h11": "egress",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.runtime.images.deb import Packages
 
 
@@ -60,6 +63,44 @@ def test_the_latest_version_is_fetched(tmp_path: Path, mirror: Path) -> None:
     found = packages.find("tool")
     assert (found.version, found.depends) == ("6.1.10-2", "libc6 (>= 2),")
     assert packages.fetch(found, lambda path: path == "usr/tool") == {"usr/tool": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("6.1.9-1", "6.1.10-1"),
+        ("2.0", "1:1.0"),
+        ("9:1", "10:0"),
+        ("6.12~rc3-1", "6.12-1"),
+        ("6.12~~", "6.12~"),
+        ("1.0~beta1~svn1", "1.0~beta1"),
+        ("1.0", "1.0+deb12u1"),
+        ("1.0a", "1.0+"),
+        ("1.0-1", "1.0-1.1"),
+        ("1.0-1~bpo12+1", "1.0-1"),
+        ("1.0.4-9", "1.0.4.1-1"),
+        ("1.2-a-1", "1.2-b-0"),
+    ],
+)
+def test_versions_are_ordered_as_dpkg_does(tmp_path: Path, mirror: Path, older: str, newer: str) -> None:
+    """Epochs count first, a tilde sorts before the end, letters before other characters, digits by their value."""
+    for number, versions in enumerate(((older, newer), (newer, older))):
+        root = make_root(tmp_path / str(number), mirror, *versions)
+        assert Packages(root).find("tool").version == newer
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="apt-get install dpkg")
+@pytest.mark.parametrize(("older", "newer"), [("2.0", "1:1.0"), ("6.12~rc3-1", "6.12-1"), ("1.0a", "1.0+")])
+def test_dpkg_agrees(older: str, newer: str) -> None:
+    """The real dpkg orders some of the same versions alike."""
+    subprocess.run(["dpkg", "--compare-versions", older, "lt", newer], check=True, timeout=60)
+
+
+def test_packages_without_the_extra(tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `images` the error is the command that installs it."""
+    monkeypatch.setitem(sys.modules, "debian.debian_support", None)
+    with pytest.raises(MissingExtraError, match=r"toolexec\[images\]"):
+        Packages(make_root(tmp_path, mirror, "1"))
 
 
 def test_a_package_that_is_not_there(tmp_path: Path, mirror: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.errors.extras import extra_needed
 from toolexec.process.steps import OnStep, run_work
 
 __all__ = ["Package", "Packages"]
@@ -23,7 +24,6 @@ _ADDRESS: Final = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?(\S+?)/*\s")
 _MAX_BYTES: Final = 400 << 20
 _TIMEOUT: Final = 60.0
 _USUAL_SECONDS: Final = 5.0
-_NUMBERS: Final = re.compile(r"\d+|\D+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,14 @@ class Package:
 
 
 class Packages:
-    """What the mirrors of the tree *root* have, as the tool that installed it has verified and left there."""
+    """What the mirrors of the tree *root* have, as the tool that installed it has verified and left there.
+
+    Raises MissingExtraError without the extra `images`, which knows the order of Debian's versions.
+    """
 
     def __init__(self, root: Path) -> None:
+        with extra_needed("images", "reading the packages of Debian"):
+            from debian.debian_support import NativeVersion
         self._known: dict[str, Package] = {}
         sources = _sources(root)
         for path in sorted((root / _LISTS).glob("*_Packages")):
@@ -49,7 +54,7 @@ class Packages:
                 address = next(iter(sources.values()))
             for package in _packages(path, address):
                 known = self._known.get(package.name)
-                if known is None or _order(known.version) < _order(package.version):
+                if known is None or NativeVersion(known.version) < NativeVersion(package.version):
                     self._known[package.name] = package
 
     def find(self, name: str) -> Package:
@@ -101,11 +106,6 @@ def _packages(path: Path, address: str) -> Iterator[Package]:
                 sha256=fields["SHA256"],
                 depends=fields.get("Depends", ""),
             )
-
-
-def _order(version: str) -> list[tuple[int, int, str]]:
-    """A key that orders versions of one package as Debian does, but for the tilde, which no stable release has."""
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in _NUMBERS.findall(version)]
 
 
 def _download(package: Package) -> bytes:
