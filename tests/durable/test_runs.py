@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec import Exec, Step, Tool, ToolAnnotations
+from toolexec import Exec, Step, Tool, ToolAnnotations, ToolContext
 from toolexec.errors import (
     CodeError,
     ConfigurationError,
@@ -386,6 +386,22 @@ async def test_an_approval_may_take_days(shop: Shop, answer: Any, done: list[int
     assert (result.error is None) == bool(done)
     if result.error is not None:
         assert result.error.code == "approval_denied"
+
+
+async def test_a_handler_knows_its_step_and_its_key(shop: Shop) -> None:
+    """A handler that asks for its context gets the step of the call, and the key that all attempts at it share."""
+    seen: list[tuple[str, str]] = []
+
+    def note(context: ToolContext, n: int) -> int:
+        seen.append((context.step, context.idempotency_key))
+        return n
+
+    ex = shop.open()
+    ex.add(note, "t:note")
+    await ex.run_chain(adds(1, 2, tool="t:note"), durable="order")
+    await ex.run_workflow('return run("t:note", {n: 3})', durable="flow")
+    assert seen[:2] == [("0", "order/0"), ("1", "order/1")]
+    assert seen[2][1] == f"flow/{seen[2][0]}"
 
 
 async def test_an_approval_counts_for_one_call(shop: Shop) -> None:

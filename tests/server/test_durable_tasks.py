@@ -213,6 +213,35 @@ async def test_approvals(era: str, shop: Shop) -> None:
     assert ran == ["/x"]
 
 
+async def test_an_answer_under_the_key_of_before(shop: Shop) -> None:
+    """The next server asks for an approval under the same key; an answer to what is not asked is refused."""
+
+    def asking(ran: list[str]) -> Exec:
+        ex = shop.exec(gate=Gate(approval=AskFirst()))
+        ex.add(lambda path: ran.append(path) or f"gone {path}", "fs:danger")
+        return ex
+
+    ran: list[str] = []
+    call = ("execute_code", {"language": "python", "code": "return tools.fs.danger(path='/x')"})
+    yes = {"action": "accept", "content": {"answer": "once"}}
+    async with shop.serve(ex=asking(ran)) as server, tasks_of(server, "auto") as client:
+        task_id = (await client.call(*call))["taskId"]
+        [key] = (await client.until(task_id, "input_required"))["inputRequests"]
+    async with shop.exec(gate=Gate(approval=AskFirst())) as ex:  # it is made again, and asks again
+        ex.add(lambda path: path, "fs:danger")
+        result = await ex.runs.resume(task_id)
+        assert result.error is not None
+        assert result.error.code == "run_waiting"
+    async with shop.serve(ex=asking(ran)) as server, tasks_of(server, "auto") as client:
+        await client.until(task_id, "input_required")
+        with pytest.raises(MCPError, match="does not ask approval-99 now"):
+            await client.ask("tasks/update", task_id, inputResponses={"approval-99": yes})
+        for _ in range(2):  # the same answer twice is one
+            await client.ask("tasks/update", task_id, inputResponses={key: yes})
+        assert "gone /x" in str(await client.result(task_id))
+    assert ran == ["/x"]
+
+
 @both
 async def test_cancelling(era: str, shop: Shop) -> None:
     """A task that is cancelled cancels its run, and a run that is cancelled its task."""

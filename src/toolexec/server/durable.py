@@ -47,7 +47,7 @@ class DurableCall:
 
     `waits` is what the run waits for just now, `changed` is called when that changes. `cancelled` says that the run was
     cancelled, `lost` that there is none. *kept* is what the reply is made with. `answered` has the keys of questions
-    whose answers were sent.
+    whose answers were sent and not taken yet, `closed` those of which they were taken.
     """
 
     def __init__(self, ex: Exec, run_id: str, *, resumed: bool = False, kept: JSONObject | None = None) -> None:
@@ -57,6 +57,7 @@ class DurableCall:
         self.kept: JSONObject = kept or {}
         self.waits: tuple[Wait, ...] = ()
         self.answered: set[str] = set()
+        self.closed: set[str] = set()
         self.cancelled: bool = False
         self.lost: bool = False
         self.changed: Callable[[], None] = _nothing
@@ -101,13 +102,20 @@ class DurableCall:
 
     def _note(self, waits: tuple[Wait, ...]) -> None:
         self.waits = waits
-        self.answered &= {_key(wait) for wait in waits}
+        taken = self.answered - {_key(wait) for wait in waits}
+        self.answered -= taken
+        self.closed |= taken
         self.changed()
 
     @property
     def open_waits(self) -> tuple[Wait, ...]:
         """What the run waits for that was not answered."""
         return tuple(wait for wait in self.waits if _key(wait) not in self.answered)
+
+    @property
+    def sent(self) -> frozenset[str]:
+        """The keys of questions that were answered here: the same answer again is none."""
+        return frozenset(self.answered | self.closed)
 
     async def cancel(self) -> None:
         """Cancel the run, if it has not ended."""
@@ -149,8 +157,9 @@ async def send_answer(ex: Exec, run_id: str, wait: Wait, reply: object) -> bool:
     payload = answer_to(wait, reply)
     if payload is NO_ANSWER:
         return False
-    # The same question answered twice is answered once.
-    facts = json.dumps([run_id, wait.kind, wait.step, wait.name, wait.since])
+    # The same question answered twice is answered once: that for an approval is the same as long as its call waits.
+    again = [] if wait.kind == "approval" else [wait.step, wait.since]
+    facts = json.dumps([run_id, wait.kind, wait.name, *again])
     signal_id = hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
     await ex.runs.signal(run_id, wait.name, payload, id=signal_id)
     return True
@@ -189,7 +198,9 @@ def _read(text: object) -> Any:
 
 
 def _key(wait: Wait) -> str:
-    return f"{wait.kind}-{wait.step}"
+    """Return the key of a question. A call asks for its approval under one, however often its run is made again."""
+    step = wait.name.partition(":")[2] if wait.kind == "approval" else wait.step
+    return f"{wait.kind}-{step}"
 
 
 def _question(wait: Wait) -> ElicitRequest | None:

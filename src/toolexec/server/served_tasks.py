@@ -249,12 +249,16 @@ class ServedTasks:
                 live.run.answer(params.input_responses)
             return {}
         waits = await self._waits(task)
+        sent = live.run.durable.sent if live is not None and live.run.durable is not None else frozenset[str]()
         for key, reply in params.input_responses.items():
             if key in waits:
                 try:
                     await self._send(task, key, waits[key][0], reply)
                 except ToolExecError as error:
                     raise _refused(error) from None
+            elif key not in sent:
+                text = f"the task does not ask {visible_line(key, _MESSAGE)} now; read what it asks with tasks/get"
+                raise MCPError(code=INVALID_PARAMS, message=text, data={"code": "not_asked"})
         return {}
 
     async def _result(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:

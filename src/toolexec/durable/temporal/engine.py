@@ -50,6 +50,8 @@ _FIRST_LOOK: Final = 0.5
 _LAST_LOOK: Final = 5.0
 _NO_EVENT: Final = "No completion event"
 _QUERY_SECONDS: Final = 3.0
+_STUCK_ATTEMPTS: Final = 3
+"""From which attempt at one task of a workflow on its run counts as stuck: workers that were lost fail one."""
 _GRACE: Final = 0.05
 _STATES: Final = {
     "RUNNING": "running",
@@ -220,9 +222,13 @@ class TemporalEngine:
 
     async def cancel(self, run_id: str) -> bool:
         """Implement `DurableEngine.cancel`: the sandbox and the calls of the run are stopped, and then it has
-        ended."""
+        ended. A run whose workflow fails again and again cannot take that in, and is ended at once."""
         handle = await self._handle(run_id)
+        pending = (await self._described(run_id)).raw_description.pending_workflow_task
         async with _explained(run_id):
+            if pending.attempt >= _STUCK_ATTEMPTS:
+                await handle.terminate(reason="cancelled; its workflow failed again and again")
+                return True
             await handle.cancel()
         return False
 

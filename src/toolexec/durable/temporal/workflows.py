@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
+from itertools import count
 from typing import Any, Final
 
 from temporalio import workflow
@@ -56,6 +57,7 @@ _RECORDED: Final = "record_run"
 _SHOWN: Final = "waits in the memo"
 _REFUSED: Final = "refused by the check"
 _EXCESS: Final = "calls with too many arguments are recorded"
+_NAMED: Final = "activities are named by steps"
 """Names of changes of this code: what began before them is repeated without them."""
 _FOREVER: Final = timedelta(days=3650)
 _AGAIN: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
@@ -243,7 +245,7 @@ class _Run:
             "settle_call",
             spec,
             result_type=dict[str, Any],
-            activity_id=f"{spec.step}!",
+            activity_id=f"{spec.step}?settle" if workflow.patched(_NAMED) else f"{spec.step}!",
             start_to_close_timeout=timedelta(seconds=self._rules.call_timeout + _GRACE),
             heartbeat_timeout=timedelta(seconds=self._rules.heartbeat_timeout),
             retry_policy=_AGAIN,
@@ -353,7 +355,13 @@ class _Steps(_Run):
             result.get("raised") or result.get("error"),
         )
         limit = timedelta(seconds=self._rules.call_timeout)
-        await workflow.execute_activity("record_run", spec, start_to_close_timeout=limit, retry_policy=_AGAIN)
+        await workflow.execute_activity(
+            "record_run",
+            spec,
+            activity_id=_own_name("record"),
+            start_to_close_timeout=limit,
+            retry_policy=_AGAIN,
+        )
 
     def _carried(self) -> Carried:
         self._delivered += self._replay.take_delivered()
@@ -409,11 +417,12 @@ class _Code(_Run):
 
     async def _program(self) -> dict[str, Any]:
         """Have the code run; stop its sandbox while the run only waits, and run it again after that."""
-        while True:
+        for start in count(1):
             work = workflow.start_activity(
                 "run_code",
                 self._given.record,
                 result_type=dict[str, Any],
+                activity_id=_own_name(f"code.{start}"),
                 task_queue=f"{workflow.info().task_queue}-wasm",
                 start_to_close_timeout=_FOREVER,
                 heartbeat_timeout=timedelta(seconds=self._rules.heartbeat_timeout),
@@ -429,6 +438,7 @@ class _Code(_Run):
                 return work.result()
             await _cancelled(work)
             await workflow.wait_condition(lambda: not self._is_idle())
+        raise AssertionError("code is started as often as it takes")
 
     async def _until_over_or_idle(self, work: asyncio.Task[Any]) -> None:
         """Return when *work* is over, or when the run has done nothing but wait for some time."""
@@ -502,6 +512,12 @@ class _Code(_Run):
             outcome = outcome_of_error(ExecutionError(f"the call of {spec.tool} was lost: {error.cause or error}"))
         state = "done" if _is_done(outcome) else "failed"
         self.note_end(spec.step, state, outcome)
+
+
+def _own_name(name: str) -> str | None:
+    """Return the ID of an activity of the run itself, as no step can be called; one that the SDK counts could be that
+    of a call that is under way."""
+    return f"?{name}" if workflow.patched(_NAMED) else None
 
 
 def _is_done(outcome: JSONDict) -> bool:
