@@ -20,10 +20,11 @@ demo: $(DEMO)
 	@$(BIN)/toolexec demo
 
 test: $(STAMP)
-	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180
+	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE)
 
-# One run of both: to collect the tests takes a worker half a minute, and tests that compute fill the pauses of those that wait.
-test-full: $(STAMP)
+# The fast tier runs once, and first: under coverage here, which tests/gate.py adds to.
+test-full: COVERAGE = --cov=toolexec --cov-branch --cov-report=
+test-full: test
 	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
 test-soak: $(STAMP)
