@@ -19,8 +19,8 @@ _sleep = time.sleep
 
 
 class Lock:
-    """Stands for `threading.Lock` where no other thread can hold it. The interpreter's own kind ends the whole guest when
-    it waits without a time limit."""
+    """Stands for `threading.Lock` where no other thread can hold it. The interpreter's own kind ends the whole guest
+    when it waits without a time limit."""
 
     __slots__ = ("__weakref__", "_taken")
 
