@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolexec.testing.loop_pauses import loop_not_held
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
     from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
-    from toolexec.testing.outcome_suite import OutcomeTrial, check_outcomes
+    from toolexec.testing.outcome_suite import OutcomeTrial, SandboxTrial, check_outcomes
     from toolexec.testing.runner_suite import check_runner
     from toolexec.testing.runtime_suite import check_runtime
     from toolexec.testing.sandbox_suite import check_sandbox
@@ -29,6 +29,7 @@ __all__ = [
     "InMemoryBackend",
     "OutcomeTrial",
     "RecordedCall",
+    "SandboxTrial",
     "ScriptedSandbox",
     "ScriptedServer",
     "ScriptedTool",
@@ -51,6 +52,7 @@ _HOME_OF = {
     "InMemoryBackend": "memory",
     "OutcomeTrial": "outcome_suite",
     "RecordedCall": "memory",
+    "SandboxTrial": "outcome_suite",
     "ScriptedSandbox": "scripted_sandbox",
     "ScriptedServer": "mcp_server",
     "ScriptedTool": "mcp_server",

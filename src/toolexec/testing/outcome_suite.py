@@ -7,6 +7,8 @@ You bring a service that misbehaves as you ask it to, and count its work. For ea
 that is pointed at such a service, and the outcome that is right: `not_sent` where the service never got the call,
 `refused` where its answer says that it did nothing, `done` where its answer says that it did its work, though that may
 be unreadable, and `unknown` for all else. The tool must not be marked read-only or idempotent.
+
+A sandbox whose programs run elsewhere has such a service, too: that is a SandboxTrial.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from toolexec.backend.base import Backend
+from toolexec.code.types import CodeResult
 from toolexec.errors import Outcome, ToolExecError
 from toolexec.exec import Exec
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.run.gate import Gate
 from toolexec.run.layers.ledger import Ledger
 from toolexec.run.layers.retry import Retry
+from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.report import Report
 
-__all__ = ["OUTCOME_CHECKS", "MakeTrial", "OutcomeTrial", "check_outcomes", "run_outcome_check"]
+__all__ = ["OUTCOME_CHECKS", "MakeTrial", "OutcomeTrial", "SandboxTrial", "check_outcomes", "run_outcome_check"]
 
 _CALLS: Final = 3
 
@@ -44,32 +48,57 @@ class OutcomeTrial:
     args: JSONObject = field(default_factory=dict[str, object])
 
 
-MakeTrial: TypeAlias = Callable[[str], AbstractAsyncContextManager[OutcomeTrial]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxTrial:
+    """A sandbox that leaves the program *code* to a service which answers oddly; `effects` counts how often that has
+    begun the program until now. *timeout* is the time limit of the program in seconds."""
+
+    sandbox: SandboxBackend
+    effects: Callable[[], int]
+    code: str = "1"
+    timeout: float = 5.0
+
+
+Trial: TypeAlias = OutcomeTrial | SandboxTrial
+MakeTrial: TypeAlias = Callable[[str], AbstractAsyncContextManager[Trial]]
 """Makes a trial of its own for the odd answer of this name; leaving the context ends all of it."""
 
 
-async def the_outcome_is_right(trial: OutcomeTrial, outcome: Outcome) -> None:
+async def the_outcome_is_right(trial: Trial, outcome: Outcome) -> None:
     """Require that the failure states the outcome, that the work was begun once at most, and not where it says so."""
-    async with Exec() as ex:
-        ex.add_backends(trial.backend)
-        error = await _failure(ex, trial)
+    if isinstance(trial, SandboxTrial):
+        error = (await _run(trial)).error
+    else:
+        async with Exec() as ex:
+            ex.add_backends(trial.backend)
+            error = await _failure(ex, trial.tool_id, trial.args)
     assert error is not None, "the call succeeded; an odd answer must be an error"
     assert error.outcome is outcome, f"the outcome is {error.outcome.value}, not {outcome.value}: {error!r}"
     _judge(trial.effects(), outcome)
 
 
-async def nothing_is_done_twice(trial: OutcomeTrial, outcome: Outcome) -> None:
-    """Require that a call that is made again and again with one idempotency key, with retries, does its work once."""
+async def nothing_is_done_twice(trial: Trial, outcome: Outcome) -> None:
+    """Require that a call that is made again and again with one idempotency key, with retries, does its work once. A
+    program is run by a tool here."""
+
+    async def program() -> JSONValue:
+        assert isinstance(trial, SandboxTrial)
+        return (await _run(trial)).raise_for_error().value
+
     with TemporaryDirectory() as directory:
         gate = Gate(ledger=Ledger(Path(directory) / "effects.db"), retry=Retry(sleep=_at_once))
         async with Exec(gate=gate) as ex:
-            ex.add_backends(trial.backend)
+            if isinstance(trial, SandboxTrial):
+                tool_id, args = ex.add(program, "trial:program").id, {}
+            else:
+                ex.add_backends(trial.backend)
+                tool_id, args = trial.tool_id, trial.args
             for _ in range(_CALLS):
-                await _failure(ex, trial, key="one-effect")
+                await _failure(ex, tool_id, args, key="one-effect")
     _judge(trial.effects(), outcome)
 
 
-OutcomeCheck: TypeAlias = Callable[[OutcomeTrial, Outcome], Awaitable[None]]
+OutcomeCheck: TypeAlias = Callable[[Trial, Outcome], Awaitable[None]]
 OUTCOME_CHECKS: Final[Mapping[str, OutcomeCheck]] = {
     check.__name__: check for check in (the_outcome_is_right, nothing_is_done_twice)
 }
@@ -100,11 +129,20 @@ async def check_outcomes(make: MakeTrial, answers: Mapping[str, Outcome], *, kno
     report.conclude()
 
 
-async def _failure(ex: Exec, trial: OutcomeTrial, *, key: str = "") -> ToolExecError | None:
+async def _run(trial: SandboxTrial) -> CodeResult:
+    """Run the program, and return its result, whether there is one or it could not be run."""
+    async with Exec(runtime_backends=[trial.sandbox]) as ex:
+        try:
+            return await ex.execute_code(trial.code, timeout=trial.timeout)
+        except ToolExecError as error:
+            return CodeResult(error=error)
+
+
+async def _failure(ex: Exec, tool_id: str, args: JSONObject, *, key: str = "") -> ToolExecError | None:
     """Make the call, and return its failure, whether it was returned or raised."""
     failure: ToolExecError | None = None
     try:
-        result = await ex.run_tool(trial.tool_id, trial.args, idempotency_key=key)
+        result = await ex.run_tool(tool_id, args, idempotency_key=key)
         failure = result.error
     except ToolExecError as error:
         failure = error

@@ -14,6 +14,7 @@ from tests.contract.outcomes.mcp_sse_trials import MCP_SSE, mcp_sse_trial
 from tests.contract.outcomes.mcp_task_trials import MCP_TASKS, mcp_task_trial
 from tests.contract.outcomes.mcp_trials import MCP_HTTP, MCP_STDIO, mcp_http_trial, mcp_stdio_trial
 from tests.contract.outcomes.python_trials import PROVIDER, PYTHON, local_trial, module_trial, provider_trial
+from tests.contract.outcomes.remote_trials import REMOTE_DUPLEX, REMOTE_POST, remote_duplex_trial, remote_post_trial
 
 from toolexec.errors import Outcome
 from toolexec.testing.outcome_suite import OUTCOME_CHECKS, MakeTrial, run_outcome_check
@@ -32,6 +33,8 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "python module": (module_trial, PYTHON),
     "function of a provider": (provider_trial, PROVIDER),
     "local": (local_trial, PYTHON),
+    "remote runtime by post": (remote_post_trial, REMOTE_POST),
+    "remote runtime": (remote_duplex_trial, REMOTE_DUPLEX),
 }
 CASES = [(kind, answer) for kind, (_, answers) in TRANSPORTS.items() for answer in answers]
 

@@ -382,7 +382,7 @@ def refusal_of(status: int, body: bytes) -> ToolExecError:
     try:
         read_response(body)
     except ToolExecError as error:
-        if isinstance(_decoded(body), dict):
+        if isinstance(_object(_decoded(body)).get("error"), dict):
             error.retryable = error.retryable or status in (429, 502, 503, 504)
             return error
     text = body[:_MAX_REASON].decode("utf-8", "replace").strip()

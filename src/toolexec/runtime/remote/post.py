@@ -17,12 +17,12 @@ from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     Outcome,
     ProtocolError,
-    SandboxDeniedError,
     SandboxFailedError,
     SandboxUnavailableError,
     ToolExecError,
 )
 from toolexec.model.json_value import JSONObject
+from toolexec.net.outcomes import outcome_of_status, retry_after
 from toolexec.runtime.remote.channel import NeverStartedError
 from toolexec.runtime.remote.connection import RemoteSandbox, read_welcome, refusal_of
 from toolexec.runtime.remote.endpoints import common, tls_context
@@ -205,17 +205,20 @@ class PostClient:
         error = refusal_of(status, body)
         if attempt.last:
             return self._lost(attempt, str(error))
-        if status in _NOT_NOW:
-            after = headers.get("Retry-After", "")
-            if after.isdecimal():
-                error.details.setdefault("retry_after", float(after))
-            error.retryable = True
-            if status in (429, 503) or error.outcome is Outcome.NOT_SENT:
-                return NeverStartedError(error)
+        known = {name.lower(): value for name, value in headers.items()}
+        # A server that states the outcome knows it. Others, and the proxies before them, say it by the status: many of
+        # theirs are sent for requests that were under way, too.
+        if not error.states_outcome:
+            said = outcome_of_status(status, known)
+            error.outcome = Outcome.NOT_SENT if said is Outcome.REFUSED else Outcome.UNKNOWN
+        if error.outcome is not Outcome.NOT_SENT:
             return self._lost(attempt, error)
-        if error.outcome is Outcome.NOT_SENT or isinstance(error, SandboxDeniedError) or 400 <= status < 500:
+        if status not in _NOT_NOW:
             return NeverStartedError(error, final=True)
-        return self._lost(attempt, error)
+        if (after := retry_after(known)) is not None:
+            error.details.setdefault("retry_after", after)
+        error.retryable = True
+        return NeverStartedError(error)
 
     async def _read(self, attempt: _Attempt, response: aiohttp.ClientResponse) -> CodeResult:
         """Read a response, be it events or the whole of it."""
