@@ -62,3 +62,16 @@ async def test_a_worker_decides_on_what_a_caller_without_rules_begins(worker: Wo
     async with worker.open(gate=gate), worker.exec() as caller:
         assert "forbids running" in await error_of(begin(caller, kind))
     assert worker.done == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_rule_of_today_stops_a_call_of_a_run_of_yesterday(worker: Worker, kind: str) -> None:
+    """Calls are decided on one by one, by the rules of the worker that makes them."""
+    async with worker.open() as ex:
+        assert "suspended until" in await error_of(begin(ex, kind))
+    gate = Gate(policy=Policy([Rule("deny", tools="t:note", when={"n": {"equals": 2}}), Rule("allow")]))
+    async with worker.open(gate=gate) as ex:
+        await ex.runs.signal("run", "go")
+        error = await error_of(ex.runs.follow("run"))
+    assert "forbids this call of t:note" in error
+    assert worker.done == [1]
