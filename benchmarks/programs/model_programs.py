@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.repair import add_tools, judge, programs, shares
+from benchmarks.repair_tools import add_office_tools
 from toolexec import Exec
 
-BLIND = ("blind", "blind2")
+BLIND = ("blind", "blind2", "blind3")
 """The sets that were written without a look at the repairs."""
 
 
@@ -14,8 +15,11 @@ async def main(meter: Meter) -> None:
     """Run the whole corpus once; nothing in it depends on time."""
     async with Exec() as ex:
         add_tools(ex)
-        found = [each for name in ("kept", "ways", "later", *BLIND) for each in programs(name)]
+        found = [each for name in ("kept", "ways", "later", "blind", "blind2") for each in programs(name)]
         outcomes = [await judge(ex, each) for each in found]
+    async with Exec() as ex:
+        add_office_tools(ex)
+        outcomes += [await judge(ex, each) for each in programs("blind3")]
     meter.record("model_programs.programs", len(outcomes))
     for name in ("later", *BLIND):
         prefix = "model_programs" if name == "later" else f"model_programs.{name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.repair import Outcome, add_tools, judge, programs, shares
+from benchmarks.repair_tools import add_office_tools
 
 from toolexec import Exec
 
@@ -12,7 +13,8 @@ FLOORS = {"python": (0.8, 0.95), "javascript": (0.6, 0.95)}
 
 BLIND_FLOORS = {
     "blind": {"python": (0.75, 0.95), "javascript": (0.65, 0.95)},
-    "blind2": {"python": (0.66, 0.8), "javascript": (0.8, 0.95)},
+    "blind2": {"python": (0.85, 0.8), "javascript": (0.8, 0.95)},
+    "blind3": {"python": (0.8, 0.95), "javascript": (0.8, 0.75)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong. Of the second set, a few fail
 in silence."""
@@ -24,7 +26,7 @@ NOT_FIXED = {"ways-python-133"}
 async def outcomes_of(names: tuple[str, ...], every: int = 1) -> list[Outcome]:
     """The outcomes of each such program of these files."""
     async with Exec() as ex:
-        add_tools(ex)
+        (add_office_tools if "blind3" in names else add_tools)(ex)
         return [await judge(ex, program) for name in names for program in programs(name)[::every]]
 
 
@@ -39,7 +41,7 @@ def check(outcomes: list[Outcome]) -> None:
 
 def test_the_size_of_the_corpus() -> None:
     """The corpus has at least 300 programs, each with a value of its own."""
-    found = [program for name in ("kept", "ways", "later", "blind", "blind2") for program in programs(name)]
+    found = [program for name in ("kept", "ways", "later", *BLIND_FLOORS) for program in programs(name)]
     assert len(found) >= 300
     assert len({(program.language, program.code) for program in found}) == len(found)
 

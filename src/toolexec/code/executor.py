@@ -235,6 +235,7 @@ class Executor:
         result.stderr = _both(result.stderr, tools.output.text("stderr"))
         if result.error is None and result.value is not None and request.note:
             result.notes = [*result.notes, request.note]
+        result.notes = [*result.notes, *tools.notes]
         result.duration = perf_counter() - started
         result.language = request.language
         logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))

@@ -15,6 +15,7 @@ from typing import Any
 
 from toolexec.backend.here import Wait
 from toolexec.code.deliveries import Deliveries
+from toolexec.code.fitting import fitted
 from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
 from toolexec.code.limits import AllowList, CallCount, Limits
@@ -28,6 +29,7 @@ from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
     ConnectionClosedError,
+    InputValidationError,
     InvalidResultError,
     ToolExecError,
     ToolNotFoundError,
@@ -45,6 +47,7 @@ __all__ = ["ACTIVE", "MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000
+_MAX_NOTES = 20
 _SCALARS = frozenset({int, float, bool, type(None)})
 MAX_TRACE_BYTES = 64 << 20
 
@@ -119,6 +122,8 @@ class Tools:
         self._records: list[ToolCallRecord] = []
         self.unrecorded: int = 0
         """How many calls `tool_calls` leaves out."""
+        self.notes: list[str] = []
+        """What was understood in another way than it was written; see `note`."""
         self._count = self._new_count()
         self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly
         self._lock = threading.Lock()
@@ -219,7 +224,12 @@ class Tools:
         """Make an admitted call, on the event loop."""
         before = ACTIVE.set(self)
         try:
-            result = await self._runner.run(admitted.call)
+            try:
+                result = await self._runner.run(admitted.call)
+            except InputValidationError as error:
+                if not self._fit(admitted, error):
+                    raise
+                result = await self._runner.run(admitted.call)
             if result.error is None and (budget := self._budget_for(result.value)) is not None:
                 return await off_loop(lambda budget: self._end(admitted, result, budget), budget)
             return self._end(admitted, result)
@@ -238,7 +248,12 @@ class Tools:
         if self._in_thread is None:
             return None
         try:
-            result = self._in_thread.run_in_thread(admitted.call, wait, within)
+            try:
+                result = self._in_thread.run_in_thread(admitted.call, wait, within)
+            except InputValidationError as error:
+                if not self._fit(admitted, error):
+                    raise
+                result = self._in_thread.run_in_thread(admitted.call, wait, within)
             return self._end(admitted, result, self._budget_for(result.value)) if result is not None else None
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
@@ -390,6 +405,29 @@ class Tools:
         except ToolExecError as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error
         return admitted
+
+    def note(self, text: str) -> None:
+        """Say once, in the notes of the run's result, what was understood in another way than it was written."""
+        if text not in self.notes and len(self.notes) < _MAX_NOTES:
+            self.notes.append(text)
+
+    def _fit(self, admitted: AdmittedCall, error: InputValidationError) -> bool:
+        """Give a refused call the arguments that are certainly meant; says whether there are any. Steps of runs that
+        are repeatable stay as they are: their journals have them."""
+        call = admitted.call
+        entry = self.index.find(call.tool_id)
+        if self.deliveries is not None or not call.args or entry is None or error.tool_id != entry.tool.id:
+            return False
+        if type(call.args) is RefusedArgs or entry.tool.input_schema.accepts(call.args):  # a tool within refused them
+            return False
+        found = fitted(call.args, entry.tool)
+        if found is None:
+            return False
+        admitted.call = replace(call, args=found[0])
+        admitted.record.args, admitted.record.cut = snapshot(found[0], self._room)
+        for text in found[1]:
+            self.note(text)
+        return True
 
     def _budget_for(self, value: object) -> Budget | None:
         """What encoding a large value may take; None for a small one."""

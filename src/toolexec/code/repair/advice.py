@@ -137,6 +137,7 @@ _NO_FILE: Final = (
 )
 _NO_PACKAGE: Final = "is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
 _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^[ \t]*import\b[^(\n]*['\"]", re.MULTILINE)
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
 
@@ -213,6 +214,8 @@ def _about_javascript(failure: Failure) -> str:
     own = own_import(failure.code, failure.language)
     if own and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
         return f"{_OWN}: leave `{own}` out"
+    if failure.kind == "SyntaxError" and failure.backend == "wasm" and not own and _IMPORT.search(failure.code):
+        return _NO_MODULES
     if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
         return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
     is_alone = failure.is_isolated
@@ -225,8 +228,4 @@ def _about_javascript(failure: Failure) -> str:
         written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
         advice = _NOT_DEFINED.get(found[1], "")
         return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice
-    if failure.backend != "wasm":
-        return ""
-    if failure.kind == "SyntaxError" and re.search(r"^\s*(?:import|export)\b", failure.code, re.MULTILINE):
-        return _NO_MODULES
     return ""

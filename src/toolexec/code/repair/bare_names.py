@@ -49,6 +49,9 @@ _MODULES: Final = frozenset(
 )
 """Modules of Python that have one meaning only, wherever a program forgets to import them."""
 
+_LITERALS: Final = {"true": "=True", "false": "=False", "null": "=None", "undefined": "=None"}
+"""What the constants of JSON and JavaScript are in Python, where a program has no such names."""
+
 _WORD: Final = re.compile(r"(?<![\w.])[^\W\d]\w*", re.ASCII)
 _TAKEN: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"tools", "console", "files", "env", "args"}
 
@@ -95,11 +98,12 @@ def catalogue_of(index: Index) -> Bare:
 def bare_names(code: str, tools: Tools, language: str = "python") -> dict[str, str]:
     """Return what words of *code* may stand for: the path of a namespace or of the only tool of that name that the
     code may call, in this or another spelling; "" for a function that calls tools by ID, "." for `tools`, and in Python
-    "import json" for a module that the program uses without importing it."""
+    "import json" for a module that the program uses without importing it, and "=True" for a constant."""
     words = {word for word in _WORD.findall(code) if word not in _TAKEN}
     found = {word: "" for word in words if word in CALLS} | {word: ROOT for word in words if word in ROOTS}
     if language == "python":
         found |= {word: f"import {word}" for word in words & _MODULES if _is_forgotten(word, code)}
+        found |= {word: _LITERALS[word] for word in words & _LITERALS.keys()}
     if not words:
         return found
     known, names = catalogue_of(tools.index), names_of(tools.index)

@@ -10,6 +10,7 @@ from toolexec.code.repair.bare_names import bare_names
 from toolexec.code.repair.fences import MARKS, without_fence, without_indent
 from toolexec.code.repair.last_line import last_result
 from toolexec.code.repair.loops import without_nested_loops
+from toolexec.code.repair.meant import rules_of, without_idle_awaits
 from toolexec.code.repair.own_imports import without_own_import
 from toolexec.code.repair.typescript import without_types
 from toolexec.code.tools import Tools
@@ -25,8 +26,8 @@ _INDENT = (" ", "\t")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program as a sandbox gets it: its `code` and `language`, the bare `names` of tools in it, and a `note` on its
-    value for the reply, "" for none."""
+    """A program as a sandbox gets it: its `code` and `language`, the bare `names` of tools in it with the rules that
+    hold for it (see `meant`), and a `note` on its value for the reply, "" for none."""
 
     code: str
     language: str
@@ -61,4 +62,7 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     if name := last_result(code, language):
         code = f"{code.rstrip()}\n{name}"
         note = f"the value is that of `{name}`, which the program ends with; say it with `return {name}`"
-    return Prepared(code, language, bare_names(code, tools, language), note)
+    names = bare_names(code, tools, language)
+    if language == "python":
+        code = without_idle_awaits(code, names)
+    return Prepared(code, language, names | rules_of(code, language, tools, names), note)

@@ -27,6 +27,10 @@ _UNDEFINED: Final = re.compile(
     r"TypeError: cannot read property '(\w+)' of undefined"
     r"|TypeError: Cannot read properties of undefined \(reading '(\w+)'\)"
 )
+_METHOD: Final = re.compile(
+    r"TypeError: (?:'builtin_function_or_method' object is not (?:iterable|subscriptable)"
+    r"|object of type 'builtin_function_or_method' has no len\(\))"
+)
 _COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
 _OTHER_NAMES: Final = {
     "push": "append",
@@ -38,6 +42,7 @@ _OTHER_NAMES: Final = {
 }
 """What methods of JavaScript are called in Python."""
 
+_METHODS: Final = ("items", "keys", "values", "copy", "get", "pop", "update")
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
 _MOST_KEYS: Final = 200
@@ -54,6 +59,8 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
         return _about_key(found[1], failure, keys)
     if found := _UNDEFINED.match(failure.message):
         return _about_undefined(found[1] or found[2], failure, keys)
+    if _METHOD.match(failure.message):
+        return _about_method(failure, keys)
     if failure.language == "python" and _COROUTINE.search(failure.message):
         return _about_coroutine(failure.code)
     return ""
@@ -79,6 +86,15 @@ def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> 
     return f"results are dicts: {instead(found[0], read)}"
 
 
+def _about_method(failure: Failure, keys: set[str]) -> str:
+    """A key of a result that dicts have a method by the name of, as `items`."""
+    found = re.search(rf"{_BASE}\.({'|'.join(_METHODS)})\b(?!\s*\()", failure.source)
+    if found is None or found[2] not in keys:
+        return ""
+    read = f'{found[1]}["{found[2]}"]'
+    return f"`{found[2]}` is a method of dicts: {instead(found[0], read)}"
+
+
 def _about_key(name: str, failure: Failure, keys: set[str]) -> str:
     found = re.search(rf"{_BASE}\[(['\"]){re.escape(name)}\2\]{_REST}", failure.source)
     if found is None:
@@ -94,7 +110,8 @@ def _about_undefined(name: str, failure: Failure, keys: set[str]) -> str:
     if found is None or not keys or found[2] in keys:
         return ""
     if found[2] in WRAPPERS:
-        return f"{VALUE}: {instead(found[0], found[1])}"
+        rest = re.match(r"(?:\??\.?\[\d+\]|\??\.(?:text|data|value)\b)*", failure.source[found.end() :])
+        return f"{VALUE}: {instead(found[0] + (rest[0] if rest is not None else ''), found[1])}"
     close = difflib.get_close_matches(found[2], keys, 1)
     return instead(found[0], f"{found[1]}.{close[0]}") if close else _has(keys)
 

@@ -1,4 +1,4 @@
-"""What a program took for another form: a list of calls, calls in a generator, a value for an object around it."""
+"""What a program took for another form: calls in a generator for a list, a value for an object around it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.source import calls_of, instead, split
+from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
 __all__ = ["VALUE", "about_forms"]
 
 VALUE: Final = "the result of a tool is a value already"
 
-_LIST_AS_CALL: Final = re.compile(r"TypeError: .*unhashable type: 'list'")
 _GENERATOR: Final = re.compile(r"TypeError: (?:'async_generator' object is not iterable|can only join an iterable)$")
 _NOT_OBJECT: Final = re.compile(
     r"TypeError: '(int|float|bool)' object is not subscriptable"
@@ -40,22 +39,12 @@ def about_forms(failure: Failure, tools: Tools | None, keys: AbstractSet[str]) -
     """Return what to write instead; "" where nothing certain can be said. *keys* are those of the results so far."""
     if failure.language != "python":
         return ""
-    if _LIST_AS_CALL.match(failure.message):
-        return _one_by_one(failure)
     if _GENERATOR.match(failure.message):
         return _as_list(failure)
     if (found := _NOT_OBJECT.match(failure.message)) and tools is not None:
         kinds = _KINDS[found[1] or found[2] or found[3]]
         if any(isinstance(call.value, kinds) for call in tools.tool_calls()):
             return _unwrapped(failure, keys)
-    return ""
-
-
-def _one_by_one(failure: Failure) -> str:
-    for old, inner in calls_of("asyncio.gather", failure.code):
-        is_name = inner.isidentifier() and "gather(" in failure.source and old in failure.source
-        if is_name or (inner.startswith("[") and len(split(inner)) == 1):
-            return f"gather takes the calls one by one: {instead(old, f'asyncio.gather(*{inner})')}"
     return ""
 
 

@@ -6,6 +6,7 @@ calls travel together. On a stream of bytes each frame is preceded by its length
 ```
 guest → host   hello {protocol, version, capabilities}          first, on a stream
                run_tool, run_chain, search_tools, list_namespaces, help, describe_tool, list_tool_examples, read_result
+               note {text}                                      for the result: what was understood in another way
                cancel {}                                        of an earlier request, by its id
                release {handles}                                results that the guest holds no longer, by their ids
                exit {code}                                      over host calls: of a program that ends itself
@@ -83,6 +84,7 @@ REQUESTS: Final = frozenset(
         "search_tools",
         "list_namespaces",
         "help",
+        "note",
         "describe_tool",
         "list_tool_examples",
         "read_result",

@@ -29,6 +29,7 @@ _MAX_LIMIT = 1000
 _READ_SECONDS = 30.0
 """How long it may take to read a part of a result."""
 _MAX_TEXT = 10_000
+_MOST_NOTE = 300
 
 
 @runtime_checkable
@@ -191,6 +192,10 @@ class RequestServer:
                 return json.dumps({"results": [summary.to_dict() for summary in found]})
             case "list_namespaces":
                 return json.dumps({"namespaces": await gateway.list_namespaces()})
+            case "note":
+                if self._tools is not None:
+                    self._tools.note(_text(payload, "text")[:_MOST_NOTE])
+                return "{}"
             case "help":
                 return json.dumps(await self._help(_text(payload, "path"), is_page=payload.get("page") is True))
             case "describe_tool":
@@ -230,7 +235,11 @@ class RequestServer:
         return {"text": await help_text(self._tools, path)} if is_page else {"names": await names_at(self._tools, path)}
 
     def _admit(self, tools: Tools, payload: JSONObject, step: str) -> AdmittedCall:
-        return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload), step=step)
+        tool_id = self._tool_id(payload)
+        if bound := payload.get("bound"):
+            named = ", ".join(f"`{str(name)[:100]}`" for name in bound[:20]) if isinstance(bound, list) else ""
+            tools.note(f"{tool_id} takes its arguments by name: values without one were passed as {named}")
+        return tools.admit(tool_id, _args(payload), _timeout(payload), step=step)
 
     def _tool_id(self, payload: JSONObject) -> str:
         """The tool that is meant; a path of Python names may stand for an unknown ID."""
@@ -363,7 +372,7 @@ def _timeout(payload: JSONObject) -> float | None:
     return timeout
 
 
-def _text(payload: JSONObject, key: Literal["id", "path", "query", "handle"]) -> str:
+def _text(payload: JSONObject, key: Literal["id", "path", "query", "handle", "text"]) -> str:
     value = payload.get(key)
     if not isinstance(value, str):
         raise ProtocolError(f"{key} must be a text")

@@ -179,17 +179,21 @@ globalThis.__toolexec = (() => {
   // What models call `tools.run`; a tool of such a name takes no text.
   const CALLS = ["call", "callTool", "call_tool", "execute", "invoke", "executeTool", "invokeTool"];
 
+  let orders = {}; // of each tool, the arguments that values without a name stand for
   const NAMES = /^[\p{ID_Start}$_][\p{ID_Continue}$]*(?::[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
 
   // A namespace or a tool, by the names that led to it; calling it calls the tool.
   function toolAt(path) {
     const call = (...given) => {
       if (typeof given[0] === "string" && CALLS.includes(path)) return run(...given);
-      if (given.length > 1 || (given.length === 1 && (given[0] === null || typeof given[0] !== "object"))) {
-        throw new TypeError(`tools take one object: tools.${path.replaceAll(":", ".")}({name: value})`);
-      }
       const name = `tools.${path.replaceAll(":", ".")}`;
       const called = { id: path, args: given[0] ?? {} };
+      if (given.length > 1 || (given.length === 1 && (given[0] === null || typeof given[0] !== "object"))) {
+        const order = orders[`${path}(`]?.split(",").slice(0, given.length) ?? [];
+        if (order.length < given.length) throw new TypeError(`tools take one object: ${name}({name: value})`);
+        called.args = Object.fromEntries(order.map((each, at) => [each, given[at]]));
+        called.bound = order;
+      }
       if (NAMES.test(path)) called.path = true; // else `tools["my-space"]["list-issues"]` is an ID
       return ask("run_tool", called, structured, name);
     };
@@ -328,7 +332,9 @@ globalThis.__toolexec = (() => {
     give("env", Object.freeze({ ...payload.env }));
     give("args", Object.freeze([...(payload.args ?? [])]));
     give("stdin", payload.stdin ?? "");
-    for (const [name, path] of Object.entries(payload.names ?? {})) {
+    orders = payload.names ?? {};
+    for (const [name, path] of Object.entries(orders)) {
+      if (name.endsWith("(")) continue;
       if (!(name in globalThis)) give(name, path === "." ? tools : path ? toolAt(path) : run);
     }
     began = sinceBoot();

@@ -266,7 +266,10 @@ function makeTools(line) {
         if (typeof args[0] === "string" && CALLS.has(path)) return own.run(...args);
         const name = `tools.${path.replaceAll(":", ".")}`;
         if (args.length > 1 || (args.length === 1 && (args[0] === null || typeof args[0] !== "object"))) {
-          throw new TypeError(`tools take one object: ${name}({name: value})`);
+          const bound = orders[`${path}(`]?.split(",").slice(0, args.length) ?? [];
+          if (bound.length < args.length) throw new TypeError(`tools take one object: ${name}({name: value})`);
+          const named = Object.fromEntries(bound.map((each, at) => [each, args[at]]));
+          return call({ id: path, args: named, bound, ...byNames(path) }, name);
         }
         return call({ id: path, args: args[0] ?? {}, ...byNames(path) }, name);
       },
@@ -351,6 +354,7 @@ function importEdit(node, code) {
 // -- one run ----------------------------------------------------------------------------------------------------------
 
 let running = null;
+let orders = {}; // of each tool, the arguments that values without a name stand for
 
 const line = new Line((message) => {
   if (message.type === "execute") execute(message);
@@ -374,7 +378,9 @@ async function execute(message) {
   setStdin(stdin);
   const require = createRequire(`${process.cwd()}/`);
   Object.assign(globalThis, { tools: makeTools(line), ToolError, require, __filename: FILE, __dirname: process.cwd() });
+  orders = names;
   for (const [name, path] of Object.entries(names)) {
+    if (name.endsWith("(")) continue;
     if (name in globalThis) continue;
     if (path === ".") globalThis[name] = tools;
     else globalThis[name] = path ? path.split(":").reduce((found, part) => found[part], tools) : tools.run;

@@ -10,6 +10,7 @@ from typing import Any
 __all__ = ["Module", "current_loop", "helped", "with_names"]
 
 Module: Any = type(sys)
+_CONSTANTS = {"True": True, "False": False}
 
 
 def with_names(tools: Any, names: dict[str, str] | None) -> Any:
@@ -24,6 +25,11 @@ def with_names(tools: Any, names: dict[str, str] | None) -> Any:
         return builtins
     found = Module("builtins")
     for name, path in names.items():
+        if not name.isidentifier():  # a rule, for `tools` and the program
+            continue
+        if path[:1] == "=":
+            found.__dict__[name] = _CONSTANTS.get(path[1:])
+            continue
         if path.startswith("import "):
             found.__dict__[name] = __import__(path[7:])
             continue

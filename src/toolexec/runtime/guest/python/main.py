@@ -13,6 +13,7 @@ from .bare import Module, current_loop, with_names
 from .channel import Channel, HostCalls
 from .errors import CLASSES, ToolError
 from .importing import make_importable
+from .lenient import Printing, take_on
 from .program import LAST, NOTHING, compile_program
 from .streams import Printed
 from .tools import Tools
@@ -43,6 +44,7 @@ class Guest:
         self._new_loop = new_loop
         self._runs = 0
         self._files: set[str] = set()
+        self._noted: set[str] = set()
         self._main = Module("__main__")  # so that pickle, dataclasses and the like find what programs define
         self._namespace: dict[str, Any] = self._main.__dict__
         self._namespace.update(__builtins__=__builtins__, **CLASSES)
@@ -55,6 +57,7 @@ class Guest:
         self._files.add(filename)
         self.keep_source(filename, (len(source), None, source.splitlines(True), filename))
         self._prepare(payload)
+        self._noted.clear()
         limit = int(payload.get("output_limit") or 1 << 20)
         streams = Printed(self._channel, "stdout", limit), Printed(self._channel, "stderr", limit)
         own = sys.stdout, sys.stderr
@@ -109,8 +112,12 @@ class Guest:
     def _value(self, source: str, filename: str, names: dict[str, str] | None) -> Any:
         space = self._namespace
         space.pop("__out", None)
-        tools = space["tools"] = make_importable(Tools(self._channel))
+        tools = space["tools"] = make_importable(Tools(self._channel, names or {}))
         space["__builtins__"] = with_names(tools, names)
+        take_on(source, self._note)
+        printing = Printing() if names and "print(" in names else None
+        if printing is not None:
+            space["__builtins__"].__dict__["print"] = printing
         sys.modules["__main__"] = self._main
         program = compile_program(source, filename)
         self._install_loop()
@@ -123,9 +130,26 @@ class Guest:
                 raise
             value = NOTHING
         for candidate in (value, space.get("__out", NOTHING), space.get(LAST, NOTHING)):
-            if candidate is not NOTHING:
+            if candidate is not NOTHING and (candidate is not None or printing is None):
                 return candidate
-        return None
+        return self._printed(printing) if printing is not None else None
+
+    def _printed(self, printing: Printing) -> Any:
+        """The only thing that a program without a value has printed, if it can be a value; None without one."""
+        try:
+            value = printing.value(None)
+            to_text(value)
+        except Exception:
+            return None
+        if value is not None:
+            self._note("the value is what the program printed; say it with `return`")
+        return value
+
+    def _note(self, text: str) -> None:
+        """Have the host note, once, what was understood in another way than it was written."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._channel.ask("note", {"text": text})
 
     def _install_loop(self) -> None:
         """Have `asyncio.run` and its like use a loop that listens to the channel."""
@@ -273,10 +297,12 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
     """
     message = from_text(frame)
     if not _guests:
+        from .lenient import threads
         from .loop import GuestLoop
         from .threadless import refuse_threads
 
         refuse_threads()
+        threads[0] = False
         channel = HostCalls(exchange, post)
         _report_exit(channel)
         _guests.append(Guest(channel, lambda: GuestLoop(channel)))

@@ -9,6 +9,7 @@ from . import errors
 from .channel import Channel
 from .errors import CLASSES, tool_error
 from .large import answered, large_result
+from .lenient import records
 
 __all__ = ["Record", "Tools"]
 
@@ -50,11 +51,15 @@ class _Tool:
         first: Any = args[0] if args else None
         if isinstance(first, str) and self.__path in _CALLS:
             return self.__tools.run(*args, **kwargs)
-        if len(args) > 1 or (args and not isinstance(first, dict)):
-            raise TypeError(f"tools take keyword arguments: {self!r}(name=value)")
-        if args:
-            kwargs = {**args[0], **kwargs}
         payload: dict[str, Any] = {"id": self.__path, "args": kwargs}
+        if len(args) > 1 or (args and not isinstance(first, dict)):
+            names = self.__tools.__toolexec_order__(self.__path)[: len(args)]
+            if len(names) < len(args) or any(name in kwargs for name in names):
+                raise TypeError(f"tools take keyword arguments: {self!r}(name=value)")
+            payload["args"] = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - not in Python 3.9
+            payload["bound"] = names
+        elif args:
+            payload["args"] = {**args[0], **kwargs}
         if not self.__is_id:
             payload["path"] = True
         return self.__tools.__call__(payload)
@@ -79,8 +84,11 @@ class Tools:
     given to `asyncio.gather` run at the same time. A tool that fails raises ToolError.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, rules: dict[str, str] | None = None) -> None:
+        """*rules* are those for the program."""
         self.__channel = channel
+        self.__rules = rules or {}
+        self.__reads_attributes = "dict." in self.__rules
         errors.large_value = lambda held: large_result(channel, held)
 
     def __getattr__(self, name: str) -> Any:
@@ -150,8 +158,16 @@ class Tools:
             return Deferred(self.__channel, kind, payload, convert)
         return convert(self.__channel.ask(kind, payload))
 
+    def __toolexec_order__(self, path: str) -> list[str]:
+        """The arguments of a tool that values without a name stand for."""
+        names = self.__rules.get(path + "(")
+        return names.split(",") if names else []
+
     def __value(self, payload: dict[str, Any]) -> Any:
-        return payload["structured"] if "structured" in payload else answered(self.__channel, payload)
+        if "structured" not in payload:
+            return answered(self.__channel, payload)
+        value = payload["structured"]
+        return records(value) if self.__reads_attributes else value
 
     def __last(self, payload: dict[str, Any]) -> Any:
         failed = payload.get("failed")

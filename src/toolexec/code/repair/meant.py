@@ -1,0 +1,145 @@
+"""What goes to a sandbox beside the code of a program: how it may take calls and values that would fail otherwise.
+
+The rules travel with the bare names, under keys that no program can have as a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from toolexec.code.fitting import positional
+from toolexec.code.names import tool_at
+from toolexec.code.tools import Tools
+from toolexec.errors import ToolNotFoundError
+
+__all__ = ["ATTRIBUTES", "PRINTED", "rules_of", "without_idle_awaits"]
+
+ATTRIBUTES: Final = "dict."
+"""The rule that keys of results can be read as attributes."""
+
+PRINTED: Final = "print("
+"""The rule that the only thing printed is the value of a program that has no other."""
+
+_CALL: Final = re.compile(r"(?<![\w$])((?:tools\.)?[A-Za-z_]\w*(?:\.\w+)?)\(\s*(?![\s){])")
+_PRINT: Final = re.compile(r"(?<![\w.])print\(\s*(?:([rfbRFB]{0,2}['\"])|(\)))?")
+_MOST_CALLS: Final = 200
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def rules_of(code: str, language: str, tools: Tools, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the rules for *code*: for a path with "(" behind it, the arguments that values without a name stand for;
+    `ATTRIBUTES` and `PRINTED` where they are of use. *names* are the bare names in it."""
+    found: dict[str, str] = {}
+    for called in list(dict.fromkeys(_CALL.findall(code)))[:_MOST_CALLS]:
+        path = _path(called, names)
+        order = _order(path, tools) if path else []
+        if order:
+            found[f"{path}("] = ",".join(order)
+    if language != "python":
+        return found
+    tree = _tree(code)
+    if tree is None:
+        return found
+    printed = _PRINT.findall(code)
+    if len(printed) == 1 and not any(printed[0]) and not any(isinstance(node, ast.Return) for node in _at_top(tree)):
+        found[PRINTED] = "value"
+    if _reads_attributes(tree):
+        found[ATTRIBUTES] = "keys"
+    return found
+
+
+def without_idle_awaits(code: str, names: Mapping[str, str]) -> str:
+    """Return *code* without the `await` of tools in functions that are not async: a call there gives its result. Every
+    line and column stays where it is."""
+    if "await" not in code or ("def " not in code and "lambda" not in code):
+        return code
+    tree = _tree(code)
+    if tree is None:
+        return code
+    lines = [line.encode() for line in code.splitlines(keepends=True)]
+    for node in _awaits(tree, is_async=True):
+        called = node.value.func if isinstance(node.value, ast.Call) else None
+        root = called
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and (root.id == "tools" or names.get(root.id, "=")[:1] != "="):
+            line, at = lines[node.lineno - 1], node.col_offset
+            lines[node.lineno - 1] = line[:at] + b"     " + line[at + 5 :]
+    return b"".join(lines).decode()
+
+
+def _awaits(node: ast.AST, *, is_async: bool) -> Iterator[ast.Await]:
+    """The `await` in functions that cannot have one."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Await) and not is_async:
+            yield child
+        inner = isinstance(child, ast.AsyncFunctionDef) if isinstance(child, _FUNCTIONS) else is_async
+        yield from _awaits(child, is_async=inner)
+
+
+def _path(called: str, names: Mapping[str, str]) -> str:
+    """The path of a tool that is called by this text."""
+    first, _, rest = called.partition(".")
+    if first == "tools":
+        return rest.replace(".", ":")
+    base = names.get(first, "")
+    if not base or base == "." or base.startswith(("import ", "=")):
+        return ""
+    return f"{base}:{rest.replace('.', ':')}" if rest else base
+
+
+def _order(path: str, tools: Tools) -> list[str]:
+    entry = tools.index.find(path)
+    if entry is None:
+        try:
+            entry = tools.index.find(tool_at(tools.index, path.split(":"), allowed=tools.allows))
+        except ToolNotFoundError:
+            return []
+    return positional(entry.tool) if entry is not None and tools.allows(entry.tool.id) else []
+
+
+def _tree(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _at_top(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    if not isinstance(node, _FUNCTIONS | ast.ClassDef):
+        for child in ast.iter_child_nodes(node):
+            yield from _at_top(child)
+
+
+def _reads_attributes(tree: ast.Module) -> bool:
+    """Whether it reads an attribute, other than to call it, that no class and no import of the program has."""
+    nodes = list(ast.walk(tree))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    read = [node for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called]
+    own: set[str] = {"self", "cls", "tools"}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            own.update((each.asname or each.name).partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ClassDef):
+            own.update([node.name, *_fields(node)])
+    own.update(node.attr for node in read if isinstance(node.ctx, ast.Store))
+    loads = [node for node in read if isinstance(node.ctx, ast.Load) and not node.attr.startswith("__")]
+    return any(node.attr not in own and _root(node) not in own for node in loads)
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            yield each.target.id
+        elif isinstance(each, ast.FunctionDef):  # a property
+            yield each.name
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
