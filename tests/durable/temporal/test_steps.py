@@ -58,6 +58,31 @@ async def test_code_goes_on_after_many_approvals(settings: TemporalSettings) -> 
     assert all(step.isdigit() for kind, step in names if kind == "call_tool")
 
 
+@pytest.mark.parametrize("kind", ["chain", "code"])
+async def test_a_run_that_fails_has_failed_on_the_server(settings: TemporalSettings, kind: str) -> None:
+    """Temporal's own list says so, as do `list` and `get`; result and calls are those of any run."""
+    async with running(settings) as ex:
+        result: Any
+        if kind == "chain":
+            result = await ex.run_chain([Step("math:add", {"a": 1, "b": "x"})], durable="fails")
+        else:
+            result = await ex.execute_code("tools.math.add(a=1, b=2)\nreturn 1 / 0", durable="fails", timeout=120)
+        again = await ex.runs.resume("fails")
+        described = await (await _handle(ex, settings, "fails")).describe()
+        calls = await ex.runs.calls("fails")
+
+        async def listed() -> bool:
+            return [run.id for run in await ex.runs.list(["failed"])] == ["fails"]
+
+        await until(listed, 0.2)
+    assert result.error is not None
+    assert again.error is not None
+    assert str(again.error) == str(result.error)
+    assert described.status is not None
+    assert described.status.name == "FAILED"
+    assert [call.tool for call in calls] == (["math:add"] if kind == "code" else [])
+
+
 async def test_a_run_that_is_stuck_can_be_cancelled(
     settings: TemporalSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
 from toolexec.durable.journal import CallRecord, RunRecord, Signal
-from toolexec.durable.outcomes import outcome_of, read_outcome
+from toolexec.durable.outcomes import error_to_json, outcome_of, read_outcome
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.exchanges import Exchanges
 from toolexec.durable.temporal.host import Host
 from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_call, read_record, sent_args
+from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, size_of
 from toolexec.errors import InvalidResultError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.run.types import Result
 
-__all__ = ["Activities", "beating"]
+__all__ = ["Activities", "beating", "pages"]
 
-_MAX_BYTES: Final = 1_800_000
-"""Temporal takes two megabytes in one payload."""
+_PAGE_SECONDS: Final = 10.0
 _MOST_BEATS: Final = 3
 """How many heartbeats go into the time that a worker may be silent."""
 
@@ -85,7 +85,8 @@ class Activities:
     @activity.defn(name="record_run")
     async def record_run(self, spec: RunSpec) -> None:
         """Have audit and telemetry know of a run that has ended."""
-        await self._host.record(spec)
+        async with beating():
+            await self._host.record(spec)
 
     @activity.defn(name="run_code")
     async def run_code(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -97,25 +98,55 @@ class Activities:
         number = int(info.started_time.timestamp() * 1000)
         async with beating():
             known = await handle.execute_update("attach", number, result_type=dict[str, Any])
-            replay = Replay(record.id, record.kind, [read_call(call) for call in known["calls"]], known["delivered"])
-            async with _Link(handle, record, number) as link:
+            calls = [*known["calls"]]
+            if (start := known.get("next")) is not None:
+                calls += await pages(handle, start)
+            over = [read_call(call) for call in calls if call["state"] != "begun"]
+            replay = Replay(record.id, record.kind, over, known["delivered"])
+            async with _Link(handle, record, number, self._keeps_large) as link:
                 runner = DurableRunner(link, self._host.find, link, replay)
                 replay.sleeper = runner.sleep
-                return await self._host.run(record, runner, replay)
+                ended = await self._host.run(record, runner, replay)
+            if link.broken is not None:  # says nothing of the code: it is run again, with what is recorded
+                raise ApplicationError(f"the workflow of this code cannot be reached: {link.broken}")
+            return ended if self._keeps_large else await asyncio.to_thread(_fitting_end, record, ended)
 
 
 def _fitting(spec: CallSpec, found: JSONDict) -> JSONDict:
     """Return the outcome of a call, or in its place the failure of one that no history takes."""
-    text = json.dumps(found).encode()
-    if len(text) <= _MAX_BYTES or len(zlib.compress(text, 1)) <= _MAX_BYTES:
+    if fits(found):
         return found
     error = InvalidResultError(
-        f"{spec.tool} returned {len(text) / 1e6:.1f} MB, more than Temporal keeps in a history; set large_directory, "
-        "or have it return less",
+        f"{spec.tool} returned {size_of(found) / 1e6:.1f} MB, more than Temporal keeps in a history; {ADVICE}",
         tool_id=spec.tool,
         op="normalize",
     )
     return {"state": "done", "outcome": outcome_of(Result(spec.tool, None, error))}
+
+
+def _fitting_end(record: RunRecord, ended: JSONDict) -> JSONDict:
+    """Return what code came to, or in its place the failure of what no history takes."""
+    if fits(ended):
+        return ended
+    error = InvalidResultError(
+        f"the run {record.id} came to {size_of(ended) / 1e6:.1f} MB, more than Temporal keeps in a history; {ADVICE}",
+        op="normalize",
+        details={"run_id": record.id},
+    )
+    return {"state": "failed", "result": {"raised": error_to_json(error)}}
+
+
+async def pages(handle: WorkflowHandle[Any, Any], start: int = 0) -> list[JSONDict]:
+    """Return the calls of a run from *start* on, of its workflow. Raises as its queries do."""
+    calls: list[JSONDict] = []
+    after: int | None = start
+    while after is not None:
+        page: JSONDict = await handle.query(
+            "page", after, result_type=dict[str, Any], rpc_timeout=timedelta(seconds=_PAGE_SECONDS)
+        )
+        calls += page["calls"]
+        after = page["next"]
+    return calls
 
 
 class _Link(Exchanges):
@@ -123,8 +154,9 @@ class _Link(Exchanges):
 
     is_remote = False
 
-    def __init__(self, handle: WorkflowHandle[Any, Any], record: RunRecord, attempt: int) -> None:
+    def __init__(self, handle: WorkflowHandle[Any, Any], record: RunRecord, attempt: int, keeps_large: bool) -> None:
         super().__init__(handle, attempt)
+        self._keeps_large = keeps_large
         self.run_id: str = record.id
         self._record = record
         self._digests: dict[str, str] = {}
@@ -144,16 +176,18 @@ class _Link(Exchanges):
     async def run(self, call: ToolCall) -> Result:
         """Have the workflow make a call."""
         args, excess = sent_args(call.args)
+        refused = None if self._keeps_large else excess_of(call.tool_id, args)
         spec = CallSpec(
             run_id=self.run_id,
             step=call.step,
             tool=call.tool_id,
-            args=args,
+            args=args if refused is None else {},
             timeout=call.timeout,
             caller=self._record.caller,
             origin=dict(self._record.settings.get("origin") or {}),
             digest=self._digests.get(call.step, ""),
             excess=excess,
+            refused=error_to_json(refused) if refused is not None else None,
         )
         return read_outcome(await self.ask(call.step, asdict(spec)))
 

@@ -8,6 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from toolexec.durable.temporal.messages import Exchange
+from toolexec.durable.temporal.sizes import first_part
 from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Dispatcher"]
@@ -27,7 +28,8 @@ class Dispatcher:
             raise ApplicationError("another worker runs this code by now", type="run_lost")
 
     async def answers(self, exchange: Exchange, find: Callable[[str], JSONValue]) -> JSONDict:
-        """Return the answers that *find* has to what is wanted, once there is one; none when another exchange comes."""
+        """Return the answers that *find* has to what is wanted, once there is one, as many as go into one message; none
+        when another exchange comes."""
         self._exchanges += 1
         number = self._exchanges
 
@@ -36,4 +38,4 @@ class Dispatcher:
             return {name: answer for name, answer in answers.items() if answer is not None}
 
         await workflow.wait_condition(lambda: bool(found()) or number != self._exchanges)
-        return found()
+        return first_part(found())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 from time import time
@@ -12,8 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal, Wait
 from toolexec.durable.outcomes import error_to_json
-from toolexec.durable.temporal.messages import KINDS, Rules, RunInput, read_call, read_record, record_to_json
+from toolexec.durable.temporal.messages import (
+    KINDS,
+    RUN_FAILED,
+    Rules,
+    RunInput,
+    read_call,
+    read_record,
+    record_to_json,
+)
 from toolexec.durable.temporal.settings import TemporalSettings
+from toolexec.durable.temporal.sizes import with_values
 from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
@@ -46,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TemporalEngine"]
 
+logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_LOOK: Final = 0.5
 _LAST_LOOK: Final = 5.0
 _NO_EVENT: Final = "No completion event"
@@ -103,6 +114,7 @@ class TemporalEngine:
             settings.attempts,
             settings.max_events,
             settings.linger,
+            bool(settings.large_directory),
         )
         record = replace(record, created=record.created or time())
         summary = {"kind": record.kind, "digest": record.digest, "caller": record.caller, "created": record.created}
@@ -162,21 +174,37 @@ class TemporalEngine:
 
     async def calls(self, run_id: str) -> list[CallRecord]:
         """Implement `DurableEngine.calls`. Raises JournalError where no worker answers for a run that goes on."""
-        from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError
+        from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
+
+        from toolexec.durable.temporal.activities import pages
 
         handle = await self._handle(run_id)
         known = await self._described(run_id)
         async with _explained(run_id):
-            if known.status is WorkflowExecutionStatus.COMPLETED:
-                given: list[JSONDict] = (await handle.result())["calls"]
-            else:
-                try:
-                    given = await handle.query(
-                        "calls", result_type=list[dict[str, Any]], rpc_timeout=timedelta(seconds=_QUERY_SECONDS)
-                    )
-                except WorkflowQueryFailedError as error:
-                    raise JournalError(f"the calls of {run_id} cannot be read: {error}") from error
-        return [read_call(call) for call in given]
+            ended: JSONDict = {"paged": True}
+            if known.status in (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.FAILED):
+                with suppress(WorkflowFailureError):
+                    ended = await _result(handle)
+            if not ended.get("paged"):
+                return [read_call(call) for call in ended["calls"]]
+            try:
+                return [read_call(call) for call in await pages(handle)]
+            except WorkflowQueryFailedError as error:
+                raise JournalError(f"the calls of {run_id} cannot be read: {error}") from error
+
+    async def signals(self, run_id: str) -> list[Signal]:
+        """Implement `DurableEngine.signals`. Raises JournalError where no worker answers."""
+        from temporalio.client import WorkflowQueryFailedError
+
+        handle = await self._handle(run_id)
+        async with _explained(run_id):
+            try:
+                given = await handle.query(
+                    "signals", result_type=list[dict[str, Any]], rpc_timeout=timedelta(seconds=_QUERY_SECONDS)
+                )
+            except WorkflowQueryFailedError as error:
+                raise JournalError(f"the signals of {run_id} cannot be read: {error}") from error
+        return [Signal(**signal) for signal in given]
 
     async def runs(
         self,
@@ -186,7 +214,8 @@ class TemporalEngine:
         limit: int = 100,
         before: float | None = None,
     ) -> list[RunRecord]:
-        """Implement `DurableEngine.runs`. What a run waits for is known once it has waited for a moment."""
+        """Implement `DurableEngine.runs`. What a run waits for is known once it has waited for a moment.
+        A run that was begun with another key is left out, and logged."""
         client = await self.client()
         types = ", ".join(f"'{name}'" for name in KINDS.values())
         found: list[RunRecord] = []
@@ -196,7 +225,12 @@ class TemporalEngine:
                 continued = each.status is not None and each.status.name == "CONTINUED_AS_NEW"
                 if continued or not each.id.startswith(self.settings.prefix):  # others may have other keys
                     continue
-                record = _summary(each.id.removeprefix(self.settings.prefix), state, await each.memo(), each)
+                try:
+                    memo = await each.memo()
+                except JournalError as error:
+                    logger.warning("the run %s is not in the list, as it cannot be read: %s", each.id, error)
+                    continue
+                record = _summary(each.id.removeprefix(self.settings.prefix), state, memo, each)
                 if (
                     (not states or record.state in states)
                     and (caller is None or record.caller == caller)
@@ -306,6 +340,8 @@ class TemporalEngine:
             try:
                 given = await _result(handle)
                 state, result = given["state"], given["result"]
+                if given.get("paged") and given["result"].get("steps"):
+                    result = with_values(given["result"], await self.calls(run_id))
             except WorkflowFailureError as error:
                 was_cancelled = isinstance(error.cause, CancelledError | TerminatedError)
                 state, result = ("cancelled", None) if was_cancelled else ("failed", {"raised": _lost(error, run_id)})
@@ -313,14 +349,22 @@ class TemporalEngine:
 
 
 async def _result(handle: WorkflowHandle[Any, Any]) -> JSONDict:
-    """Wait for what a workflow returns.
+    """Wait for what a workflow ends with: what it returns, or says of its failure.
 
     A server that ends a request for its last event without one (Temporal's test server does, after a while) is asked
-    again: the client library takes that for an error.
+    again: the client library takes that for an error. Raises WorkflowFailureError for one that could not say how it
+    ended.
     """
+    from temporalio.client import WorkflowFailureError
+    from temporalio.exceptions import ApplicationError
+
     while True:
         try:
             return cast("JSONDict", await handle.result())
+        except WorkflowFailureError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == RUN_FAILED:
+                return cast("JSONDict", error.cause.details[0])
+            raise
         except RuntimeError as error:
             if _NO_EVENT not in str(error):
                 raise

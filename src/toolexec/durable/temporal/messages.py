@@ -13,6 +13,7 @@ from toolexec.model.tree_size import Excess
 
 __all__ = [
     "KINDS",
+    "RUN_FAILED",
     "SANDBOX",
     "VERSION",
     "CallSpec",
@@ -38,19 +39,23 @@ KINDS: Final[Mapping[RunKind, str]] = {
     "code": "toolexec-code",
 }
 """The type of Temporal workflow for each kind of run."""
+RUN_FAILED: Final = "toolexec-run-failed"
+"""The type of the failure of a run that has ended by itself: its details say how, as results do."""
 SANDBOX: Final = "toolexec-sandbox"
 """The type of Temporal workflow that runs one request of a `TemporalBackend`."""
 
 
 @dataclass
 class Rules:
-    """What holds for one run from its start on: the part of the settings that its workflow needs."""
+    """What holds for one run from its start on: the part of the settings that its workflow needs. `keeps_large` says
+    that there is a place for large payloads; older callers do not say so, and nothing is refused then."""
 
     call_timeout: float = 300.0
     heartbeat_timeout: float = 10.0
     attempts: int = 10
     max_events: int = 8000
     linger: float = 1.0
+    keeps_large: bool = True
 
 
 @dataclass
@@ -78,7 +83,7 @@ class CallSpec:
     is for (of older runs there is only the ID of the `caller`). `excess` says of a call that is to be refused why
     nothing may walk its arguments, which are left out. `run` is the kind of a run whose program no activity runs
     (chain, workflow or skill), so that it is decided on with each of its calls; `approved` says that it was approved
-    when it began."""
+    when it began. `refused` is the error of a call whose arguments are too large to come here."""
 
     run_id: str
     step: str
@@ -93,6 +98,7 @@ class CallSpec:
     excess: str = ""
     run: str = ""
     approved: bool = False
+    refused: JSONDict | None = None
 
 
 @dataclass

@@ -20,13 +20,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from toolexec.discovery.index import Index
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
-from toolexec.durable.outcomes import outcome_of, outcome_of_error, read_outcome
+from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error, read_outcome
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.dispatcher import Dispatcher
 from toolexec.durable.temporal.host import Host, host_of
 from toolexec.durable.temporal.messages import (
     KINDS,
+    RUN_FAILED,
     VERSION,
     CallSpec,
     Carried,
@@ -38,8 +39,9 @@ from toolexec.durable.temporal.messages import (
     read_record,
     sent_args,
 )
+from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
 from toolexec.durable.waits import Waits, approval_of
-from toolexec.errors import ExecutionError, RunError, ToolExecError, WorkflowCheckError
+from toolexec.errors import ExecutionError, InvalidResultError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -58,6 +60,7 @@ _SHOWN: Final = "waits in the memo"
 _REFUSED: Final = "refused by the check"
 _EXCESS: Final = "calls with too many arguments are recorded"
 _NAMED: Final = "activities are named by steps"
+_FAILS: Final = "failed runs are failed workflows"
 """Names of changes of this code: what began before them is repeated without them."""
 _FOREVER: Final = timedelta(days=3650)
 _AGAIN: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
@@ -85,6 +88,7 @@ class _Run:
         self._open: set[str] = set()
         self._waits = _Waits(_Log(self), self._host.index)
         self._moving = False
+        self._too_large = False
         self._updates = 0
 
     # -- from outside -------------------------------------------------------------------------------------------
@@ -107,6 +111,16 @@ class _Run:
             "waiting": self._is_idle(),
             "signals": len(self._signals),
         }
+
+    @workflow.query
+    def page(self, start: int) -> dict[str, Any]:
+        """Return `calls` of the run from *start* on, and where the `next` begin."""
+        return page_of([*self._calls.values()], start)
+
+    @workflow.query
+    def signals(self) -> list[dict[str, Any]]:
+        """Return the signals that were sent to the run."""
+        return [*self._signals]
 
     @workflow.query
     def calls(self) -> list[dict[str, Any]]:
@@ -132,7 +146,25 @@ class _Run:
             await _cancelled(program)
             workflow.continue_as_new(RunInput(self._given.record, self._rules, carried))
         calls = [] if self._record.kind == "chain" else [*self._calls.values()]
-        return {**program.result(), "calls": calls}
+        ended = self._fitting({**program.result(), "calls": calls})
+        if ended["state"] == "failed" and workflow.patched(_FAILS):
+            raise ApplicationError("the run has failed; toolexec runs show says why", ended, type=RUN_FAILED)
+        return ended
+
+    def _fitting(self, ended: JSONDict) -> JSONDict:
+        """Return how the run ended, with what a history takes: who wants the rest asks for the calls, page by page."""
+        if self._rules.keeps_large or fits(ended):
+            return ended
+        lighter = {"state": ended["state"], "result": lightened(ended["result"]), "paged": True}
+        if fits(lighter):
+            return lighter
+        error = InvalidResultError(
+            f"the run {self.run_id} came to {size_of(ended['result']) / 1e6:.1f} MB, more than Temporal keeps in a "
+            f"history; {ADVICE}",
+            op="normalize",
+            details={"run_id": self.run_id},
+        )
+        return {"state": "failed", "result": {"raised": error_to_json(error)}, "paged": True}
 
     async def _program(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -162,6 +194,12 @@ class _Run:
         events = info.get_current_history_length()
         return events > self._rules.max_events or self._updates > _MAX_UPDATES or info.is_continue_as_new_suggested()
 
+    def _can_move(self) -> bool:
+        """Whether what is known of the run goes into the first event of a new history."""
+        if not self._rules.keeps_large and not self._too_large:
+            self._too_large = not fits(asdict(self._carried()))
+        return not self._too_large
+
     def _carried(self) -> Carried:
         """Return what a new history begins with: the calls that are over, and those that wait, but for approvals."""
         waiting = {step for step, wait in self._waits.open.items() if wait.kind != "approval"}
@@ -187,7 +225,7 @@ class _Run:
 
     async def _make(self, spec: CallSpec) -> JSONDict:
         """Have a call made, and return its outcome. A run that is to continue in a new history begins no more."""
-        if self._is_long():
+        if self._is_long() and self._can_move():
             self._moving = True
         if self._moving:
             await workflow.wait_condition(lambda: False)
@@ -360,6 +398,7 @@ class _Steps(_Run):
             spec,
             activity_id=_own_name("record"),
             start_to_close_timeout=limit,
+            heartbeat_timeout=timedelta(seconds=self._rules.heartbeat_timeout),
             retry_policy=_AGAIN,
         )
 
@@ -378,6 +417,9 @@ class _Steps(_Run):
         if type(call.args) is RefusedArgs and not workflow.patched(_EXCESS):
             raise call.args.error
         args, excess = sent_args(call.args)
+        refused = None if self._rules.keeps_large else excess_of(call.tool_id, args)
+        if refused is not None:
+            raise refused
         spec = CallSpec(
             run_id=self.run_id,
             step=call.step,
@@ -453,10 +495,9 @@ class _Code(_Run):
 
     @workflow.update
     async def attach(self, attempt: int) -> dict[str, Any]:
-        """Let a sandbox begin: return what is known. Those of earlier attempts have lost the run."""
+        """Let a sandbox begin: return the first page of what is known. Those of earlier attempts have lost the run."""
         self._dispatcher.attempt = attempt
-        calls = [call for call in self._calls.values() if call["state"] != "begun"]
-        return {"calls": calls, "delivered": self._delivered}
+        return {**page_of([*self._calls.values()], 0), "delivered": self._delivered}
 
     @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def exchange(self, exchange: Exchange) -> dict[str, Any]:
@@ -499,7 +540,9 @@ class _Code(_Run):
     async def _answer(self, spec: CallSpec) -> None:
         """Find the outcome of a call, and keep it."""
         try:
-            if self._waits.concerns(spec.tool):
+            if spec.refused is not None:
+                outcome: JSONDict = {"raised": spec.refused}
+            elif self._waits.concerns(spec.tool):
                 call = ToolCall(spec.tool, spec.args, step=spec.step)
                 outcome = outcome_of(await self._waits.answer(call, read_call(self._calls[spec.step])))
             else:
