@@ -33,7 +33,7 @@ def steps(tmp_path: Path) -> Path:
 def test_a_chain_waits_and_goes_on(cli: Cli, settings: Path, steps: Path) -> None:
     """One command begins the run, one wakes it, one goes on with it; each is a process of its own."""
     begun = cli("chain", steps, "--durable", "order", "-c", settings, "--json")
-    assert (begun.exit_code, json.loads(begun.stdout)["error"]["code"]) == (1, "run_waiting")
+    assert (begun.exit_code, json.loads(begun.stdout)["error"]["code"]) == (4, "run_waiting")
     [run] = json.loads(cli("runs", "list", "--state", "waiting", "-c", settings, "--json").stdout)["runs"]
     assert (run["id"], run["waits"][0]["name"]) == ("order", "go")
     assert "go" in cli("runs", "list", "-c", settings).stdout
@@ -50,7 +50,7 @@ def test_a_chain_waits_and_goes_on(cli: Cli, settings: Path, steps: Path) -> Non
 
 def test_a_run_is_cancelled_and_deleted(cli: Cli, settings: Path, steps: Path) -> None:
     """A run that waits ends at once; only then it can be deleted."""
-    assert cli("chain", steps, "--durable", "order", "-c", settings).exit_code == 1
+    assert cli("chain", steps, "--durable", "order", "-c", settings).exit_code == 4
     assert cli("runs", "delete", "order", "-c", settings).exit_code == 3
     assert json.loads(cli("runs", "cancel", "order", "-c", settings, "--json").stdout)["ended"] is True
     assert cli("runs", "delete", "order", "-c", settings).exit_code == 0
@@ -78,7 +78,9 @@ def test_a_workflow_that_waits(cli: Cli, settings: Path, tmp_path: Path) -> None
     failed = cli("workflow", "run", flow, "-c", settings)
     assert failed.exit_code != 0
     assert "only a durable run has it" in failed.stderr
-    assert "input:0.1" in cli("workflow", "run", flow, "--durable", "form", "-c", settings).stderr
+    waiting = cli("workflow", "run", flow, "--durable", "form", "-c", settings)
+    assert (waiting.exit_code, "input:0.1" in waiting.stderr) == (4, True)
+    assert cli("runs", "resume", "form", "-c", settings).exit_code == 4
     cli("runs", "signal", "form", "input:0.1", "3", "-c", settings)
     assert cli("runs", "resume", "form", "-c", settings).stdout == "begun\n3\n"
 
@@ -89,6 +91,22 @@ def test_code_is_durable_too(cli: Cli, settings: Path) -> None:
     done = cli("code", "-e", code, "--durable", "sum", "-c", settings)
     assert (done.exit_code, done.stdout) == (0, "adding\n3\n")
     assert cli("runs", "replay", "sum", "-c", settings).exit_code == 0
+
+
+def test_the_operator_sees_what_is_waited_for(cli: Cli, settings: Path) -> None:
+    """Since when, until when and for whom a run waits is listed; so is a signal that it does not wait for."""
+    code = "return tools.run('run:signal', {'name': 'go', 'timeout': 9000})"
+    assert cli("code", "-e", code, "--durable", "order", "-c", settings).exit_code == 4
+    assert json.loads(cli("runs", "signal", "order", "gone", "-c", settings, "--json").stdout)["waited"] is False
+    listed = cli("runs", "list", "-c", settings).stdout
+    assert all(name in listed for name in ("Caller", "Waits for", "Since", "Due"))
+    [run] = json.loads(cli("runs", "list", "-c", settings, "--json").stdout)["runs"]
+    assert run["waits"][0]["due"] - run["waits"][0]["since"] == 9000
+    shown = cli("runs", "show", "order", "-c", settings).stderr
+    assert "waits for go since 20" in shown
+    assert "nothing has taken the signal gone, sent 20" in shown
+    [kept] = json.loads(cli("runs", "show", "order", "-c", settings, "--json").stdout)["signals"]
+    assert kept["name"] == "gone"
 
 
 def test_what_cannot_be_meant(cli: Cli, settings: Path) -> None:

@@ -8,6 +8,7 @@ Results go to stdout, everything else to stderr. Exit codes:
 | 1 | the tool or the code failed, a chain stopped early, or a check did not hold |
 | 2 | the command line or a file makes no sense, or an extra is missing |
 | 3 | it could not be run: no such tool, wrong arguments, server unavailable, no sandbox |
+| 4 | a durable run waits; toolexec runs list says for what |
 | 130 | interrupted with Ctrl-C (141: stdout is closed, 143: terminated) |
 
 With `--json`, stdout has exactly one JSON document (`run --stream`: one event per line), also for an error:

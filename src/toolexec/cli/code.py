@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from toolexec.cli.building import prepare_sandbox, watch_build
 from toolexec.cli.code_input import CodeOptions, read_program, read_settings
 from toolexec.cli.code_output import Printed, call_line, show_failure, write_files
-from toolexec.cli.exit_codes import FAILED, NOT_RUN, OK
+from toolexec.cli.exit_codes import FAILED, NOT_RUN, code_of_run
 from toolexec.cli.finding import connect, mention, unavailable
 from toolexec.cli.session import Session
 from toolexec.cli.sources import find_sources
 from toolexec.cli.tables import duration_text, value_text
 from toolexec.cli.terminal import Screen
-from toolexec.errors import CodeExecutionError, ConfigurationError, LimitExceededError, SandboxError
+from toolexec.errors import CodeExecutionError, ConfigurationError, LimitExceededError, RunWaitingError, SandboxError
 from toolexec.model.visible import visible_line
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ async def run(session: Session, options: CodeOptions) -> int:
         if result.files:
             names = ", ".join(visible_line(str(name)) for name in written or result.files)
             screen.note(f"wrote {names}" if written else f"files: {names}; --out-dir DIRECTORY keeps them")
-    if result.error is None:
-        return OK
+    if result.error is None or isinstance(result.error, RunWaitingError):
+        return code_of_run(result.error)
     return FAILED if isinstance(result.error, CodeExecutionError | LimitExceededError) else NOT_RUN
 
 

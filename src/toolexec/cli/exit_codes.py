@@ -6,7 +6,14 @@ import os
 import sys
 from typing import Final
 
-from toolexec.errors import ConfigurationError, ExecutionError, InvalidChainError, OutputValidationError, ToolExecError
+from toolexec.errors import (
+    ConfigurationError,
+    ExecutionError,
+    InvalidChainError,
+    OutputValidationError,
+    RunWaitingError,
+    ToolExecError,
+)
 
 __all__ = [
     "BROKEN_PIPE",
@@ -17,6 +24,8 @@ __all__ = [
     "TABLE",
     "TERMINATED",
     "USAGE",
+    "WAITING",
+    "code_of_run",
     "exit_code",
     "give_up_stdout",
 ]
@@ -25,6 +34,7 @@ OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 NOT_RUN: Final = 3
+WAITING: Final = 4
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
@@ -34,6 +44,7 @@ TABLE: Final = (
     (FAILED, "the tool or the code failed, a chain stopped early, or a check did not hold"),
     (USAGE, "the command line or a file makes no sense, or an extra is missing"),
     (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable, no sandbox"),
+    (WAITING, "a durable run waits; toolexec runs list says for what"),
     (INTERRUPTED, "interrupted with Ctrl-C (141: stdout is closed, 143: terminated)"),
 )
 """The codes and what they mean, as `--help` shows them."""
@@ -46,6 +57,13 @@ def exit_code(error: ToolExecError) -> int:
     if isinstance(error, ConfigurationError | InvalidChainError):
         return USAGE
     return NOT_RUN
+
+
+def code_of_run(error: ToolExecError | None) -> int:
+    """Return the exit code for what a chain, a workflow or a durable run came to."""
+    if error is None:
+        return OK
+    return WAITING if isinstance(error, RunWaitingError) else FAILED
 
 
 def give_up_stdout(number: int | None = None) -> None:

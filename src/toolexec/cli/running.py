@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolexec.cli.arguments import read_args, read_chain
-from toolexec.cli.exit_codes import FAILED, OK
+from toolexec.cli.exit_codes import FAILED, OK, code_of_run
 from toolexec.cli.finding import connect, connect_for
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
@@ -126,4 +126,4 @@ async def chain(session: Session, source: str, *, on_error: OnError, dry_run: bo
         else:
             screen.show(Text())
             screen.value(value_text(result.value))
-    return OK if result.ok else FAILED
+    return code_of_run(result.error)

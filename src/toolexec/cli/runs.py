@@ -128,9 +128,14 @@ async def list_runs(session: Session, state: State | None, limit: int) -> int:
     if not found:
         session.screen.note("there are no such runs")
         return OK
-    table = plain_table(("Run", {"overflow": "fold"}), ("Kind", {}), ("State", {}), ("Calls", {}), ("Waits for", {}))
+    columns = ("Kind", "State", "Calls", "Caller", "Waits for", "Since", "Due")
+    table = plain_table(("Run", {"overflow": "fold"}), *((name, {}) for name in columns))
     for run in found:
-        table.add_row(run.id, run.kind, run.state, str(run.calls), ", ".join(_names(run)))
+        since = min((wait.since for wait in run.waits if wait.since), default=None)
+        due = min((wait.due for wait in run.waits if wait.due is not None), default=None)
+        times = [_moment(each) if each is not None else "" for each in (since, due)]
+        names = ", ".join(wait.name or wait.kind for wait in run.waits)
+        table.add_row(run.id, run.kind, run.state, str(run.calls), run.caller, names, *times)
     session.screen.show(table)
     return OK
 
@@ -142,14 +147,21 @@ async def show(session: Session, run_id: str) -> int:
     from toolexec.cli.terminal import to_json
 
     run, calls = await session.ex.runs.get(run_id), await session.ex.runs.calls(run_id)
+    signals = [signal for signal in await session.ex.runs.signals(run_id) if not signal.taken_by]
     if session.screen.as_json:
         data = _facts(run) | {"source": run.source, "settings": dict(run.settings.get("given") or {})}
-        session.screen.document(data | {"result": run.result, "calls": [_call(call) for call in calls]})
+        kept = [{"name": signal.name, "sent": _moment(signal.sent), "sender": signal.sender} for signal in signals]
+        data |= {"result": run.result, "calls": [_call(call) for call in calls], "signals": kept}
+        session.screen.document(data)
         return OK
     session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {_moment(run.created)}")
     for wait in run.waits:
-        until = f" until {_moment(wait.due)}" if wait.due is not None else ""
-        session.screen.note(f"waits for {wait.name or wait.kind}{until} {to_json(wait.details or {})}")
+        times = f" since {_moment(wait.since)}" if wait.since else ""
+        times += f" until {_moment(wait.due)}" if wait.due is not None else ""
+        session.screen.note(f"waits for {wait.name or wait.kind}{times} {to_json(wait.details or {})}")
+    for signal in signals:
+        who = f" by {signal.sender}" if signal.sender else ""
+        session.screen.note(f"nothing has taken the signal {signal.name}, sent {_moment(signal.sent)}{who}")
     table = plain_table(("Step", {}), ("Tool", {"overflow": "fold"}), ("State", {}))
     for call in calls:
         table.add_row(call.step, call.tool, call.state)
@@ -158,8 +170,8 @@ async def show(session: Session, run_id: str) -> int:
 
 
 async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bool) -> int:
-    """Go on with one run, or with all that can; FAILED where one has failed, or waits again."""
-    from toolexec.cli.exit_codes import FAILED, OK
+    """Go on with one run, or with all that can; FAILED where one has failed, else WAITING where one waits again."""
+    from toolexec.cli.exit_codes import FAILED, OK, WAITING, code_of_run
     from toolexec.cli.finding import connect
     from toolexec.errors import ConfigurationError
 
@@ -176,7 +188,8 @@ async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bo
     else:
         for each, result in results.items():
             _show_result(session, each, result)
-    return OK if all(result.ok for result in results.values()) else FAILED
+    codes = {code_of_run(result.error) for result in results.values()}
+    return next((code for code in (FAILED, WAITING) if code in codes), OK)
 
 
 async def work(session: Session) -> int:
@@ -294,10 +307,6 @@ def _facts(run: RunRecord) -> JSONDict:
 
 def _call(call: CallRecord) -> JSONDict:
     return {"step": call.step, "tool": call.tool, "state": call.state, "outcome": call.outcome}
-
-
-def _names(run: RunRecord) -> list[str]:
-    return [wait.name or f"{wait.kind} {_moment(wait.due)}" for wait in run.waits]
 
 
 def _moment(seconds: float | None) -> str:

@@ -148,7 +148,7 @@ async def run_skill(session: Session, name: str, words: Sequence[str], durable: 
 
 async def _run_durably(session: Session, found: Skill, words: Sequence[str], durable: str) -> int:
     from toolexec.cli.code_output import show_failure
-    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.exit_codes import code_of_run
     from toolexec.cli.finding import connect
     from toolexec.cli.runs import use_journal
     from toolexec.cli.tables import value_text
@@ -164,7 +164,7 @@ async def _run_durably(session: Session, found: Skill, words: Sequence[str], dur
         show_failure(session.screen, result.error)
     else:
         session.screen.value(value_text(result.value))
-    return OK if result.ok else FAILED
+    return code_of_run(result.error)
 
 
 async def try_skills(session: Session, names: Sequence[str]) -> int:

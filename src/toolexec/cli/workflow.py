@@ -213,14 +213,14 @@ async def run(session: Session, wanted: RunWanted) -> int:
     Raises WorkflowSyntaxError before anything runs, and ConfigurationError for a file that cannot be read.
     """
     from toolexec.cli.code_output import Printed, show_failure
-    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.exit_codes import OK, code_of_run
     from toolexec.cli.tables import show_undone, value_text
 
     source, screen = read_source(wanted.file), session.screen
     if screen.as_json:
         result = await run_source(session, source, wanted)
         screen.document(result.to_dict())
-        return OK if result.ok else FAILED
+        return code_of_run(result.error)
     printed = Printed(screen)
 
     def receive(event: CodeEvent) -> None:
@@ -232,7 +232,7 @@ async def run(session: Session, wanted: RunWanted) -> int:
     if result.error is not None:
         show_failure(screen, result.error)
         show_undone(screen, result.undone)
-        return FAILED
+        return code_of_run(result.error)
     if result.value is not None:
         screen.value(value_text(result.value))
     return OK

@@ -34,6 +34,10 @@ class DurableEngine(Protocol):
         """Return the calls of a run, in the order of their beginning."""
         ...
 
+    async def signals(self, run_id: str) -> list[Signal]:
+        """Return the signals that were sent to a run, in that order."""
+        ...
+
     async def resume(self, run_id: str) -> RunRecord:
         """Return a run once it has ended or waits."""
         ...

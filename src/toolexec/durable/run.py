@@ -210,6 +210,7 @@ def check_tools(run_id: str, calls: Sequence[CallRecord], find: Find) -> None:
 def wait_to_json(wait: Wait) -> JSONDict:
     """Return a wait as JSON-able data, without what is empty."""
     data: JSONDict = {"step": wait.step, "kind": wait.kind, "name": wait.name, "details": wait.details, "due": wait.due}
+    data["since"] = wait.since or None
     return {key: value for key, value in data.items() if value not in ("", None)}
 
 

@@ -142,6 +142,10 @@ class _JournalStore:
         """Do what `Journal.runs` does."""
         return await self._do(partial(self._journal.runs, states=states, caller=caller, limit=limit, before=before))
 
+    async def signals(self, run_id: str) -> list[Signal]:
+        """Do what `Journal.signals` does."""
+        return [*await self._do(self._journal.signals, run_id)]
+
     async def signal(self, run_id: str, signal: Signal) -> bool:
         """Do what `Journal.signal` does."""
         return await self._do(self._journal.signal, run_id, signal)

@@ -71,6 +71,12 @@ class Runs:
         """Return the tool calls of a run, in the order in which they were begun."""
         return await self._durable().store.calls(run_id)
 
+    @checked("runs.signals")
+    async def signals(self, run_id: str) -> list[Signal]:
+        """Return the signals that were sent to a run, in that order; one that nothing has taken has no `taken_by`. For
+        an engine it raises JournalError while no worker answers."""
+        return await self._durable().store.signals(run_id)
+
     @checked("runs.resume")
     async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run where it stopped, for the caller that began it, and return its result, or that of then.

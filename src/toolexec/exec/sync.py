@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
     from toolexec.code.types import EventCallback
-    from toolexec.durable.journal import CallRecord, RunRecord, RunState
+    from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
@@ -408,6 +408,11 @@ class SyncRuns:
     def get(self, run_id: str) -> RunRecord:
         """Return a run; see `Runs.get`."""
         found: RunRecord = self._wait(self._runs.get(run_id))
+        return found
+
+    def signals(self, run_id: str) -> Sequence[Signal]:
+        """Return the signals that were sent to a run; see `Runs.signals`."""
+        found: Sequence[Signal] = self._wait(self._runs.signals(run_id))
         return found
 
     def calls(self, run_id: str) -> Sequence[CallRecord]:

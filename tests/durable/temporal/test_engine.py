@@ -277,7 +277,7 @@ def test_the_command_line(server: DevServer, tmp_path: Path, monkeypatch: pytest
     try:
         for name in ("one", "two"):
             code, result = run("chain", str(chain), "--durable", name)
-            assert (code, result["error"]["code"]) == (1, "run_waiting")
+            assert (code, result["error"]["code"]) == (4, "run_waiting")
         found = until_blocking(lambda: all_waiting(run("runs", "list", "--state", "waiting")[1], 2), 0.2)
         assert [(each["id"], each["waits"][0]["name"]) for each in found["runs"]] == [("two", "go"), ("one", "go")]
         code, shown = run("runs", "show", "one")

@@ -45,9 +45,10 @@ async def test_code_with_large_results_ends(settings: TemporalSettings) -> None:
         assert result.error.code == "run_waiting"
         await ex.runs.signal("large", "go")
         result = await ex.runs.follow("large")
-        calls = await ex.runs.calls("large")
+        calls, signals = await ex.runs.calls("large"), await ex.runs.signals("large")
     assert result.raise_for_error().value == [2 * _EACH] * _MANY
     assert len(calls) == _MANY + 1
+    assert [(signal.name, bool(signal.taken_by)) for signal in signals] == [("go", True)]
 
 
 async def test_a_workflow_and_a_chain_with_large_results_end(settings: TemporalSettings) -> None:
