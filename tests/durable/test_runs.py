@@ -164,6 +164,23 @@ async def test_an_unknown_outcome_waits_for_a_decision(shop: Shop, decision: Any
     assert (result.value, shop.done.count(-2)) == (value, count)
 
 
+async def test_a_person_may_say_that_a_call_failed(shop: Shop) -> None:
+    """The question warns of a process that may still be at work; the program gets the failure, in each replay."""
+    await shop.stop(shop.open().run_chain(adds(1, -2), durable="order"))
+    ex = shop.open()
+    waiting = await ex.runs.resume("order")
+    assert isinstance(waiting.error, RunWaitingError)
+    [wait] = (await ex.runs.get("order")).waits
+    assert "may still be at work" in str((wait.details or {})["question"])
+    await ex.runs.signal("order", wait.name, {"failed": "no stock"})
+    result, again = await ex.runs.resume("order"), await shop.open().runs.resume("order")
+    for each in (result, again):
+        assert isinstance(each.error, ExecutionError)
+        assert "no stock" in each.error.message
+    assert shop.done == [1, -2]
+    assert (await ex.runs.replay("order")).same
+
+
 async def test_errors_come_back_as_they_were(shop: Shop) -> None:
     """A recorded failure has its class, code and details, and the program handles it as it did."""
     code = """

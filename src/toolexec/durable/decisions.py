@@ -6,6 +6,7 @@ in every replay. While an approval is open its call has certainly not begun.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from toolexec.durable.journal import CallRecord
@@ -13,14 +14,15 @@ from toolexec.durable.log import CallLog
 from toolexec.durable.outcomes import outcome_of
 from toolexec.durable.replay import is_over
 from toolexec.durable.waits import Waits, approval_of
+from toolexec.errors import ExecutionError
 from toolexec.model.approval_text import argument_lines
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
-from toolexec.run.reconcile import Checked, read_check
+from toolexec.run.reconcile import read_check
 from toolexec.run.types import Result
 
-__all__ = ["Decisions"]
+__all__ = ["Decisions", "read_decision"]
 
 _APPROVE: Final = "approve"
 _SETTLE: Final = "settle"
@@ -64,15 +66,16 @@ class Decisions:
             else:
                 await self._log.write(self._log.end, asked, "not_done", _outcome(asked, None))
 
-    async def settled(self, call: ToolCall, record: CallRecord) -> Checked:
-        """Return what is decided about a call that may have done its work."""
+    async def settled(self, call: ToolCall, record: CallRecord) -> Result | None:
+        """Return what is decided that a call came to which may have done its work; None where it did not, and is to be
+        made again."""
         asked = await self._ask(record, _SETTLE)
         while True:
             signal = await self._log.kept(self._waits.settle(asked, call, record))
-            found = read_check(signal.payload)
+            makes_sense, result = read_decision(call.tool_id, signal.payload)
             await self._close(asked, signal.payload)
-            if found is not None:
-                return found
+            if makes_sense:
+                return result
             asked = await self._ask(record, _SETTLE)  # the answer made no sense
 
     def _last(self, call: CallRecord, kind: str) -> CallRecord | None:
@@ -100,6 +103,20 @@ class Decisions:
 
     async def _close(self, asked: CallRecord, answer: JSONValue) -> None:
         await self._log.write(self._log.end, asked, "done", _outcome(asked, answer))
+
+
+def read_decision(tool_id: str, answer: JSONValue) -> tuple[bool, Result | None]:
+    """Return whether an answer about a call of unknown outcome makes sense, and what the call came to by it: a result,
+    an error for `{"failed": why}`, or None where it is to be made again."""
+    if isinstance(answer, Mapping) and "failed" in answer:
+        why = answer["failed"]
+        text = f": {why}" if isinstance(why, str) and why else ""
+        error = ExecutionError(f"{tool_id} has failed, as was decided{text}", tool_id=tool_id, op="settle")
+        return True, Result(tool_id, None, error)
+    checked = read_check(answer)
+    if checked is None:
+        return False, None
+    return True, Result(tool_id, checked.value) if checked.done else None
 
 
 def _outcome(asked: CallRecord, answer: JSONValue) -> JSONDict:

@@ -32,7 +32,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
 from toolexec.model.tool import Tool
 from toolexec.run.audit.record import canonical
-from toolexec.run.reconcile import Checked, check_outcome
+from toolexec.run.reconcile import check_outcome
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
@@ -165,16 +165,19 @@ class DurableRunner:
         async def make(check: Registered, args: JSONDict) -> Result:
             return await self._inner.run(ToolCall(check.tool.id, args, origin=call.origin))
 
-        found = await check_outcome(entry, call.args or {}, record.sent, self._find, make)
-        if found is None:
-            found = await self._settled(call, record)
-        if not found.done:
+        checked = await check_outcome(entry, call.args or {}, record.sent, self._find, make)
+        if checked is None:
+            result = await self._settled(call, record)
+        else:
+            result = Result(entry.tool.id, checked.value) if checked.done else None
+        if result is None:
             return None
-        result = Result(entry.tool.id, found.value, None, 0.0, entry.binding)
-        await self._log.write(self._log.end, record, *_ended(result))
-        return result
+        result.binding = entry.binding
+        state, outcome = _ended(result)
+        await self._log.write(self._log.end, record, state, outcome)
+        return result if state == "done" else read_outcome(outcome)
 
-    async def _settled(self, call: ToolCall, record: CallRecord) -> Checked:
+    async def _settled(self, call: ToolCall, record: CallRecord) -> Result | None:
         if self._decisions is None:
             raise self.replay.fail(_undecided(self._log.log.run_id, call, record))
         self._count(-1)

@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from toolexec.discovery.index import ChangeListener
     from toolexec.durable.log import RunLog
 
-__all__ = ["RUN_TOOLS", "DocsOfRun", "IndexOfRun", "Waits", "approval_of", "check_input"]
+__all__ = ["RUN_TOOLS", "SETTLE_QUESTION", "DocsOfRun", "IndexOfRun", "Waits", "approval_of", "check_input"]
 
+SETTLE_QUESTION: Final = (
+    "Did this call do its work? The process that made it may still be at work, where only its connection was lost: "
+    "make sure that it has ended before you say no. Answer true, false, {done: ..., value: ...}, or {failed: why}."
+)
+"""What is asked about a call of unknown outcome."""
 _LOOK: Final = 0.05
 _LOOK_REMOTE: Final = 0.5
 _ANSWERS: Final[Mapping[JSONValue, ApprovalAnswer]] = {
@@ -152,7 +157,7 @@ class Waits:
             "args": to_json_lossy(dict(call.args or {})),
             "began": record.began,
             "idempotency_key": record.sent,
-            "question": "Did this call do its work? Answer true, false, or {done: ..., value: ...}.",
+            "question": SETTLE_QUESTION,
         }
         return await self._answered(asked, "settle", f"settle:{record.step}", details)
 

@@ -219,7 +219,8 @@ def _question(wait: Wait) -> ElicitRequest | None:
                 "done": {"type": "boolean", "title": "Did this call do its work?"},
                 "value": {"type": "string", "title": "What it gave", "description": "JSON, or else text"},
             }
-            message = f"It is not known whether the call of {tool} was done, as its process ended.\nArguments: {args}"
+            unknown = f"It is not known whether the call of {tool} was done, as its process ended or was lost."
+            message = f"{unknown} It may still be at work.\nArguments: {args}"
             return _form(message, {"type": "object", "properties": properties, "required": ["done"]})
         case _:
             return None

@@ -19,6 +19,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from toolexec.discovery.index import Index
+from toolexec.durable.decisions import read_decision
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
 from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error, read_outcome
 from toolexec.durable.replay import Replay
@@ -40,14 +41,13 @@ from toolexec.durable.temporal.messages import (
     sent_args,
 )
 from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
-from toolexec.durable.waits import Waits, approval_of
+from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of
 from toolexec.errors import ExecutionError, InvalidResultError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.checks import CHECKS
 from toolexec.run.large import ON_LOOP
-from toolexec.run.reconcile import read_check
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.types import Result
 
@@ -251,13 +251,13 @@ class _Run:
             "tool": spec.tool,
             "args": spec.args,
             "idempotency_key": f"{spec.run_id}/{spec.step}",
-            "question": "Did this call do its work? Answer true, false, or {done: ..., value: ...}.",
+            "question": SETTLE_QUESTION,
         }
         while True:
             answer = await self._waits.question(read_call(self._calls[spec.step]), "settle", details)
-            checked = read_check(answer)
-            if checked is not None:
-                return outcome_of(Result(spec.tool, checked.value)) if checked.done else None
+            makes_sense, result = read_decision(spec.tool, answer)
+            if makes_sense:
+                return outcome_of(result) if result is not None else None
 
     async def _attempt(self, spec: CallSpec) -> JSONDict:
         """Return what came of one activity, or what is known of it when its worker was lost."""
