@@ -66,20 +66,20 @@ async def test_a_workflow_and_a_chain_with_large_results_end(settings: TemporalS
 @pytest.mark.parametrize("kind", ["chain", "workflow", "code"])
 async def test_what_goes_nowhere_is_an_error(settings: TemporalSettings, kind: str) -> None:
     """A value or arguments that no history takes fail the run at once, and say what to set."""
-    references: Any = {str(n): {"$ref": f"steps.{n}"} for n in range(10)}
-    many = "return [tools.t.part(n=n) for n in range(10)]"
+    references: Any = {str(n): {"$ref": f"steps.{n}"} for n in range(7)}
+    many = "return [tools.t.part(n=n) for n in range(7)]"
     async with running(settings) as ex, asyncio.timeout(90):
         ex.add(_random, "t:part")
         ex.add(lambda parts: len(parts), "t:count")
         result: Any
         if kind == "chain":
-            steps = [*(Step("t:part", {"n": n}) for n in range(10)), Step("t:count", {"parts": references})]
+            steps = [*(Step("t:part", {"n": n}) for n in range(7)), Step("t:count", {"parts": references})]
             result = await ex.run_chain(steps, durable="chain")
             assert result.error is not None
-            assert (result.error.code, len(result.steps)) == ("validation_input", 11)
+            assert (result.error.code, len(result.steps)) == ("validation_input", 8)
             return
         if kind == "workflow":
-            source = 'return parallel for n in range(10) limit 2 { run("t:part", {n: n}) }'
+            source = 'return parallel for n in range(7) limit 2 { run("t:part", {n: n}) }'
             with pytest.raises(Exception, match="large_directory"):
                 await ex.run_workflow(source, durable="flow")
             return

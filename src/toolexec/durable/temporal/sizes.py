@@ -16,6 +16,7 @@ MAX_BYTES: Final = 1_800_000
 """How long a payload may be, compressed, with room for what encrypts it."""
 ADVICE: Final = "set large_directory in [durable.temporal] for callers and workers, or have tools return less"
 _PART: Final = 1_000_000
+_CHUNK: Final = 64 << 10
 _LARGE_ARGS: Final = 10_000
 
 
@@ -27,7 +28,18 @@ def size_of(data: object) -> int:
 def fits(data: object) -> bool:
     """Return whether something goes into one payload, compressed as the codec does it."""
     text = json.dumps(data).encode()
-    return len(text) <= MAX_BYTES or len(zlib.compress(text, 1)) <= MAX_BYTES
+    return len(text) <= MAX_BYTES or _compresses(text)
+
+
+def _compresses(text: bytes) -> bool:
+    """Return whether text goes into one payload once it is compressed; stop as soon as it does not, as a workflow may
+    not take two seconds."""
+    packer, size = zlib.compressobj(1), 0
+    for start in range(0, len(text), _CHUNK):
+        size += len(packer.compress(text[start : start + _CHUNK]))
+        if size > MAX_BYTES:
+            return False
+    return size + len(packer.flush()) <= MAX_BYTES
 
 
 def excess_of(tool_id: str, args: JSONDict) -> InputValidationError | None:
