@@ -44,6 +44,8 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
         "loadfile",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:schemathesis",  # which takes each worker seconds to import
         "-o",
         "faulthandler_timeout=5",
         "-o",
@@ -56,7 +58,7 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
         env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
