@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import blake2s
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from toolexec import Exec, Gate, Policy, Rule
-from toolexec.errors import InputValidationError, PolicyError
+from toolexec.errors import InputValidationError, Outcome, PolicyError
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.redaction import Redactor
 from toolexec.model.tree_size import MANY, has_many
@@ -73,6 +74,20 @@ class TestLoop:
             ex.add(taken, "kit:take")
             async with loop_not_held():
                 await ex.run_tool("kit:take", {"rows": ["two words "] * 5 + ["hello world " * 200_000]})
+
+
+async def test_a_time_limit_that_passes_during_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool was not called, and the error says so."""
+
+    async def never(walk: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("toolexec.run.runner.walked", never)
+    async with Exec() as ex:
+        ex.add(taken, "kit:take")
+        result = await ex.run_tool("kit:take", {"rows": OWN}, timeout=0.01)
+    assert result.outcome is Outcome.NOT_SENT
+    assert "its arguments to be checked" in str(result.error)
 
 
 class TestSameAsSmall:

@@ -17,11 +17,11 @@ class Attempt(ToolCall):
 
     A binding that is tried, a fallback, a retry, a check of the ledger, an undo, a dry run, a step of a chain, a call
     from code: each is an Attempt of its own. `entry` is the tool and the binding that were decided on, `number` counts
-    the attempts at one call from 1. `Backend.call` takes nothing else, and only `attempt_at` makes one, so that what no
-    rule has decided on reaches no backend.
+    the attempts at one call from 1, `is_json` says that its arguments are known to be plain JSON. `Backend.call` takes
+    nothing else, and only `attempt_at` makes one, so that what no rule has decided on reaches no backend.
     """
 
-    __slots__ = ("_asked", "entry", "number")
+    __slots__ = ("_asked", "entry", "is_json", "number")
 
     def __init__(self, maker: object, call: ToolCall, entry: Registered, number: int = 1) -> None:
         if maker is not _MAKER:
@@ -42,6 +42,7 @@ class Attempt(ToolCall):
         self._asked = call
         self.entry = entry
         self.number = number
+        self.is_json = False
 
     @property
     def waiting(self) -> str:

@@ -61,8 +61,10 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
     """Make one call as a step: what could not be run is the step's error here, as what failed is."""
     # They share nothing with earlier values, and stay with the step.
     given = call.args or {}
-    own = partial(own_parts, given, call.tool_id)
-    call.args = await walked(own) if has_many(given) else own()
+    if has_many(given):
+        call.args = await walked(partial(own_parts, given, call.tool_id))
+    else:
+        call.args = own_parts(given, call.tool_id)
     args: JSONObject = {} if type(call.args) is RefusedArgs else call.args
     try:
         result = await runner.run(call)

@@ -224,6 +224,7 @@ class DefaultRunner:
         given = _NO_ARGS if attempt.args is None else attempt.args
         schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
         if type(given) is dict and self._validate_input and is_flat(given) and schema.conforms_flat(given):
+            attempt.is_json = True
             return None  # most calls
         if has_many(given):
             return self._check_later(tool, attempt, given, schema)
@@ -234,8 +235,10 @@ class DefaultRunner:
         attempt.waiting = "its arguments to be checked"
         try:
             await walked(partial(self._check_all, tool, attempt, given, schema))
-        finally:
+        except Exception:
             attempt.waiting = ""
+            raise
+        attempt.waiting = ""  # not where it is cancelled: then the time limit says what it waited for
 
     def _check_all(self, tool: Tool, attempt: Attempt, given: JSONObject, schema: Schema) -> None:
         violations: Sequence[Violation] = ()
@@ -248,6 +251,7 @@ class DefaultRunner:
             else:
                 if args is not given:
                     attempt.args = args
+                attempt.is_json = True
                 try:
                     if not self._validate_input or schema.conforms(args):
                         return

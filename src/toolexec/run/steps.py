@@ -19,7 +19,7 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked, unknown_setting
-from toolexec.model.tree_size import has_many
+from toolexec.model.tree_size import has_many, is_flat
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop, walked
 from toolexec.run.references import check_references, resolve_references
@@ -208,9 +208,9 @@ async def execute_chain(
 
     Raises InvalidChainError, before anything runs, for a chain that cannot work.
     """
-    await refuse_excess(runner, steps, origin)
+    some_large = await refuse_excess(runner, steps, origin)
     check = partial(_check, index, steps)
-    names, referring = await walked(check) if any(has_many(step.args) for step in steps) else check()
+    names, referring = await walked(check) if some_large else check()
     started = perf_counter()
     values: list[JSONValue] = []
     previous: JSONValue = None
@@ -260,19 +260,26 @@ async def execute_chain(
     outcome.duration = perf_counter() - started
 
 
-async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -> None:
+async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -> bool:
     """Have the first call whose arguments are too much to be walked refused and recorded, before any other is made.
 
-    Raises InputValidationError for it.
+    Returns whether a step has so many arguments that the event loop should not walk them. Raises InputValidationError
+    for the refused call.
     """
+    some_large = False
     for number, step in enumerate(steps):
-        given = step.args if isinstance(step.args, Mapping) else {}
+        given = step.args
+        if not given or not isinstance(given, Mapping) or (type(given) is dict and is_flat(given)):
+            continue
         look = partial(bounded, given if type(given) is dict else dict(given), step.tool_id)
-        args = await walked(look) if has_many(given) else look()
+        is_large = has_many(given)
+        some_large = some_large or is_large
+        args = await walked(look) if is_large else look()
         if type(args) is RefusedArgs:
             with suppress(ToolExecError):
                 await runner.run(ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number)))
             raise args.error
+    return some_large
 
 
 def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:

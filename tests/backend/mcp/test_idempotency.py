@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
+from toolexec import Exec
 from toolexec.backend.mcp.backend import IDEMPOTENCY_KEY
+from toolexec.errors import InputValidationError, Violation
 from toolexec.model.call import Progress, ToolCall
+from toolexec.model.json_value import NotJSONError
 
 PROGRAM = """
 import json, sys
@@ -42,3 +45,19 @@ async def test_the_key_is_in_the_meta(connect, name):
     reply = await backend.call(name, ToolCall(f"s:{name}", {}, idempotency_key="k \u00fc", on_progress=seen.append))
     assert reply.structured[IDEMPOTENCY_KEY] == "k \u00fc"
     assert "progressToken" in reply.structured
+
+
+async def test_arguments_that_were_checked_are_not_walked_again(connect, monkeypatch):
+    """The runner has made JSON of them; those of a call without a runner are looked at here."""
+
+    def refuse(args: object) -> None:
+        raise NotJSONError([Violation(path="", keyword="json", message="looked at", expected="")])
+
+    backend = connect([sys.executable, "-c", PROGRAM])
+    async with Exec(gate=None) as ex:
+        ex.add_backends(backend)
+        await ex.start()
+        monkeypatch.setattr("toolexec.backend.mcp.backend.own_args", refuse)
+        assert (await ex.run_tool("s:plain", {"a": [1, {"b": 2}]})).ok
+        with pytest.raises(InputValidationError, match="looked at"):
+            await backend.call("plain", ToolCall("s:plain", {"a": [1]}))

@@ -90,7 +90,7 @@ async def remote_post_trial(name: str) -> AsyncGenerator[SandboxTrial]:
 
 @asynccontextmanager
 async def remote_duplex_trial(name: str) -> AsyncGenerator[SandboxTrial]:
-    """Leave the program to a service that never gets as far as to take one."""
+    """Leave the program to a service that never comes to take one."""
     answer = ANSWERS[name][0]
     async with _trial(replace(answer, works=False), "duplex") as trial:
         yield trial

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from toolexec.server.http import HttpSettings, Metrics
 from toolexec.server.pauses import LONG_PAUSE, watch_loop
 from toolexec.testing import loop_not_held
 
-from .conftest import Running, Serve
+from .conftest import JSON_HEADERS, MODERN, Running, Serve
 
 pytestmark = pytest.mark.no_cover  # the CPU time of a tracer is not the server's
 LINES = 16_000
@@ -77,6 +78,23 @@ class TestAttempts:
             with pytest.raises(InputValidationError, match="more than 10,000,000 values"):
                 await ex.run_tool("kit:take", {"value": value})
             assert (await server.request("GET", "/healthz")).status_code == 200
+
+    async def test_arguments_with_many_values(self, serve: Serve, tmp_path: Path) -> None:
+        """A body of a megabyte with 300,000 values is decoded on the loop; all else is done beside it."""
+        _, server = await served(serve, tmp_path)
+        rows = [[number % 10, 2, 3, 4, 5, True] for number in range(50_000)]
+        arguments = {"tool_id": "kit:take", "args": {"value": rows}}
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": "run_tool", "arguments": arguments, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "run_tool", **JSON_HEADERS}
+        async with loop_not_held():
+            answer = await server.request("POST", content=body, headers=headers)
+        assert answer.json()["result"]["structuredContent"]["structured"] == "taken"
 
     async def test_deep_arguments(self, serve: Serve, tmp_path: Path) -> None:
         """Arguments that are nested too deeply are refused with the body."""

@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, CallToolResult
 
+from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.figures import CallFigures
 from toolexec.backend.mcp.config import MCPServer
@@ -150,7 +151,8 @@ class MCPBackend:
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
         try:
-            args = own_args(call.args or {})
+            is_json = isinstance(call, Attempt) and call.is_json
+            args = call.args or {} if is_json else own_args(call.args or {})
         except NotJSONError as error:  # it could not be sent, and the attempt would cost the connection
             raise InputValidationError(error.violations, tool_id=call.tool_id, op="validate_input") from None
         report = _progress_reporter(on_progress) if on_progress is not None else None
