@@ -195,13 +195,13 @@ async def local(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-@pytest.mark.parametrize("url", ["socks5://proxy:1080", "proxy:3128", "http://proxy:x", "http://p/path"])
+@pytest.mark.parametrize("url", ["socks4://proxy:1080", "proxy:3128", "http://proxy:x", "http://p/path"])
 def test_what_is_not_a_proxy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what one is, and does not repeat it: it may have a password."""
     with pytest.raises(ConfigurationError, match="proxy must be http://host:port, https://host:port") as caught:
         read_proxy(url)
     assert url not in caught.value.message
-    monkeypatch.setenv("all_proxy", "socks5://me:pass-word@proxy:1080")
+    monkeypatch.setenv("all_proxy", "socks4://me:pass-word@proxy:1080")
     with pytest.raises(ConfigurationError, match="the variable ALL_PROXY must be") as caught:
         read_proxies("environment", None)
     assert "pass-word" not in caught.value.message

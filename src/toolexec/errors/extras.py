@@ -32,6 +32,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "prometheus_client": "serve",
     "psycopg": "postgres",
     "quickjs_rs": "javascript",
+    "socksio": "socks",
     "starlette": "serve",
     "temporalio": "temporal",
     "tree_sitter": "javascript",

@@ -67,6 +67,7 @@ class Connections:
         """
         proxy = self._proxies.of(scheme, host, port)
         attempt.layers = 0
+        attempt.greets = proxy is not None and proxy.is_socks
         if proxy is not None:
             await self._judge(host, port)
             if scheme == "https":

@@ -134,15 +134,16 @@ class HTTPClient:
 
     *cert_file* and *key_file* (PEM, the key in the first if there is no second; *key_password* decrypts it) are shown
     to servers that ask for a client's certificate: those of *cert_origins*, None for all. *proxy* is the URL of a
-    proxy, which all requests go through, with the user and password *proxy_auth*; `environment` uses the proxies of
-    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, which are ignored otherwise. Hosts and their addresses are judged
-    here just the same; a name that cannot be looked up here is left to the proxy with *allow_private* only.
+    proxy of HTTP or SOCKS 5, which all requests go through, with the user and password *proxy_auth*; `environment` uses
+    the proxies of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, which are ignored otherwise. Hosts and their
+    addresses are judged here just the same; a name that cannot be looked up here is left to the proxy with
+    *allow_private* only.
 
     *timeout* bounds a request from its start to the last byte of its response, redirects included, in seconds.
     *max_response_bytes* bounds a body after decoding. At most *max_connections* are open at the same time, further
     requests wait. Certificates are always verified, by those that the system trusts and those in *ca_file* (PEM).
     Raises ConfigurationError for settings that cannot work, and
-    MissingExtraError without the `http` extra.
+    MissingExtraError without the `http` extra, or the `socks` extra where that is needed.
     """
 
     def __init__(
@@ -314,7 +315,7 @@ class HTTPClient:
             raise BackendUnavailableError("this HTTP client is closed", retryable=False)
         pool = await self._connections.to(target.scheme, target.host, target.port, attempt)
         if request.auth is None:
-            return await pool.handle_async_request(_core_request(request, target, headers)), ()
+            return await _answered(pool, _core_request(request, target, headers), attempt), ()
         host = ("Host", written_authority(target.scheme, target.host, target.port))
         read = [host, *((name.decode(), value.decode()) for name, value in headers)]
         flow = request.auth.flow(request.method, target.url, read, request.body or b"")
@@ -324,7 +325,7 @@ class HTTPClient:
             sent = [each for each in headers if each[0].decode().lower() not in own]
             sent += [(name.encode(), value.encode()) for name, value in added]
             written += tuple(value for _, value in added)
-            response = await pool.handle_async_request(_core_request(request, target, sent))
+            response = await _answered(pool, _core_request(request, target, sent), attempt)
             try:
                 answer = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
                 attempt.outcome = outcome_of_status(response.status, _readable_headers(response.headers))
@@ -417,6 +418,16 @@ def _not_reached(host: str, reason: str) -> BackendUnavailableError:
 
 def _redirect_refused(reason: str, attempt: Attempt) -> RemoteToolError:
     return RemoteToolError(f"a redirect is not followed: {reason}", outcome=attempt.outcome)
+
+
+async def _answered(
+    pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request, attempt: Attempt
+) -> httpcore2.Response:
+    try:
+        return await pool.handle_async_request(request)
+    except BaseException:
+        await attempt.drop()
+        raise
 
 
 def _lost(target: _Target, attempt: Attempt, error: Exception) -> ToolExecError:

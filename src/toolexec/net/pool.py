@@ -50,12 +50,24 @@ class Attempt:
     layers: int = 0
     """How many layers of TLS there are on a connection before anything of the request is: what is written earlier is
     for a proxy."""
+    greets: bool = False
+    """Whether a proxy of SOCKS is greeted before that, which no text of HTTP looks like."""
+    opened: httpcore2.AsyncNetworkStream | None = None
+    """The connection that was made for it."""
+
+    async def drop(self) -> None:
+        """Close the connection to a proxy of SOCKS after a failure: the pool forgets one that it was greeted on."""
+        if self.greets and self.opened is not None:
+            await self.opened.aclose()
 
     @property
     def sent(self) -> bool:
         """Whether any of it was sent."""
         return self.outcome is not Outcome.NOT_SENT
 
+
+_GREETINGS: Final = (b"\x05", b"\x01")
+"""How messages of SOCKS 5 begin, and those of its passwords."""
 
 ATTEMPT: Final[ContextVar[Attempt]] = ContextVar("toolexec_http_attempt")
 """The request that the current task makes. The pool does not pass requests on to streams, and tasks are theirs."""
@@ -157,10 +169,14 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
         addresses = await self._addresses(host, port)
         for address in addresses[:-1]:
             try:
-                return _Stream(await self._inner.connect_tcp(address, port, _NEXT_ADDRESS))
+                stream = _Stream(await self._inner.connect_tcp(address, port, _NEXT_ADDRESS))
+                break
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return _Stream(await self._inner.connect_tcp(addresses[-1], port, timeout))
+        else:
+            stream = _Stream(await self._inner.connect_tcp(addresses[-1], port, timeout))
+        ATTEMPT.get().opened = stream
+        return stream
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of *host* that may be connected to, at least one."""
@@ -181,7 +197,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         attempt = ATTEMPT.get()
-        if self._layers >= attempt.layers:
+        is_greeting = attempt.greets and not self._layers and buffer[:1] in _GREETINGS
+        if self._layers >= attempt.layers and not is_greeting:
             attempt.outcome = Outcome.UNKNOWN
         await self._inner.write(buffer, timeout)
 

@@ -85,6 +85,35 @@ def test_each_style_of_a_query(how: dict[str, Any], value: Any, expected: str) -
     assert urlsplit(request(parameter("query", **how), {"v": value}).url).query == expected
 
 
+FORM = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("content", "value", "expected"),
+    [
+        (FORM, {"a": "x y&z", "b": [1, 2], "c": None, "d": True}, "a=x%20y%26z&b=1&b=2&d=true"),
+        (FORM, {}, ""),
+        (FORM, None, ""),
+        ({"application/json": {"schema": {}}}, {"a": [1]}, "%7B%22a%22%3A%5B1%5D%7D"),
+        ({"application/jsonpath": {"schema": {"type": "string"}}}, "$.a.b[1]", "%24.a.b%5B1%5D"),
+    ],
+    ids=str,
+)
+def test_a_parameter_that_is_the_whole_query(content: dict[str, Any], value: Any, expected: str) -> None:
+    """`in: querystring` of OpenAPI 3.2 has no name in the request."""
+    node = {"parameters": [{"name": "v", "in": "querystring", "content": content}]}
+    assert urlsplit(request(node, {"v": value}).url).query == expected
+
+
+def test_a_whole_query_is_the_only_one() -> None:
+    """It stands beside no other parameter of the query, and a form of it is made of an object."""
+    form = {"name": "v", "in": "querystring", "content": FORM}
+    both = {"parameters": [form, {"name": "a", "in": "query", "schema": {}}]}
+    assert "the whole query" in operations(api({"/x": {"get": both}})).skipped["get_x"]
+    with pytest.raises(InputValidationError, match="made of an object"):
+        request({"parameters": [form]}, {"v": "a=1"})
+
+
 def test_headers_and_cookies() -> None:
     """A header has its value as it is, a cookie encoded."""
     node = {

@@ -14,12 +14,13 @@ from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Argument", "ParameterReader", "is_key"]
 
-_PLACES: Final[tuple[Place, ...]] = ("path", "query", "header", "cookie")
+_PLACES: Final[tuple[Place, ...]] = ("path", "query", "header", "cookie", "querystring")
 _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "tabDelimited", "deepObject"),
     "header": ("simple",),
     "cookie": ("form",),
+    "querystring": ("form",),
 }
 """The styles of each place, the usual one first."""
 _NOT_OURS: Final = frozenset(
@@ -62,6 +63,9 @@ class ParameterReader:
         found = self._declared(items_of(shared)) | self._declared(items_of(own))
         for name in _placeholders(path):
             found.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": ["string", "integer"]}})
+        places = [place for place, _ in found]
+        if "querystring" in places and ("query" in places or places.count("querystring") > 1):
+            raise InvalidPartError("a parameter in querystring is the whole query, and not the only one that is in it")
         parameters: list[Parameter] = []
         arguments: dict[str, Argument] = {}
         for place in _PLACES:

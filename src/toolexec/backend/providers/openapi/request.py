@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from toolexec.backend.providers.openapi.bodies import written_body
 from toolexec.backend.providers.openapi.operations import Operation
-from toolexec.backend.providers.openapi.styles import Parameter, query_pairs, refused, written
+from toolexec.backend.providers.openapi.styles import Parameter, query_pairs, querystring, refused, written
 from toolexec.backend.providers.paths import filled_path
 from toolexec.backend.providers.source import key_header
 from toolexec.model.json_value import JSONObject, JSONValue
@@ -25,6 +25,8 @@ class Draft:
     headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     cookies: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     body: bytes | None = None
+    querystring: str = ""
+    """What a parameter that is the whole query says; credentials may follow it."""
 
     def request(self) -> HTTPRequest:
         """Return the request."""
@@ -32,8 +34,9 @@ class Draft:
         if self.cookies:
             headers = [*headers, ("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies))]
         url = self.url
-        if self.query:
-            url += ("&" if "?" in url else "?") + "&".join(f"{name}={value}" for name, value in self.query)
+        pairs = [f"{name}={value}" for name, value in self.query]
+        if query := "&".join([self.querystring, *pairs] if self.querystring else pairs):
+            url += f"{'&' if '?' in url else '?'}{query}"
         return HTTPRequest(self.method, url, headers, self.body)
 
 
@@ -55,6 +58,8 @@ def draft_of(operation: Operation, args: JSONObject, key: str = "") -> Draft:
             draft.headers.append((parameter.name, _in_header(parameter, value)))
         elif parameter.place == "query":
             draft.query.extend(query_pairs(parameter, value))
+        elif parameter.place == "querystring":
+            draft.querystring = querystring(parameter, value)
         else:
             draft.cookies.extend(query_pairs(parameter, value))
     draft.headers += key_header(operation.method, operation.key_header, key, (name for name, _ in draft.headers))

@@ -11,9 +11,19 @@ from urllib.parse import quote
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = ["Parameter", "Place", "encoded", "is_json_type", "plain_text", "query_pairs", "refused", "written"]
+__all__ = [
+    "Parameter",
+    "Place",
+    "encoded",
+    "is_json_type",
+    "plain_text",
+    "query_pairs",
+    "querystring",
+    "refused",
+    "written",
+]
 
-Place: TypeAlias = Literal["path", "query", "header", "cookie"]
+Place: TypeAlias = Literal["path", "query", "header", "cookie", "querystring"]
 
 _RESERVED: Final = ":/?@!$'()*,="
 """What `allowReserved` leaves as it is. `&`, `#`, `+` and `;` would begin something else in most servers' eyes, and
@@ -93,6 +103,22 @@ def query_pairs(parameter: Parameter, value: JSONValue) -> list[tuple[str, str]]
             return [(name, part) for part in parts]
         return [(name, _DELIMITERS.get(parameter.style, ",").join(parts))] if parts else []
     return [(name, as_text(value))]
+
+
+def querystring(parameter: Parameter, value: JSONValue) -> str:
+    """Return a value as a whole query, percent-encoded: a form, or a document of the parameter's media type."""
+    if parameter.media_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return encoded(_document(parameter, value))
+    if not isinstance(value, dict):
+        message = "a query in the form of pairs is made of an object"
+        raise refused(parameter.argument, "type", message)
+    pairs = [
+        (encoded(name), encoded(item))
+        for name, given in value.items()
+        for item in (given if isinstance(given, list) else [given])
+        if given is not None
+    ]
+    return "&".join(f"{name}={item}" for name, item in pairs)
 
 
 def _document(parameter: Parameter, value: JSONValue) -> str:
