@@ -61,6 +61,26 @@ def test_the_same_as_json(file: Path) -> None:
     assert document["origins"]["mcpServers.git"] == f"{file}:3"
 
 
+def test_how_tools_are_shown(tmp_path: Path) -> None:
+    """Transforms are listed as a file has them, without what may be secret in what they send."""
+    table = """
+        [transforms."far:look"]
+        name = "see"
+        [transforms."far:look".arguments]
+        id = { name = "item", description = "Which one." }
+        api_key = { value = "hush-hush-hush" }
+        lang = { value = "en" }
+    """
+    (tmp_path / "t.toml").write_text(table)
+    done = call("config", "show", "-c", "t.toml")
+    assert done.exit_code == 0
+    assert '[transforms."far:look"]\nname = "see"\narguments = {' in done.stdout
+    assert "hush-hush" not in done.stdout
+    shown = json.loads(call("config", "show", "--json", "-c", "t.toml").stdout)["transforms"]["far:look"]
+    assert shown["arguments"]["id"] == {"name": "item", "description": "Which one."}
+    assert shown["arguments"]["lang"] == {"value": "en"}
+
+
 def test_without_a_file_the_defaults_are_shown() -> None:
     """Without a file, the defaults and the environment are shown."""
     done = call("config", "show", "--origin", TOOLEXEC_LIMITS__CALL_TIMEOUT="2m")

@@ -170,17 +170,21 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         render_provider,
         render_server,
         render_toolset,
+        render_transform,
         shown_providers,
         shown_servers,
         shown_settings,
+        shown_transforms,
         toml_value,
     )
 
     settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
+    transforms = shown_transforms(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     if screen.as_json:
         document: JSONDict = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
         document |= {"providers": providers} if providers else {}
+        document |= {"transforms": transforms} if transforms else {}
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
             named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}
@@ -201,6 +205,9 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     for name, entry in providers.items():
         notes = [loaded.providers[name].origin] if origin else []
         screen.exact(render_provider(name, _without_none(entry), notes))
+        screen.exact("")
+    for tool_id, entry in transforms.items():
+        screen.exact(render_transform(tool_id, entry))
         screen.exact("")
     for name, entry in servers.items():
         screen.exact(render_server(name, _without_none(entry), [loaded.server_origins[name]] if origin else []))

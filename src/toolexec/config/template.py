@@ -93,6 +93,11 @@ def render_provider(name: str, entry: Mapping[str, object], notes: Sequence[str]
     return _render("providers", name, entry, notes)
 
 
+def render_transform(tool_id: str, entry: Mapping[str, object]) -> str:
+    """Return how one tool is shown as a TOML table."""
+    return _render("transforms", tool_id, entry, ())
+
+
 def _render(block: str, name: str, entry: Mapping[str, object], notes: Sequence[str]) -> str:
     lines = [f"# {line}" for note in notes for line in (textwrap.wrap(note, _WIDTH) or [""])]
     lines.append(f"[{block}.{toml_key(name)}]")
@@ -159,6 +164,18 @@ def shown_servers(loaded: LoadedConfig) -> JSONDict:
 def shown_providers(loaded: LoadedConfig) -> JSONDict:
     """Return every provider as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(provider.entry) for name, provider in loaded.providers.items()}
+
+
+def shown_transforms(loaded: LoadedConfig) -> JSONDict:
+    """Return how tools are shown, by their own IDs: what is sent to a tool under a name for secrets is left out."""
+    return {
+        tool_id: {
+            part: value if isinstance(value, str) else redactor.value(value)
+            for part in ("name", "title", "description", "arguments")
+            if (value := getattr(transform, part))
+        }
+        for tool_id, transform in loaded.transforms.items()
+    }
 
 
 def _server(entry: Mapping[str, object]) -> JSONDict:

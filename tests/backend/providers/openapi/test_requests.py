@@ -106,7 +106,7 @@ def test_a_parameter_that_is_the_whole_query(content: dict[str, Any], value: Any
 
 
 def test_a_whole_query_is_the_only_one() -> None:
-    """It stands beside no other parameter of the query, and a form of it is made of an object."""
+    """One stands beside no other parameter of the query, and a form of it is made of an object."""
     form = {"name": "v", "in": "querystring", "content": FORM}
     both = {"parameters": [form, {"name": "a", "in": "query", "schema": {}}]}
     assert "the whole query" in operations(api({"/x": {"get": both}})).skipped["get_x"]
