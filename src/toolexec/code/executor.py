@@ -31,7 +31,7 @@ from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.languages import ALIASES, TYPED
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.run.ceilings import default_timeout, granted
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
@@ -96,9 +96,11 @@ class CodeConfig:
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        check_timeout(self.default_timeout)
-        check_timeout(self.max_timeout)
-        Limits(max_tool_calls=self.default_tool_calls)  # raises for a negative one
+        check_timeout(self.default_timeout, "a timeout" if timeout is not None else "default_timeout")
+        check_timeout(self.max_timeout, "max_timeout")
+        above = {"result_bytes": self.result_bytes}
+        least = {"default_tool_calls": self.default_tool_calls, "output_chars": self.output_chars}
+        check_ranges("CodeConfig", above=above, least=least)
 
 
 def _two_values(name: str, value: object, other: str, second: object) -> ConfigurationError:
@@ -296,10 +298,10 @@ def _both(engine: str, tools: str) -> str:
     return tools if engine in (tools, "") else f"{engine}{tools}"
 
 
-def check_timeout(timeout: float | None) -> None:
+def check_timeout(timeout: float | None, name: str = "a timeout") -> None:
     """Raise ConfigurationError for a time limit of code that is not above 0 seconds, or None."""
     if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
-        raise ConfigurationError(f"a timeout must be above 0 seconds, not {timeout!r}")
+        raise ConfigurationError(f"{name} must be above 0 seconds, not {timeout!r}")
 
 
 def _wanted(request: ExecuteRequest, within: Tools | None) -> tuple[bool, bool]:

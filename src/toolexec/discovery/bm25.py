@@ -62,13 +62,13 @@ class BM25Config:
     lenient: bool = True
 
     def __post_init__(self) -> None:
-        boosts = (self.name_boost, self.namespace_boost, self.tags_boost, self.text_boost, self.parameters_boost)
-        values = (*boosts, self.k1, self.b, self.synonyms)
-        sound = all(math.isfinite(value) and value >= 0 for value in values) and max(boosts) <= _MAX_BOOST
-        if not sound or self.b > 1 or self.synonyms > 1:
-            raise ConfigurationError(
-                f"BM25 boosts must be between 0 and {_MAX_BOOST}, k1 0 or more, b and synonyms between 0 and 1"
-            )
+        boosts = ("name_boost", "namespace_boost", "tags_boost", "text_boost", "parameters_boost")
+        most = {**dict.fromkeys(boosts, _MAX_BOOST), "k1": math.inf, "b": 1, "synonyms": 1}
+        for name, limit in most.items():
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 <= value <= limit):
+                between = "0 or more" if limit == math.inf else f"between 0 and {limit}"
+                raise ConfigurationError(f"BM25: {name} must be {between}, not {value!r}")
 
 
 @checked("BM25Searcher")

@@ -27,7 +27,7 @@ class CodeShares:
 
     def __init__(self, per_caller: int) -> None:
         if per_caller < 1:
-            raise ConfigurationError(f"the share of a caller must be 1 or more runs of code, not {per_caller}")
+            raise ConfigurationError(f"per_caller, the share of a caller, must be 1 run or more, not {per_caller}")
         self.per_caller = per_caller
         self._running: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()

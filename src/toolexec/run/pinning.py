@@ -24,7 +24,7 @@ from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import TRANSFORMED, Tool
 from toolexec.run.layer import Layer
 from toolexec.run.pins_file import Pin, PinKey, PinsFile, Sighting, merged, shortened
@@ -93,6 +93,7 @@ class Pins:
         clock: Callable[[], float] = time.monotonic,
         most_per_backend: int = MOST_PER_BACKEND,
     ) -> None:
+        check_ranges("Pins", above={"most_per_backend": most_per_backend})
         self._file = PinsFile(Path(path) if path is not None else None)
         self._accept_first = accept_first
         self._clock = clock

@@ -14,7 +14,7 @@ from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.router import CANDIDATES, Runtime
 
@@ -108,6 +108,7 @@ class SandboxSettings:
     proxmox: ProxmoxSettings | None = None
 
     def __post_init__(self) -> None:
+        check_ranges("sandboxes", above={"max_running": self.max_running}, least={"warm": self.warm})
         unknown = sorted({*self.use} - {*SANDBOXES, *_ELSEWHERE})
         plugins = plugin_names(PLUGINS) if unknown else []
         unknown = [kind for kind in unknown if kind not in plugins]

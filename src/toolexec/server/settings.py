@@ -121,6 +121,8 @@ class ServeSettings:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
                 raise ConfigurationError(f"{name} must be above 0 seconds, not {value!r}")
+        if self.max_result_bytes is not None and self.max_result_bytes < 1:
+            raise ConfigurationError(f"max_result_bytes must be 1 or more, not {self.max_result_bytes!r}")
         if not self.direct_wait >= 0:
             raise ConfigurationError(f"direct_wait must be 0 seconds or more, not {self.direct_wait!r}")
         for number, key in enumerate(self.state_keys):

@@ -44,7 +44,7 @@ class Budget:
         self, store: ResultStore, max_bytes: int | None = None, *, max_media_bytes: int = _MEDIA_BYTES
     ) -> None:
         if max_bytes is not None and max_bytes < MIN_BYTES:
-            raise ConfigurationError(f"the byte budget of a call must be at least {MIN_BYTES}, not {max_bytes}")
+            raise ConfigurationError(f"max_bytes, the budget of a call, must be at least {MIN_BYTES}, not {max_bytes}")
         if max_media_bytes < 0:
             raise ConfigurationError(f"max_media_bytes must be 0 or more, not {max_media_bytes}")
         self.store = store

@@ -46,7 +46,7 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not (_is_number(self.per_second) and 0 < self.per_second < math.inf):
-            raise ConfigurationError(f"a rate must be above 0 calls a second, not {self.per_second!r}")
+            raise ConfigurationError(f"a rate, per_second, must be above 0 calls a second, not {self.per_second!r}")
         if not (_is_number(self.burst) and self.burst >= 1 and self.burst == int(self.burst)):
             raise ConfigurationError(f"the burst of a rate must be an integer from 1 on, not {self.burst!r}")
 

@@ -91,6 +91,8 @@ class RemoteSettings:
             raise ConfigurationError(f"there is no isolation {self.isolation!r}; use {known}")
         if self.client_key and not self.client_cert:
             raise ConfigurationError("client_key goes nowhere without client_cert")
+        if not 0 <= self.gateway_port <= 65_535:
+            raise ConfigurationError(f"gateway_port must be between 0 and 65535, not {self.gateway_port!r}")
         for name in ("silence", "reconnect", "overhead"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name} must be above 0 seconds, not {getattr(self, name)!r}")

@@ -129,7 +129,7 @@ class ProxmoxSettings:
         if bool(self.vmid) == bool(self.template):
             raise ConfigurationError("name a container (vmid) or a template for clones (template), and not both")
         if not _FIRST_ID <= (self.vmid or self.template) <= _LAST_ID:
-            raise ConfigurationError(f"the number of a container is {_FIRST_ID} or above")
+            raise ConfigurationError(f"the number of a container (vmid, template) is {_FIRST_ID} or above")
         if self.rollback and not _SNAPSHOT.fullmatch(self.rollback):
             raise ConfigurationError(f"{self.rollback!r} is not the name of a snapshot")
         if self.rollback and (self.template or not self.auto_start):
