@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.cli.replacing import replace_files
+from toolexec.process.atomic import replace_files
 
 Cli = Callable[..., Any]
 
@@ -187,7 +187,7 @@ def test_a_full_disk_leaves_what_was_there(
         if len(done) == 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("toolexec.cli.replacing.os.fsync", full)
+    monkeypatch.setattr("toolexec.process.atomic.os.fsync", full)
     failed = cli("skill", "add", skill, other, "--to", kept, "-c", tools_file)
     assert failed.exit_code == 2
     assert "No space left on device" in failed.stderr

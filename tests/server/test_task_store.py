@@ -211,21 +211,3 @@ def test_durable_runs_are_left_to_the_next_server(tmp_path: Path) -> None:
     assert one.get_task(silent.id) is None
     for store in stores:
         store.close()
-
-
-def test_the_file_of_an_older_version(tmp_path: Path) -> None:
-    """A file without durable runs takes them."""
-    path = tmp_path / "tasks.db"
-    store = TaskStore(TaskSettings(path=str(path)))
-    task = create(store)
-    store.finish(task.id, done())
-    store.close()
-    with sqlite3.connect(path) as database:
-        database.execute("ALTER TABLE tasks DROP COLUMN run")
-    database.close()
-    again = TaskStore(TaskSettings(path=str(path)))
-    found = again.get_task(task.id)
-    assert found is not None
-    assert (found.run, found.outcome) == (None, {"content": "ok"})
-    create(again, run_id="new", run={})
-    again.close()

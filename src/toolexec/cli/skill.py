@@ -223,8 +223,8 @@ async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
 
 def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
     """Write skills into a directory, all or none; raises ConfigurationError for another one that is there, too."""
-    from toolexec.cli.replacing import replace_files
     from toolexec.errors import ConfigurationError
+    from toolexec.process.atomic import replace_files
 
     try:
         for target, each in found.items():

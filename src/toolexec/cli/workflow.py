@@ -324,8 +324,8 @@ def write(file: Path, text: str) -> None:
 
 
 def _replace(contents: Mapping[Path, str]) -> None:
-    from toolexec.cli.replacing import replace_files
     from toolexec.errors import ConfigurationError
+    from toolexec.process.atomic import replace_files
 
     try:
         replace_files(contents)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +19,7 @@ from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.process.atomic import replace_files
 
 __all__ = ["INFERRED", "LearnedIndex", "LearnedOutputs"]
 
@@ -272,18 +270,8 @@ class LearnedOutputs:
                 for name, each in self._tools.items()
             }
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}-", dir=self._path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({"version": 1, "tools": tools}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
-            self._changed = False
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        replace_files({self._path: json.dumps({"version": 1, "tools": tools})}, mode=0o600)
+        self._changed = False
 
     def _load(self, path: Path) -> None:
         try:

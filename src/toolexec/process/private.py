@@ -7,22 +7,22 @@ their names in the meantime is not what was checked, and so not what is used.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import secrets
 import stat
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.lock import lock, try_lock
 from toolexec.process.steps import BuildStep, OnStep
 
 __all__ = ["OpenFile", "PrivateDirectory", "StoredFile", "cache_directory"]
@@ -139,23 +139,15 @@ class PrivateDirectory:
         Raises ConfigurationError when the directory cannot be written to.
         """
         try:
-            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._directory)
+            file = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._directory)
         except OSError as error:
             raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
         try:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if progress is not None:
-                        progress(
-                            BuildStep(name="wait", fraction=None, message="another process is building the sandbox")
-                        )
-                    time.sleep(0.1)
+            wait = BuildStep(name="wait", fraction=None, message="another process is building the sandbox")
+            lock(file, on_wait=None if progress is None else partial(progress, wait))
             yield
         finally:
-            os.close(lock)
+            os.close(file)
 
     @contextmanager
     def claimed(self, name: str) -> Generator[bool]:
@@ -166,11 +158,7 @@ class PrivateDirectory:
         except OSError as error:
             raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
         try:
-            ours = False
-            with suppress(BlockingIOError):
-                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                ours = True
-            yield ours
+            yield try_lock(claim)
         finally:
             os.close(claim)
 

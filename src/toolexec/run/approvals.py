@@ -7,9 +7,7 @@ import json
 import logging
 import os
 import stat
-import tempfile
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +17,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError
 from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
+from toolexec.process.atomic import replace_files
 
 __all__ = ["ApprovalMemory", "Approved", "approved"]
 
@@ -137,15 +136,5 @@ class ApprovalMemory:
     def _write(self, entries: Collection[Approved]) -> None:
         data = {"version": _FORMAT, "always": [asdict(one) for one in sorted(entries)]}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)  # readable by its owner only
-        try:
-            with os.fdopen(file, "w") as out:
-                json.dump(data, out, indent=1)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                Path(name).unlink()
-            raise
+        replace_files({self.path: json.dumps(data, indent=1)}, mode=0o600)
         self._refreshed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sqlite3
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
+from toolexec.process.database import open_database, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.server.settings import TaskSettings
 
@@ -122,14 +122,11 @@ class TaskStore:
         self.mark_interrupted()
 
     def _connect(self) -> sqlite3.Connection:
-        path: str | Path = ":memory:"
         if self.settings.path:
-            path = Path(self.settings.path)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
+            database = open_database(Path(self.settings.path))
+        else:
+            database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        use_wal(database, sync=False)
         return database
 
     # -- what the server that runs them writes ------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import secrets
 import zlib
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from temporalio.converter import PayloadCodec
 
 from toolexec.durable.temporal.settings import TemporalSettings
 from toolexec.errors import ConfigurationError, JournalError
+from toolexec.process.atomic import replace_files
 
 __all__ = ["RunCodec", "codec_of"]
 
@@ -147,15 +147,9 @@ def _kept(directory: Path, data: bytes) -> bytes:
     digest = hashlib.sha256(data).hexdigest()
     target = directory / digest
     if not target.exists():
-        part = directory / f".{digest}.{secrets.token_hex(4)}"
         try:
-            with part.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(target)
+            replace_files({target: data})
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise JournalError(f"a large payload cannot be kept in {directory}: {error.strerror or error}") from error
     return digest.encode()
 

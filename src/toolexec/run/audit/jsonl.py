@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import threading
-import time
 from glob import escape
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +16,9 @@ from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, Tail, read_line, seal, stamp
 
 try:
-    import fcntl
+    import toolexec.process.lock as locks
 except ImportError:  # pragma: no cover - Windows
-    fcntl: Any = None
+    locks: Any = None
 
 __all__ = ["JsonLines", "last_line", "older_files"]
 
@@ -42,7 +41,7 @@ class JsonLines:
     def __init__(
         self, path: Path, key: bytes | None, state: Path, *, sync: bool = False, max_bytes: int = 0, keep: int = 5
     ) -> None:
-        if fcntl is None:  # pragma: no cover - Windows
+        if locks is None:  # pragma: no cover - Windows
             raise AuditError("this system cannot lock files; use an audit log in SQLite: name it audit.db", op="audit")
         self.path = path
         self._key = key
@@ -66,10 +65,7 @@ class JsonLines:
         with self._mutex:
             if self._fd < 0:
                 self._reopen()
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                self._lock()
+            self._lock()
             try:
                 now = stamp()
                 second = now[:19]
@@ -87,7 +83,7 @@ class JsonLines:
                 raise
             finally:
                 if self._fd >= 0:
-                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                    locks.unlock(self._fd)
 
     def close(self) -> None:
         """Write no more; closing twice is fine."""
@@ -272,26 +268,20 @@ class JsonLines:
         return header
 
     def _lock(self) -> None:
-        ends = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise _cannot(self.path, error) from error
-            else:
-                return
-            if time.monotonic() > ends:
-                raise AuditError(
-                    f"another process has kept the audit log {self.path} locked for {_PATIENCE:g} s; it may be stopped "
-                    "(fuser names it), or give each server a log of its own",
-                    op="audit",
-                )
-            time.sleep(0.0005)
+        try:
+            held = locks.lock(self._fd, within=_PATIENCE, pause=0.0005)
+        except OSError as error:
+            raise _cannot(self.path, error) from error
+        if not held:
+            raise AuditError(
+                f"another process has kept the audit log {self.path} locked for {_PATIENCE:g} s; it may be stopped "
+                "(fuser names it), or give each server a log of its own",
+                op="audit",
+            )
 
     def _unlock(self) -> None:
         if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            locks.unlock(self._fd)
 
     def _release(self) -> None:
         if self._fd >= 0:

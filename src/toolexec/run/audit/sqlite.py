@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 from pathlib import Path
 from typing import Final
 
 from toolexec.errors import AuditError
+from toolexec.process.database import open_database, use_wal
 from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
@@ -47,12 +47,8 @@ class SqliteLines:
         self._anchor = Anchor(path, state, key, sync=sync)
         self.header = Header.new(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            database = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
-            self._database = database
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+            self._database = database = open_database(path)
+            use_wal(database, sync=sync)
             database.executescript(_SCHEMA)
             self._begin(database)
         except (OSError, sqlite3.Error) as error:

@@ -7,7 +7,6 @@ any more is deleted once no process holds it.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -24,6 +23,7 @@ from typing import Final, Self
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.lock import lock, try_lock
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import PrivateDirectory, cache_directory
 from toolexec.process.steps import OnStep
@@ -267,7 +267,7 @@ class ImageStore:
         except OSError as error:
             raise _gone(image) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            lock(descriptor, shared=True)
             # Who deletes has the lock alone and moves the directory away first.
             if os.fstat(descriptor).st_ino != lease.stat().st_ino:
                 raise _gone(image)
@@ -402,7 +402,8 @@ def _discard(place: Path) -> None:
     with suppress(OSError):
         lease = os.open(place / _LEASE, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(lease):
+                return
             trash = place.with_name(f"{_TRASH}{place.name}")
             place.rename(trash)
         finally:

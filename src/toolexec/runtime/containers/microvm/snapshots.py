@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import logging
@@ -18,6 +17,7 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.lock import lock, try_lock
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import PrivateDirectory, cache_directory
 from toolexec.runtime.containers.microvm.sparse import sparse_digest
@@ -119,8 +119,8 @@ class SnapshotCache:
             with suppress(OSError):
                 lease = os.open(place / _LEASE, os.O_RDONLY | os.O_CLOEXEC)
                 try:
-                    fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    self._throw_away(place)
+                    if try_lock(lease):
+                        self._throw_away(place)
                 finally:
                     os.close(lease)
 
@@ -128,17 +128,13 @@ class SnapshotCache:
     async def _locked(self, name: str) -> AsyncGenerator[None]:
         """Be the one process that makes *name*."""
         await asyncio.to_thread(self._secure)
-        lock = os.open(self.directory / f"{_LOCK}{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self.directory / f"{_LOCK}{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(_PAUSE)
+            while not try_lock(file):  # noqa: ASYNC110 - another process holds it
+                await asyncio.sleep(_PAUSE)
             yield
         finally:
-            os.close(lock)
+            os.close(file)
 
     def _secure(self) -> None:
         with PrivateDirectory(self.directory):
@@ -171,7 +167,7 @@ class SnapshotCache:
         try:
             self._secure()
             lease = os.open(place / _LEASE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(lease, fcntl.LOCK_SH)
+            lock(lease, shared=True)
             why = self._problem(place, about)
             if not why:
                 os.utime(lease)

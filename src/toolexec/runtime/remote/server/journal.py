@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
+from toolexec.process.database import open_database, use_wal
 from toolexec.runtime.remote.signature import ReplayCache
 
 __all__ = ["Journal", "JournalReplays", "Record", "RecordState"]
@@ -47,9 +48,8 @@ class Journal:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _locked(directory / _LOCK)
-            self._rows = sqlite3.connect(directory / _FILE, isolation_level=None, check_same_thread=False)
-            self._rows.execute("PRAGMA journal_mode=WAL")
-            self._rows.execute("PRAGMA synchronous=NORMAL")
+            self._rows = open_database(directory / _FILE)
+            use_wal(self._rows, sync=False)
             self._rows.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
@@ -129,12 +129,10 @@ def _locked(path: Path) -> IO[bytes]:
     """Return the lock file, locked for this process; raises OSError when another one has it."""
     file = path.open("ab")
     try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise OSError("another server uses it") from None
+        from toolexec.process.lock import try_lock
     except ModuleNotFoundError:  # on Windows
         return file
-    return file
+    if try_lock(file.fileno()):
+        return file
+    file.close()
+    raise OSError("another server uses it")
