@@ -283,7 +283,7 @@ def test_the_users_that_there_are(tmp_path: Path, uid_map: str, numbers: range) 
     """Of those that are mapped, the ones that nothing else has; never root."""
     file = tmp_path / "uid_map"
     file.write_text(uid_map)
-    users = HostUsers(file)
+    users = HostUsers(file, claims=tmp_path / "users")
     assert users.numbers == numbers
     taken = [users.take() for _ in range(min(100, len(numbers)))]
     assert len({*taken}) == len(taken)

@@ -57,7 +57,7 @@ class TestJails:
         """With no user left the error says that a retry may succeed, and one that is free again is used again."""
         jails = Jails(tmp_path / "jails", users=range(1_900_000_000, 1_900_000_002))
         taken = [jails.create(), jails.create()]
-        with pytest.raises(SandboxUnavailableError, match="2 users of jails are taken") as caught:
+        with pytest.raises(SandboxUnavailableError, match="all 2 users are taken") as caught:
             jails.create()
         assert caught.value.retryable
         taken[0].remove()

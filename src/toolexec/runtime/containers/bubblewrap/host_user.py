@@ -9,9 +9,7 @@ in a mount namespace, where no other process sees it (see `Stage`).
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
-import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.users import UNUSED_USERS, UserClaim, UserClaims
 from toolexec.runtime.containers.spec import ContainerSpec
 
 __all__ = ["HostUsers", "Identity", "Stage", "Stages"]
 
 _UID_MAP: Final = Path("/proc/self/uid_map")
-_UNUSED: Final = range(0x70000000, 0x7FFE0000)
-"""What no distribution gives to users, to containers or to services."""
 _SIDE: Final = 4096
 """How many numbers are taken where only few are mapped: the last ones."""
 _NOBODY: Final = 65534
@@ -40,28 +37,31 @@ class HostUsers:
     """Gives out numbers of users and groups. Raises SandboxUnavailableError when there are none, or no program that
     changes the user."""
 
-    def __init__(self, uid_map: Path = _UID_MAP) -> None:
+    def __init__(self, uid_map: Path = _UID_MAP, *, claims: Path | None = None) -> None:
         self.numbers: range = _unprivileged(uid_map.read_text("ascii"))
         found = shutil.which("nsenter")
         if found is None:
             raise _unavailable("there is no nsenter, which starts containers as another user than root")
         self._nsenter = found
-        start = secrets.randbelow(len(self.numbers))
-        self._offset = itertools.count(start)
-        self._taken: set[int] = set()
+        self._claims = UserClaims(claims, numbers=self.numbers)
+        self._taken: dict[int, UserClaim] = {}
 
     def take(self) -> int:
-        """Take a number that no other container of this process has; give it back with `leave`."""
-        for offset in itertools.islice(self._offset, _SIDE):
-            number = self.numbers[offset % len(self.numbers)]
-            if number not in self._taken or len(self.numbers) == 1:
-                self._taken.add(number)
-                return number
-        raise _unavailable("all users that containers can run as are taken")
+        """Take a number that nothing else on this machine has; give it back with `leave`."""
+        if len(self.numbers) == 1:  # all containers share it
+            return self.numbers[0]
+        try:
+            claim = self._claims.take()
+        except OSError as error:
+            raise _unavailable(f"no user can be taken for a container: {error.strerror or error}") from error
+        self._taken[claim.number] = claim
+        return claim.number
 
     def leave(self, number: int) -> None:
         """Note that nothing runs as *number* any more."""
-        self._taken.discard(number)
+        claim = self._taken.pop(number, None)
+        if claim is not None:
+            claim.release()
 
     def becoming(self, number: int, command: Sequence[str], stage: Stage) -> list[str]:
         """Return a command that enters *stage*, becomes that user, without other groups, and then *command*."""
@@ -204,8 +204,8 @@ def _unprivileged(uid_map: str) -> range:
     """The numbers that containers can have, of those that are mapped here."""
     mapped = [range(int(first), int(first) + int(count)) for first, _, count in _lines(uid_map)]
     for numbers in mapped:
-        if numbers.start <= _UNUSED.start and numbers.stop >= _UNUSED.stop:
-            return _UNUSED
+        if numbers.start <= UNUSED_USERS.start and numbers.stop >= UNUSED_USERS.stop:
+            return UNUSED_USERS
     largest = max(mapped, key=len, default=range(0))
     stop = min(largest.stop, _NOBODY)
     if len(largest) >= 2 * _SIDE and stop - _SIDE > largest.start:

@@ -25,15 +25,13 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import cache_directory
+from toolexec.process.users import UNUSED_USERS, UserClaim, UserClaims
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.images.tree import remove_tree
 
-__all__ = ["USERS", "Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
+__all__ = ["Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-USERS: Final = range(0x7000_0000, 0x7001_0000)
-"""The numbers of users that jails run as: above those that systems, containers and people are given."""
 
 _BASE: Final = Path("/var/lib/toolexec/jails")
 _CLAIMS: Final = "users"
@@ -70,7 +68,7 @@ class Jail:
     id: str
     directory: Path
     uid: int
-    claim: Path
+    claim: UserClaim
     group: Group | None = None
     _binds: list[str] = field(default_factory=list[str])
 
@@ -129,7 +127,7 @@ class Jail:
         except OSError as error:
             logger.warning("the directory %s of a virtual machine cannot be removed: %s", self.directory, error)
             return
-        self.claim.unlink(missing_ok=True)
+        self.claim.release()
 
 
 class Jails:
@@ -138,9 +136,10 @@ class Jails:
     *base* is `/var/lib/toolexec/jails` by default, and `jails` of the cache directory where TOOLEXEC_CACHE is set.
     """
 
-    def __init__(self, base: Path | None = None, *, users: Sequence[int] = USERS) -> None:
+    def __init__(self, base: Path | None = None, *, users: Sequence[int] = UNUSED_USERS) -> None:
         self.base: Path = base or (cache_directory("jails") if "TOOLEXEC_CACHE" in os.environ else _BASE)
         self.users: Sequence[int] = users
+        self._claims = UserClaims(None if base is None else base / _CLAIMS, numbers=users)
         self._cgroups: Cgroups | None = None
         self._looked = False
 
@@ -161,8 +160,9 @@ class Jails:
         jail: Jail | None = None
         try:
             self.base.mkdir(0o711, parents=True, exist_ok=True)
-            claim = self._claim(name)
-            jail = Jail(id=name, directory=self.base / name, uid=int(claim.name), claim=claim)
+            directory = self.base / name
+            claim = self._claims.take(name=name, protects=directory)
+            jail = Jail(id=name, directory=directory, uid=claim.number, claim=claim)
             jail.directory.mkdir(0o700)
             os.chown(jail.directory, jail.uid, jail.uid)
             if self.cgroups is not None:
@@ -173,23 +173,6 @@ class Jails:
             raise _unprepared(f"nothing can be made in {self.base}", error) from error
         return jail
 
-    def _claim(self, name: str) -> Path:
-        """Take a user that no other jail on this host has: a file of that number, complete as soon as it is there."""
-        claims = self.base / _CLAIMS
-        claims.mkdir(0o700, exist_ok=True)
-        draft = claims / f".{name}"
-        draft.write_text(name, "ascii")
-        try:
-            first = int.from_bytes(os.urandom(4), "big")
-            for step in range(len(self.users)):
-                claim = claims / str(self.users[(first + step) % len(self.users)])
-                with suppress(FileExistsError):
-                    claim.hardlink_to(draft)
-                    return claim
-        finally:
-            draft.unlink()
-        raise OSError(errno.EUSERS, f"all {len(self.users)} users of jails are taken")
-
     def sweep(self) -> None:
         """Remove the jails of owners that are dead, with all that still runs in them. Raises OSError."""
         if self.cgroups is not None:
@@ -198,11 +181,7 @@ class Jails:
             for entry in sorted(self.base.iterdir()):
                 if is_orphan(entry.name.rpartition("-")[0]):
                     remove_tree(entry)
-        with suppress(FileNotFoundError):
-            for claim in (self.base / _CLAIMS).iterdir():
-                name = claim.name[1:] if claim.name.startswith(".") else _read(claim)
-                if is_orphan(name.rpartition("-")[0]):
-                    claim.unlink(missing_ok=True)
+        self._claims.sweep()
 
 
 def exit_code(code: int, said: str) -> int:
@@ -259,10 +238,3 @@ def _unprepared(what: str, error: OSError) -> SandboxUnavailableError:
     scarce = (errno.EUSERS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
     made.retryable = full or error.errno in scarce
     return made
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("ascii", "replace")
-    except OSError:
-        return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import re
@@ -20,6 +19,7 @@ from toolexec.process.child import Child, run_child
 from toolexec.process.private import cache_directory
 from toolexec.process.settling import uncut
 from toolexec.process.stream import SocketStream, Stream
+from toolexec.process.users import UserClaim, UserClaims
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.microvm.child import ChildMachine
@@ -44,12 +44,9 @@ _SECONDS: Final = 30.0
 _OWN_MEMORY: Final = 320 << 20
 """What QEMU needs beside the memory of the machine, in bytes, translated code and page tables included."""
 _OWN_THREADS: Final = 64
-_USERS: Final = 0x6000_0000
-"""The first of the user IDs that VMMs run as, one each, so that none of them can reach another one."""
 _KEPT: Final = 4
 """How many memories are kept open, those that were restored last."""
 _SECCOMP: Final = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
-_numbers = itertools.count()
 
 
 class QemuMachine(ChildMachine[Stream]):
@@ -61,6 +58,8 @@ class QemuMachine(ChildMachine[Stream]):
         self.monitor = monitor
         self.ram = -1
         """The memory of a template, which this owns."""
+        self.user: UserClaim | None = None
+        """The user that it runs as, where root has started it."""
         super().__init__(f"qemu-{child.pid}", child, group, control, stdio)
 
     async def _release(self) -> None:
@@ -72,6 +71,8 @@ class QemuMachine(ChildMachine[Stream]):
             self.ram = -1
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        if self.user is not None:
+            self.user.release()
 
 
 class QemuVmm:
@@ -91,6 +92,7 @@ class QemuVmm:
         self._accelerator: Accelerator = "tcg"
         self._cgroups: Cgroups | None = None
         self._looked = False
+        self._users = UserClaims()
         self._memories: OrderedDict[tuple[str, int, int], int] = OrderedDict()
 
     @property
@@ -269,6 +271,14 @@ class QemuVmm:
     ) -> QemuMachine:
         """Start the process, without a pause, so that no cancellation can come in between."""
         with ExitStack() as theirs, ExitStack() as ours:
+            try:
+                user = self._users.take() if os.geteuid() == 0 else None
+            except OSError as error:
+                if group is not None:
+                    group.remove()
+                raise _no_start(error) from error
+            if user is not None:
+                ours.callback(user.release)
             if group is not None:
                 ours.callback(group.remove)
             try:
@@ -294,7 +304,7 @@ class QemuVmm:
                     accelerator=self._accelerator,
                     template=is_template,
                     restore=restore,
-                    confine=_confinement(),
+                    confine=_confinement(user),
                 )
                 command = [*_namespaces(), *command]
                 child = Child(
@@ -303,20 +313,22 @@ class QemuVmm:
             except OSError as error:
                 raise _no_start(error) from error
             ours.pop_all()
-            return QemuMachine(
+            machine = QemuMachine(
                 child, group, SocketStream(control[0]), SocketStream(stdio[0]), monitor=QmpClient(monitor[0])
             )
+            machine.user = user
+            return machine
 
 
-def _confinement() -> list[str]:
+def _confinement(user: UserClaim | None) -> list[str]:
     """Options by which QEMU gives up rights, once all files are open: its user, the file system, and system calls.
     Raises OSError."""
-    if os.geteuid() != 0:
+    if user is None:
         return ["-sandbox", f"{_SECCOMP},elevateprivileges=deny"]
     # to become another user is refused by "deny", as QEMU's filter comes first; setpriv sees to what else that is for
     empty = str(_empty_directory())
-    user = _USERS | (os.getpid() & 0xFFFF) << 12 | next(_numbers) & 0xFFF
-    return ["-sandbox", f"{_SECCOMP},elevateprivileges=allow", "-chroot", empty, "-runas", f"{user}:{user}"]
+    become = f"{user.number}:{user.number}"
+    return ["-sandbox", f"{_SECCOMP},elevateprivileges=allow", "-chroot", empty, "-runas", become]
 
 
 def _empty_directory() -> Path:
