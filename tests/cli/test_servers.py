@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.servers import EVERYTHING, filesystem_calls, require_npm_server
 pytestmark = pytest.mark.full
 
 
-def run(directory: Path, tool_id: str, args: dict[str, object], **more: str) -> dict[str, Any]:
+def run(directory: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
     """`toolexec run` in a process of its own; its one JSON document."""
     command = [sys.executable, "-m", "toolexec", "run", tool_id, json.dumps(args), "--json"]
     done = subprocess.run(
@@ -24,7 +24,6 @@ def run(directory: Path, tool_id: str, args: dict[str, object], **more: str) -> 
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **more},
     )
     assert done.returncode == 0, f"{tool_id}: {done.stdout} {done.stderr}"
     return json.loads(done.stdout)
@@ -44,13 +43,16 @@ def test_a_tool_of_everything(tmp_path: Path, name: str) -> None:
     assert run(tmp_path, f"all:{name}", EVERYTHING[name])["ok"]
 
 
-def test_every_tool_of_filesystem(tmp_path: Path) -> None:
-    """Every tool runs and succeeds, one process after the other."""
+def test_every_tool_of_filesystem(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tool runs and succeeds, one command after the other, in this process: to start one takes longer than a call."""
+    monkeypatch.chdir(tmp_path)
     root = tmp_path / "files"
     root.mkdir()
     configure(tmp_path, "fs", [*require_npm_server("filesystem"), str(root.resolve())])
     allowed = {"TOOLEXEC_POLICY__REMOTE_DESTRUCTIVE": "allow"}  # some of them are marked as destructive
-    values = {
-        name: run(tmp_path, f"fs:{name}", args, **allowed)["value"] for name, args in filesystem_calls(root.resolve())
-    }
+    values: dict[str, Any] = {}
+    for name, args in filesystem_calls(root.resolve()):
+        done = cli("run", f"fs:{name}", json.dumps(args), "--json", "-c", "mcp.json", **allowed)
+        assert done.exit_code == 0, f"{name}: {done.stdout} {done.stderr}"
+        values[name] = json.loads(done.stdout)["value"]
     assert "three" in json.dumps(values["read_file"])
