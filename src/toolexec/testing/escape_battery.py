@@ -24,6 +24,8 @@ __all__ = ["BatteryReport", "Outcome", "run_battery"]
 
 _GRACE_SECONDS = 5.0
 _CAP_SECONDS = 20.0
+_FIRST_SECONDS = 600.0
+"""What the first run may take: it may have to build the sandbox, or to wait for another process that does."""
 _QUIET_SECONDS = 0.02
 _MAX_OUTPUT = 1 << 18
 
@@ -205,7 +207,7 @@ class _Battery:
 
         Raises RuntimeError for a sandbox that cannot even do that.
         """
-        trouble = await self._probe()
+        trouble = await self._probe(_FIRST_SECONDS)
         if trouble:
             raise RuntimeError(f"{self._backend.kind} cannot run an ordinary program: {trouble}")
 
@@ -273,13 +275,13 @@ class _Battery:
             return f"the value is not JSON: {error}"
         return ""
 
-    async def _probe(self) -> str:
-        """Return the complaints of an ordinary program that is run right after a hostile one."""
+    async def _probe(self, seconds: float = 2 * _CAP_SECONDS) -> str:
+        """Return the complaints of an ordinary program that is run right after a hostile one, within *seconds*."""
         code, expected = PROBES[self._language]
         tools = self._site.tools(ESCAPES[0].limits, None)
         request = ExecuteRequest(code=code, gateway=tools, timeout=20.0, best_effort=True, **self._settings)
         try:
-            async with asyncio.timeout(2 * _CAP_SECONDS):
+            async with asyncio.timeout(seconds):
                 result = await self._backend.execute(request.validate())
         except Exception as error:
             return f"the next run failed: {type(error).__name__}: {str(error)[:200]}"
