@@ -19,7 +19,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
 
+# The sandbox is built before the tests, which would wait for one of them to build it.
 test: $(STAMP)
+	@$(BIN)/toolexec sandbox build || true
 	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE)
 
 # The fast tier runs once, and first: under coverage here, which tests/gate.py adds to.
