@@ -12,12 +12,12 @@ FLOORS = {"python": (0.8, 0.95), "javascript": (0.6, 0.95)}
 """Of each language: the share that runs at the first try, and the share of the rest that its messages fix."""
 
 BLIND_FLOORS = {
-    "blind": {"python": (0.75, 0.95), "javascript": (0.65, 0.95)},
+    "blind": {"python": (0.83, 0.92), "javascript": (0.7, 0.95)},
     "blind2": {"python": (0.85, 0.8), "javascript": (0.8, 0.95)},
     "blind3": {"python": (0.8, 0.95), "javascript": (0.8, 0.75)},
 }
-"""The same for each set of programs that were written blindly; a fourth of them is wrong. Of the second set, a few fail
-in silence."""
+"""The same for each set of programs that were written blindly; a fourth of them is wrong. A few fail in silence, and one of
+the first set finds another tool than its author thought."""
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""
