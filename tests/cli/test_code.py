@@ -38,6 +38,14 @@ def test_what_it_prints_comes_first_then_the_value(cli: Cli) -> None:
     assert done.stderr == "err\n"
 
 
+def test_what_is_printed_only_is_shown_once(cli: Cli) -> None:
+    """The only thing that a program prints is its value as well, and does not come again."""
+    done = cli("code", "-e", "numbers = [1, 2]\nprint(numbers)")
+    assert (done.exit_code, done.stdout) == (0, "[1, 2]\n")
+    done = cli("code", "--json", "-e", "numbers = [1, 2]\nprint(numbers)")
+    assert json.loads(done.stdout)["value"] == [1, 2]
+
+
 def test_a_rule_of_the_settings_file_holds_for_a_language(cli: Cli, tmp_path: Path) -> None:
     """A language that a rule denies does not run, by whatever name; another one does."""
     file = tmp_path / "toolexec.toml"

@@ -97,6 +97,7 @@ async def test_what_is_not_certain(code: str, said: str) -> None:
     "code",
     [
         "print('a')",
+        "print(1)",
         "print(f'{1}')",
         "print(1)\nprint(2)",
         "for n in (1, 2):\n    print(n)",

@@ -129,9 +129,11 @@ async def _run_live(session: Session, code: str, settings: CodeSettings, *, trac
 
 
 def _show(screen: Screen, result: CodeResult) -> None:
+    from toolexec.code.types import PRINTED
+
     if result.error is not None:
         show_failure(screen, result.error)
-    elif result.value is not None:
+    elif result.value is not None and PRINTED not in result.notes:  # it was printed already
         screen.value(value_text(result.value))
     if screen.err.is_terminal:
         facts = [result.language, result.backend.kind if result.backend is not None else ""]

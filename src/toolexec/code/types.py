@@ -19,6 +19,7 @@ from toolexec.run.types import OnError, UndoneStep
 
 __all__ = [
     "DEFAULT_TIMEOUT",
+    "PRINTED",
     "SKILL",
     "BackendInfo",
     "CodeEvent",
@@ -35,6 +36,9 @@ __all__ = [
 DEFAULT_TIMEOUT: Final = 30.0
 SKILL: Final = "skill"
 """The key of a request's metadata with the ID of the skill whose workflow it is."""
+
+PRINTED: Final = "the value is what the program printed; say it with `return`"
+"""The note of a result whose value is in its output already; the guest of Python says it."""
 
 Readiness: TypeAlias = Literal["prod", "beta", "stub"]
 Stream: TypeAlias = Literal["stdout", "stderr"]

@@ -24,7 +24,7 @@ PRINTED: Final = "print("
 """The rule that the only thing printed is the value of a program that has no other."""
 
 _CALL: Final = re.compile(r"(?<![\w$])((?:tools\.)?[A-Za-z_]\w*(?:\.\w+)?)\(\s*(?![\s){])")
-_PRINT: Final = re.compile(r"(?<![\w.])print\(\s*(?:([rfbRFB]{0,2}['\"])|(\)))?")
+_PRINT: Final = re.compile(r"(?<![\w.])print\(\s*(?:([rfbRFB]{0,2}['\"]|\d)|(\)))?")
 _MOST_CALLS: Final = 200
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
