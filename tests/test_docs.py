@@ -39,7 +39,13 @@ from toolexec.runtime.wasm.stdlib import LIMITED, STDLIB, UNAVAILABLE
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(toolexec.__file__).parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 WITH_CODE = [path for path in DOCUMENTS if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)]
 DOCTESTED = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text() and "cli" not in path.parts]
 CHECKER = doctest.OutputChecker()
@@ -340,7 +346,7 @@ def public_names() -> set[str]:
         "toolexec.runtime",
         *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
         *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata kubernetes microvm".split()),
-        *(f"toolexec.runtime.protocol.{name}" for name in "base direct proxy".split()),
+        "toolexec.runtime.protocol.proxy",
         "toolexec.runtime.remote",
         "toolexec.runtime.remote.proxmox",
         "toolexec.durable.temporal",

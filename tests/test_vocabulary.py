@@ -20,7 +20,11 @@ TABLE = tomllib.loads((ROOT / "tests" / "vocabulary.toml").read_text())
 INSTEAD: dict[str, str] = TABLE["instead"]
 NOT_YET: dict[str, dict[str, int]] = TABLE["not_yet"]
 WORDS = frozenset(word for word in INSTEAD if " " not in word)
-PHRASES = {phrase: re.compile(rf"(?<![Tt]here )\b{phrase}\b(?! longer| more)") for phrase in INSTEAD if " " in phrase}
+PHRASES = {
+    phrase: re.compile(rf"(?<!there )\b{phrase}\b(?! longer| more)", re.IGNORECASE)
+    for phrase in INSTEAD
+    if " " in phrase
+}
 OPENERS = frozenset(TABLE["openers"]["anywhere"])
 FUNCTION_OPENERS = OPENERS | set(TABLE["openers"]["functions"])
 PROPERTIES = {"property", "cached_property"}
@@ -45,7 +49,7 @@ def _group(path: Path) -> str:
 @cache
 def _groups() -> dict[str, list[Path]]:
     """Sort all files by their row."""
-    paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
     for folder in ("src", "tests", "examples"):
         paths += (ROOT / folder).rglob("*.py")
     groups: dict[str, list[Path]] = {}
@@ -61,7 +65,8 @@ def _words(text: str) -> Counter[str]:
         if (lower := word.lower()) in WORDS:
             found[lower] += number
     line = " ".join(text.split())
-    found.update({phrase: len(pattern.findall(line)) for phrase, pattern in PHRASES.items() if phrase in line})
+    lower = line.lower()
+    found.update({phrase: len(pattern.findall(line)) for phrase, pattern in PHRASES.items() if phrase in lower})
     return found
 
 
