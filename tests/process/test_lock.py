@@ -66,6 +66,6 @@ def test_the_end_of_a_process_frees_its_lock(files: tuple[int, int], tmp_path: P
 
 
 def test_a_closed_file_is_an_error() -> None:
-    """What cannot be locked is not waited for."""
+    """A file that cannot be locked is not waited for."""
     with pytest.raises(OSError, match="descriptor"):
         lock(1 << 20, within=0)

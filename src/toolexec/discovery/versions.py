@@ -22,7 +22,7 @@ class Versions:
         return bool(self._known)
 
     def add(self, namespace: str, name: str, version: str) -> None:
-        """Take note of a version."""
+        """Record a version."""
         names = self._known.setdefault(namespace, {})
         known = names.setdefault(name, version)
         if isinstance(known, set):
@@ -31,7 +31,7 @@ class Versions:
             names[name] = {known, version}
 
     def add_all(self, tool_ids: Iterable[str]) -> None:
-        """Take note of the versions in many different legal IDs, at least of those that have one."""
+        """Record the versions in many different legal IDs, at least of those that have one."""
         known = self._known
         share = dict[str, str]().setdefault
         for tool_id in tool_ids:

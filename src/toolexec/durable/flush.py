@@ -40,7 +40,7 @@ class Flusher:
         self._thread: threading.Thread | None = None
 
     def note(self) -> None:
-        """Take note of a commit; one thread at a time."""
+        """Record a commit; one thread at a time."""
         self._commits += 1
         if not self._is_notified:
             self._is_notified = True

@@ -40,7 +40,7 @@ class CacheStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what it holds open; closing twice is fine."""
+        """Release what it holds open; closing twice is fine."""
         ...
 
 

@@ -50,7 +50,7 @@ class Issuer:
         self.keys = {"rsa1": _RSA[1]}
 
     def token(self, kid: str | None = "rsa0", *, key: Any = None, alg: str = "", **claims: Any) -> str:
-        """A token that is good for a minute; claims that are None are left out."""
+        """A token that holds for a minute; a claim of None is left out."""
         now = int(time.time())
         body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now, "exp": now + 60} | claims
         body = {name: value for name, value in body.items() if value is not None}

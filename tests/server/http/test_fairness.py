@@ -222,7 +222,7 @@ class TestApproved:
     async def test_callers_without_a_key_share_nothing(
         self, serve: Serve, era: str, offered: list[str], answer: str
     ) -> None:
-        """An answer of one is for its own session, or for its call where there are none; only that is offered."""
+        """An answer of one is for its own session, or for its call where it has no session; only that is offered."""
         tools, _ = careful()
         async with tools:
             server = await serve(HttpSettings(port=0), server=tools)

@@ -112,5 +112,5 @@ class HybridSearcher:
         )
 
     def close(self) -> None:
-        """Let go of what the embedding side holds; see `EmbeddingSearcher.close`."""
+        """Release what the embedding side holds; see `EmbeddingSearcher.close`."""
         self.embedding.close()

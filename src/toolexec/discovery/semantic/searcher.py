@@ -176,7 +176,7 @@ class EmbeddingSearcher:
             return len(self._live) - len(self._fresh)
 
     def close(self) -> None:
-        """Let go of the embedder's thread and of the store."""
+        """Release the embedder's thread and of the store."""
         self._guard.close()
         self._store.close()
 

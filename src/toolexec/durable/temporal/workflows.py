@@ -207,12 +207,12 @@ class _Run:
         return Carried(calls, [*self._delivered], [*self._signals])
 
     def note(self, call: CallRecord, delivered: Sequence[Sequence[str]]) -> None:
-        """Take note of a call that is about to be made."""
+        """Record a call that is about to be made."""
         self._delivered += [[*group] for group in delivered]
         self._calls[call.step] = call_to_json(call)
 
     def note_end(self, step: str, state: str, outcome: Mapping[str, Any]) -> None:
-        """Take note of its outcome."""
+        """Record its outcome."""
         self._calls[step] |= {"state": state, "outcome": dict(outcome), "ended": workflow.time()}
 
     def signal_for(self, step: str, name: str) -> JSONDict | None:

@@ -146,5 +146,5 @@ class ContainerEngine(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of the engine; its containers have been closed before."""
+        """Release the engine; its containers have been closed before."""
         ...

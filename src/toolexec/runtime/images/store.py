@@ -119,7 +119,7 @@ class Hold:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Let go of it. Twice is fine."""
+        """Release it. Twice is fine."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor: int = -1

@@ -125,7 +125,7 @@ class HostCalls:
         return f"[{','.join(answers)}]"
 
     def post(self, frame: str) -> None:
-        """Take note of a frame that has no answer. Raises GuestStoppedError."""
+        """Record a frame that has no answer. Raises GuestStoppedError."""
         if self._stopped:
             raise GuestStoppedError
         requests, _ = self._take(frame)
@@ -242,7 +242,7 @@ class HostCalls:
         self._asked_to_cancel.clear()
 
     def _count(self, message: Message) -> None:
-        """Take note of a request; a guest that asks on and on without hearing the answers is ended."""
+        """Record a request; a guest that asks on and on without hearing the answers is ended."""
         self._pending += 1
         if self._pending > _MOST_PENDING:
             raise ProtocolError(f"more than {_MOST_PENDING} requests wait for the guest to hear their answers")

@@ -443,7 +443,7 @@ class HostState:
             raise ProtocolError(f"the guest has not answered yet that it has {self.transfer} its files")
 
     def receive(self, message: Message, *, with_data: bool = False) -> None:
-        """Take note of a message of the guest; raises ProtocolError, with the state as before, for one that must not
+        """Record a message of the guest; raises ProtocolError, with the state as before, for one that must not
         come now."""
         kind = message.type
         if with_data != (kind in _WITH_DATA):

@@ -162,7 +162,7 @@ class Link:
         return message
 
     def receive(self, message: RemoteMessage) -> bool:
-        """Take note of what has arrived; return whether it is new, and to be acted on.
+        """Record what has arrived; return whether it is new, and to be acted on.
 
         False for what came before, and for a mere acknowledgement. Raises ProtocolError when messages before it are
         missing, or when it acknowledges what was never sent.

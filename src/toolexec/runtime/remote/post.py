@@ -104,7 +104,7 @@ class PostClient:
             return str(error) or type(error).__name__
 
     def _note(self, endpoint: str, body: bytes) -> str:
-        """Take note of what an endpoint says of itself; return why it cannot be used, if so."""
+        """Record what an endpoint says of itself; return why it cannot be used, if so."""
         try:
             data = json.loads(body)
         except ValueError:

@@ -85,7 +85,7 @@ class CompiledComponent:
         self.component = component
 
     def close(self) -> None:
-        """Let go of the file; what was loaded from it stays."""
+        """Release the file; what was loaded from it stays."""
         self._file.close()
 
     def __enter__(self) -> Self:

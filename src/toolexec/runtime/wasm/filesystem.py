@@ -41,7 +41,7 @@ class Descriptor(Thing):
             files.hold(node)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         if isinstance(self.node, File):
             self.files.release(self.node)
 

@@ -99,7 +99,7 @@ class Program:
 
 
 class Instance:
-    """A guest of its own: memory, files, clock and limits. Made ahead, prepared, run, and closed.
+    """A guest of its own: memory, files, clock and limits. Pre-warmed, prepared, run, and closed.
 
     `prepare` and `run` are for one thread at a time; `stop` and `close` may be called by any, at any time. What the
     guest keeps in its memory stays from run to run; a guest that ended without an answer cannot run again.

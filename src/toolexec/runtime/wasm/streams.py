@@ -97,7 +97,7 @@ class FileReader(InputStream):
         return data
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._files.release(self._file)
 
 
@@ -129,7 +129,7 @@ class FileWriter(OutputStream):
             self._offset += len(data)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._files.release(self._file)
 
 

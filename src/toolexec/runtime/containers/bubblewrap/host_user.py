@@ -99,7 +99,7 @@ class Stage:
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def close(self) -> None:
-        """Let go of it; what has entered it keeps it."""
+        """Release it; what has entered it keeps it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -186,7 +186,7 @@ class Stages:
             raise
 
     def close(self) -> None:
-        """Let go of those that were kept."""
+        """Release those that were kept."""
         while self._kept:
             self._kept.popitem()[1].close()
 

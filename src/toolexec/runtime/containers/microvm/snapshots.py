@@ -43,7 +43,7 @@ class Snapshot:
         self._lease = lease
 
     def close(self) -> None:
-        """Let go of it. Twice is fine."""
+        """Release it. Twice is fine."""
         if self._lease >= 0:
             os.close(self._lease)
             self._lease = -1

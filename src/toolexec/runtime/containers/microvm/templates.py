@@ -89,7 +89,7 @@ class Templates:
         await asyncio.to_thread(self.cache.discard, snapshot, why)
 
     async def aclose(self) -> None:
-        """Let go of all; a machine that is being saved is given up."""
+        """Release all; a machine that is being saved is given up."""
         making = [*self._making.values()]
         for task in making:
             task.cancel()

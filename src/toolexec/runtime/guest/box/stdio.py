@@ -56,7 +56,7 @@ class Captured:
                     pipe.dropped = 0
 
     def sever(self) -> None:
-        """Let go of the pipes, in a forked child; what it writes still comes out at its parent's."""
+        """Release the pipes, in a forked child; what it writes still comes out at its parent's."""
         for pipe in self._pipes:
             pipe.sever()
 

@@ -164,7 +164,7 @@ class Line(StreamChannel):
         return messages if isinstance(messages, list) else [messages]
 
     def sever(self) -> None:
-        """Let go of the line; to be called in a forked child, which must not speak for its parent."""
+        """Release the line; to be called in a forked child, which must not speak for its parent."""
         self._gone = True
         self._lock = _thread.RLock()  # a thread of the parent may hold its own
         for descriptor in {self._read_fd, self._write_fd}:

@@ -195,7 +195,7 @@ class WorkerProcess:
         return f"its worker process ended with exit code {code}"
 
     def leave(self) -> None:
-        """Let go of a process that belongs to the parent of this one, after a fork."""
+        """Release a process that belongs to the parent of this one, after a fork."""
         self._end.detach()
         self._hang_up()
         for lane in self._lanes:
