@@ -71,7 +71,7 @@ def _words(text: str) -> Counter[str]:
 
 
 def _openers(path: Path, text: str) -> int:
-    """Count the docstrings of tests and public functions that do not begin with a verb or a subject."""
+    """Count the docstrings of tests and functions, private ones too, that do not begin with a verb or a subject."""
     in_tests = path.name.startswith("test_")
     if not _may_open_wrongly(text, in_tests):  # to parse all files takes four times as long
         return 0
@@ -79,7 +79,7 @@ def _openers(path: Path, text: str) -> int:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        checked = node.name.startswith("test_") if in_tests else not node.name.startswith("_")
+        checked = node.name.startswith("test_") if in_tests else not node.name.startswith("__")
         names = {name.id for name in node.decorator_list if isinstance(name, ast.Name)}
         docstring = ast.get_docstring(node) if checked and not names & PROPERTIES else None
         first = re.match(r"\w+", docstring or "")

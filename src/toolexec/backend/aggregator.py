@@ -90,7 +90,7 @@ class Aggregator:
         return await found.backend.call(found.binding.tool, attempt_at(ToolCall(tool_id, args), entry))
 
     async def _find(self, tool_id: str, parsed: ToolID) -> HostedTool:
-        """The tool listed under the ID, else the one that the backend named in it calls so."""
+        """Return the tool listed under the ID, else the one that the backend named in it calls so."""
         named = self._registry.get(parsed.namespace)
         if named is not None and named.enabled and self._policy != "first":  # then there is no need to ask the others
             hosted, _ = await self._gather([named])
@@ -120,7 +120,9 @@ class Aggregator:
         )
 
     async def _gather(self, backends: Sequence[Backend] | None = None) -> tuple[list[HostedTool], dict[str, Exception]]:
-        """The tools of *backends* (default: all enabled ones) with their namespaces filled in, and the failures."""
+        """Return the tools of *backends* (default: all enabled ones) with their namespaces filled in, and the
+        failures.
+        """
         if backends is None:
             backends = self._registry.list(enabled=True)
         answers = await asyncio.gather(*(b.list_tools() for b in backends), return_exceptions=True)
@@ -136,7 +138,7 @@ class Aggregator:
         return hosted, failures
 
     def _settle(self, tool_id: str, items: Sequence[HostedTool]) -> Sequence[HostedTool]:
-        """What is listed for the tools that go by one ID, as the policy says."""
+        """Return what is listed for the tools that go by one ID, as the policy says."""
         if len(items) < 2 or self._policy == "first":
             return items[:1]
         if self._policy == "prefix":
@@ -154,8 +156,8 @@ def _by_id(hosted: Sequence[HostedTool]) -> dict[str, list[HostedTool]]:
 
 
 def _is_called(item: HostedTool, parsed: ToolID) -> bool:
-    """Whether a tool goes by that name at its backend: its own, or the one it is registered under. A version in the ID
-    must be the tool's, if that has one."""
+    """Return whether a tool goes by that name at its backend: its own, or the one it is registered under. A version in
+    the ID must be the tool's, if that has one."""
     key = item.binding.tool.removeprefix(f"{item.backend.name}:")
     if parsed.version and key == f"{parsed.name}:{parsed.version}":
         return True

@@ -93,7 +93,7 @@ def result_not_json(name: str, error: NotJSONError, what: str = "returned someth
 
 
 def _task() -> asyncio.Task[object] | None:
-    """The task that is running, if any; a coroutine that is closed as garbage may have none."""
+    """Return the task that is running, if any; a coroutine that is closed as garbage may have none."""
     try:
         return asyncio.current_task()
     except RuntimeError:

@@ -245,7 +245,9 @@ class LocalBackend:
             return await value if inspect.isawaitable(value) else value
 
     async def _collect(self, name: str, handler: Handler, call: ToolCall) -> Any:
-        """A generator's chunks as a list, for a caller that does not stream; its progress goes to the callback."""
+        """Return a generator's chunks as a list, for a caller that does not stream; its progress goes to the
+        callback.
+        """
         chunks: list[Any] = []
         async with aclosing(self._items(name, handler, call)) as items:
             async for item in items:
@@ -259,7 +261,7 @@ class LocalBackend:
         return chunks
 
     async def _items(self, name: str, handler: Handler, call: ToolCall) -> AsyncGenerator[Any, None]:
-        """What a generator yields, one by one; raises its failure, which an `error` event is too."""
+        """Yield what a generator yields, one by one; raises its failure, which an `error` event is too."""
         args = _converted(name, handler, call.args if call.args is not None else {})
         with _context(handler, call) as context:
             try:
@@ -396,7 +398,7 @@ def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, .
 
 
 def _converted(name: str, handler: Handler, args: JSONObject) -> JSONObject:
-    """The arguments as the handler's types want them; a worker process gets JSON and converts it there."""
+    """Return the arguments as the handler's types want them; a worker process gets JSON and converts it there."""
     if handler.mode == "process":
         try:
             args = own_args(args)
@@ -431,7 +433,8 @@ def _finished(name: str, handler: Handler, value: Any) -> Any:
 
 
 def _chunk(name: str, handler: Handler, value: Any) -> Any:
-    """One value of a generator as plain JSON; written at once, as the generator may change it before the next one."""
+    """Return one value of a generator as plain JSON; written at once, as the generator may change it before the next
+    one."""
     if handler.finish is not None:
         (value,) = _finished(name, handler, [value])
     try:
@@ -449,7 +452,7 @@ def _event(item: Any) -> StreamEvent:
 
 
 def _progress(data: Any) -> Progress:
-    """The progress in the data of an event that a handler made."""
+    """Return the progress in the data of an event that a handler made."""
     if isinstance(data, Progress):
         return data
     if isinstance(data, Mapping):

@@ -126,12 +126,13 @@ class BackendRegistry:
         return self._missing(binding)
 
     def _find_only_local(self) -> LocalBackend | None:
-        """The backend of every local binding, as long as there is just one and it goes by the usual name."""
+        """Return the backend of every local binding, as long as there is just one and it goes by the usual name."""
         found = [backend for backend in self._backends.values() if isinstance(backend, LocalBackend)]
         return found[0] if len(found) == 1 and found[0].name == "local" else None
 
     def _resolve_local(self, name: str) -> Backend | None:
-        """The local backend that has the handler: the one named before the colon, else the only one that knows it."""
+        """Return the local backend that has the handler: the one named before the colon, else the only one that knows
+        it."""
         prefix = name.partition(":")[0]
         named = self._backends.get(prefix)
         if isinstance(named, LocalBackend) and named.has(name):

@@ -53,7 +53,7 @@ def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = r
 
 
 def _pair(word: str, schema: object) -> tuple[str, JSONValue, bool]:
-    """The key, the value, and whether more words may add to it."""
+    """Return the key, the value, and whether more words may add to it."""
     key, equals, text = word.partition("=")
     if not equals or not key.strip(":"):
         raise ConfigurationError(
@@ -73,7 +73,7 @@ def _pair(word: str, schema: object) -> tuple[str, JSONValue, bool]:
 
 
 def _item(text: str, schema: object, root: object) -> JSONValue:
-    """One item of a list."""
+    """Return one item of a list."""
     items = follow(schema, root).get("items")
     return text if "string" in accepted_types(items, root) else _json_or_text(text)
 

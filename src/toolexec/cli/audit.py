@@ -67,7 +67,7 @@ def _usual_file(config: Sequence[Path]) -> Path:
 
 
 def _configured(config: Sequence[Path]) -> str:
-    """The file that the configuration names; empty when it names none."""
+    """Return the file that the configuration names; empty when it names none."""
     from toolexec.cli.sources import find_sources
     from toolexec.config.load import load_settings
     from toolexec.errors import ConfigurationError
@@ -150,7 +150,9 @@ Wanted: TypeAlias = "Callable[[JSONDict], bool]"
 
 
 def _filter(tool: str, caller: str, outcome: str) -> Wanted:
-    """What is to be shown; to be asked from the youngest record back, as a start is shown only if it has no end."""
+    """Return what is to be shown; to be asked from the youngest record back, as a start is shown only if it
+    has no end.
+    """
     ended: set[str] = set()
 
     def wanted(record: JSONDict) -> bool:
@@ -230,8 +232,8 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
 
 
 def _table(records: Sequence[JSONDict], width: int) -> Table:
-    """The records as rows. Where the screen is narrow, who called and why a call was refused stand below what was
-    called, so that names stay whole."""
+    """Return the records as rows. Where the screen is narrow, who called and why a call was refused stand below what
+    was called, so that names stay whole."""
     from rich.text import Text
 
     from toolexec.cli.tables import plain_table
@@ -271,7 +273,7 @@ def _table(records: Sequence[JSONDict], width: int) -> Table:
 
 
 def _tree(records: Sequence[JSONDict]) -> Iterable[tuple[JSONDict, int]]:
-    """The records with their depth, those of a run's calls below it."""
+    """Yield the records with their depth, those of a run's calls below it."""
     shown = {str(record.get("run_id", "")) for record in records} - {""}
     below: dict[str, list[JSONDict]] = {}
     for record in records:

@@ -85,7 +85,7 @@ async def bench(session: Session) -> int:
 
 
 def _direct(tools: Sequence[Tool]) -> _Cost:
-    """The definitions as `tools/list` has them."""
+    """Return the definitions as `tools/list` has them."""
     return _Cost(len(tools), sum(_size(_definition(tool)) for tool in tools))
 
 
@@ -103,7 +103,7 @@ def _definition(tool: Tool) -> JSONDict:
 
 
 def _served(ex: Exec, count: int, namespaces: list[str]) -> dict[str, _Cost]:
-    """What the server shows in place of all tools, with its instructions, for each way to expose them."""
+    """Return what the server shows in place of all tools, with its instructions, for each way to expose them."""
     from toolexec.server.instructions import instructions
     from toolexec.server.tools.catalogue import meta_tools
 
@@ -117,7 +117,7 @@ def _served(ex: Exec, count: int, namespaces: list[str]) -> dict[str, _Cost]:
 
 
 async def _times(ex: Exec, tools: Sequence[Tool]) -> dict[str, float]:
-    """The median seconds of a search and of a description, over tools from all of the catalogue."""
+    """Return the median seconds of a search and of a description, over tools from all of the catalogue."""
     if not tools:
         return {}
     chosen = tools[:: max(len(tools) // _SAMPLES, 1)][:_SAMPLES]
@@ -140,7 +140,7 @@ def _size(value: object) -> int:
 
 
 def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
-    """How to serve these tools, and why."""
+    """Return how to serve these tools, and why."""
     from toolexec.server.tools.catalogue import meta_tools, room_for_tools
 
     direct, meta = exposed["direct"], exposed["meta"]

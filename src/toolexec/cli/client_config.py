@@ -88,7 +88,7 @@ def snippet(
 
 
 def _variables(files: tuple[Path, ...]) -> dict[str, list[str]]:
-    """The variables that the settings name and that no client has by itself, each with the keys that name it."""
+    """Return the variables that the settings name and that no client has by itself, each with the keys that name it."""
     from toolexec.cli.serve import load_for_serving
     from toolexec.config.references import named_variables
 
@@ -97,7 +97,7 @@ def _variables(files: tuple[Path, ...]) -> dict[str, list[str]]:
 
 
 def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
-    """What the user does about the variables."""
+    """Return what the user does about the variables."""
     from toolexec.backend.secrets import FILL_IN
 
     if not variables:
@@ -116,7 +116,7 @@ def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
 
 
 def _command(files: tuple[Path, ...]) -> JSONDict:
-    """How to start this very toolexec, from any directory."""
+    """Return how to start this very toolexec, from any directory."""
     from toolexec.cli.sources import find_sources
 
     named = [word for file in find_sources(files).files for word in ("-c", str(file.resolve()))]
@@ -132,7 +132,7 @@ def _program_args() -> list[str]:
 
 
 def _own_script() -> Path | None:
-    """The installed command that belongs to this Python, if there is one."""
+    """Return the installed command that belongs to this Python, if there is one."""
     found = shutil.which("toolexec", path=str(Path(sys.executable).parent))
     return Path(found) if found else None
 

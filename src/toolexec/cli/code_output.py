@@ -111,7 +111,7 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _inside(root: Path, name: str) -> Path:
-    """Where *name* goes, links followed."""
+    """Return where *name* goes, links followed."""
     path = PurePosixPath(name)
     if not name or path.is_absolute() or PurePath(name).anchor or ".." in path.parts or "\0" in name or "\\" in name:
         raise SandboxViolationError(f"the code made a file named {name!r}, which is no place in the output directory")

@@ -215,12 +215,12 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
 
 
 def _written(toolset: Toolset) -> JSONDict:
-    """The toolset as its table says it; its name is that of the table."""
+    """Return the toolset as its table says it; its name is that of the table."""
     return {key: value for key, value in toolset.to_dict().items() if key != "name"}
 
 
 def _without_none(value: object) -> Any:
-    """The value as TOML can have it: without null."""
+    """Return the value as TOML can have it: without null."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return [_without_none(item) for item in value if item is not None] if isinstance(value, list) else value

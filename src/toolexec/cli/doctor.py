@@ -158,7 +158,8 @@ def _readiness(finding: Finding) -> Text:
 
 
 def _reasons(findings: Sequence[Finding]) -> Text:
-    """What keeps sandboxes that run from being ready for production: once for all languages with the same reasons."""
+    """Return what keeps sandboxes that run from being ready for production: once for all languages with the same
+    reasons."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for finding in findings:
         if finding.measurement is not None and finding.measurement.readiness == "beta":
@@ -185,7 +186,7 @@ def _wants(findings: Sequence[Finding]) -> Text:
 
 
 def _elsewhere(findings: Sequence[Finding]) -> Text:
-    """The kinds that are not here, one line for each reason."""
+    """Return the kinds that are not here, one line for each reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         groups.setdefault((finding.state, finding.remedy), []).append(finding.kind)

@@ -77,7 +77,7 @@ def new(
 
 
 def _settings(entry: ApiKey) -> JSONDict:
-    """The entry as the configuration has it, without what is not set."""
+    """Return the entry as the configuration has it, without what is not set."""
     values = {
         "id": entry.id,
         "sha256": entry.sha256,

@@ -91,7 +91,7 @@ def _indented(body: RenderableType) -> RenderableType:
 
 
 def _command(line: str) -> Text:
-    """A line to copy, however long it is; not in a Padding, which would cut it."""
+    """Return a line to copy, however long it is; not in a Padding, which would cut it."""
     return Text(f"  {line}", style="green", no_wrap=True, overflow="ignore")
 
 
@@ -114,7 +114,7 @@ def _parameter_table(rows: Sequence[Parameter]) -> Table:
 
 
 def _without_names(schema: object) -> Text:
-    """What to say of arguments that the schema does not name."""
+    """Return what to say of arguments that the schema does not name."""
     if (isinstance(schema, Mapping) and schema.get("additionalProperties") is False) or schema is False:
         return Text("none", style="dim")
     return Text(f"{visible_line(type_words(schema, schema))}, as the tool pleases: its schema names none", style="dim")

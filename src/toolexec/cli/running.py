@@ -90,7 +90,7 @@ async def stream(session: Session, tool_id: str, words: Sequence[str], *, timeou
 
 
 def _line(chunk: object) -> Text:
-    """A chunk on one line, unless it is text with lines of its own."""
+    """Return a chunk on one line, unless it is text with lines of its own."""
     return value_text(chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False))
 
 

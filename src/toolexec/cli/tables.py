@@ -283,7 +283,7 @@ def duration_text(seconds: float) -> str:
 
 
 def _id_text(tool_id: str) -> Text:
-    """An ID with its namespace held back."""
+    """Return an ID with its namespace held back."""
     namespace, colon, name = visible_line(tool_id).partition(":")
     return Text.assemble((f"{namespace}:", "dim"), (name, "cyan")) if colon else Text(namespace, style="cyan")
 

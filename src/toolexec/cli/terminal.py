@@ -157,7 +157,7 @@ def _subject(error: InputValidationError | OutputValidationError) -> str:
 
 
 def _raised_at(error: ToolExecError) -> str:
-    """The line of a handler's own code that raised, or nothing."""
+    """Return the line of a handler's own code that raised, or nothing."""
     cause = error.__cause__
     if cause is None or error.code != "handler_failed":
         return ""

@@ -57,7 +57,9 @@ def _help_text(tools: Tools, path: str) -> str:
 
 
 def _members(tools: Tools, path: str) -> dict[str, Registered | None]:
-    """The first Python names in a namespace, in order, with their tools; for "" also the namespaces, with None."""
+    """Return the first Python names in a namespace, in order, with their tools; for "" also the namespaces,
+    with None.
+    """
     shown = [entry for entry in tools.index.tools() if tools.allows(entry.tool.id)]
     names = {entry.tool.namespace for entry in shown}
     spaces = {name: attribute_path(name, "x")[0] if name else "" for name in names}

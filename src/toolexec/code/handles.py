@@ -243,7 +243,7 @@ class Handles:
         return f"{{{','.join(parts)}}}"
 
     def _within(self, item: JSONValue, most: int, budget: Budget) -> str | None:
-        """The JSON of an item that may go into a page: a number, a text that is not long, or what fits."""
+        """Return the JSON of an item that may go into a page: a number, a text that is not long, or what fits."""
         if isinstance(item, str):
             return _encode(item) if len(item) <= max(_TEXT_CHARS, most) else None
         if not isinstance(item, list | tuple | Mapping):
@@ -253,7 +253,7 @@ class Handles:
         return _within(item, most, budget)
 
     def _part(self, value: JSONValue, text: str, length: int) -> Handle:
-        """A handle for a part of a kept value; one that was made by selecting has a *length* of its own."""
+        """Return a handle for a part of a kept value; one that was made by selecting has a *length* of its own."""
         return self._keep(value, len(text), _PART_BYTES + 8 * length, text[:_PREVIEW_CHARS])
 
     def resolve(self, value: JSONValue) -> JSONValue:
@@ -291,7 +291,7 @@ class Handles:
 
 
 def _within(value: JSONValue, most: int, budget: Budget) -> str | None:
-    """The JSON of *value* if it has at most *most* bytes; of a longer one not much more is written than that."""
+    """Return the JSON of *value* if it has at most *most* bytes; of a longer one not much more is written than that."""
     if is_small(value):
         text = _encode(value)
         return text if len(text) <= most else None
@@ -305,7 +305,7 @@ def _within(value: JSONValue, most: int, budget: Budget) -> str | None:
 
 
 def _head(value: JSONValue) -> str:
-    """How the JSON of a value begins."""
+    """Return how the JSON of a value begins."""
     head = ""
     for piece in json_pieces(value):
         head += piece

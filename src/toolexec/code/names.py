@@ -235,7 +235,9 @@ class _Book:
         return list(self._folded.get((_fold(space[:_MAX_ATTRIBUTE]), _fold(name[:_MAX_ATTRIBUTE])), ()))
 
     def _keys(self, first: str) -> dict[tuple[str, str], None]:
-        """The (namespace, name) of all tools whose path begins with *first*; empty: of those with no namespace."""
+        """Return the (namespace, name) of all tools whose path begins with *first*; empty: of those with no
+        namespace.
+        """
         spaces = self._spaces.get(first, ()) if first else ("",)
         return {(space, name): None for space in spaces for name in self._names.get(space, ())}
 
@@ -255,7 +257,7 @@ class _Book:
         return near or self._by_words(path)
 
     def _by_words(self, path: ToolPath) -> list[str]:
-        """The IDs of the tools that have all words of *path*: `shop:get_order` for `orders:get`."""
+        """Return the IDs of the tools that have all words of *path*: `shop:get_order` for `orders:get`."""
         asked = _words(path)
         keys = itertools.islice(
             ((space, name) for space, names in self._names.items() for name in names), _MAX_COMPARED
@@ -297,7 +299,7 @@ def names_of(index: Index) -> ToolNames:
 
 
 def _exact(key: tuple[str, str]) -> ToolPath:
-    """The path of a tool whose names need no change."""
+    """Return the path of a tool whose names need no change."""
     return key if key[0] else key[1:]
 
 
@@ -306,7 +308,7 @@ def _words(path: ToolPath) -> set[str]:
 
 
 def _fold(name: str) -> str:
-    """A name without what spellings of it differ in."""
+    """Return a name without what spellings of it differ in."""
     return _FOREIGN.sub("", name).replace("_", "").lower()
 
 

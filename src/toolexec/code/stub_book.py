@@ -89,7 +89,7 @@ class TypeBook:
         return name
 
     def _shape(self, definition: Definition) -> Any:
-        """What is the same for types that are alike."""
+        """Return what is the same for types that are alike."""
 
         def shown(text: str) -> str:
             return self.resolve(text.replace(definition.token, "\x00"))

@@ -141,7 +141,7 @@ class SchemaTypes:
         return Parameters(fields=tuple(sorted(found, key=lambda field: not field.required)), rest=rest)
 
     def _arguments(self, parts: Sequence[JSONDict]) -> Record:
-        """The whole document, taken apart, as the object that it has to be."""
+        """Return the whole document, taken apart, as the object that it has to be."""
         keep = self._made.append
         record = merge(parts, keep)
         for part in parts:
@@ -182,7 +182,7 @@ class SchemaTypes:
                 return ANY
 
     def _either(self, schema: JSONDict, branches: list[Any], words: tuple[str, ...]) -> str:
-        """One of several; what says nothing of its type has that of the whole."""
+        """Return one of several; what says nothing of its type has that of the whole."""
         chosen = [branch for branch in branches if branch is not False]
         if len(chosen) > _MAX_BRANCHES or not chosen:
             return ANY
@@ -227,7 +227,7 @@ class SchemaTypes:
         return token
 
     def _rest(self, record: Record, words: tuple[str, ...]) -> str:
-        """The type of keys that have no names here; empty when the schema does not speak of such."""
+        """Return the type of keys that have no names here; empty when the schema does not speak of such."""
         if not record.patterns and (record.extra is None or record.extra is False):
             return ""
         extra = [record.extra] if record.extra is not None and record.extra is not False else []
@@ -261,8 +261,8 @@ class SchemaTypes:
     # -- schemas that belong together ---------------------------------------------------------------------------
 
     def _combined(self, schema: JSONDict, words: tuple[str, ...]) -> str:
-        """A reference, or several schemas that all hold: one type when they make up one object, or one of them says
-        it all."""
+        """Return a reference, or several schemas that all hold: one type when they make up one object, or one of them
+        says it all."""
         parts = self._parts([schema])
         kinds = [part for part in parts if shapes(part) - {"required"}]
         if not kinds:
@@ -274,7 +274,7 @@ class SchemaTypes:
         return self.type_of(kinds[0], words)
 
     def _parts(self, schemas: Sequence[Any]) -> list[JSONDict]:
-        """The schemas and all that hold with them, references and `allOf` taken apart; too many give none."""
+        """Return the schemas and all that hold with them, references and `allOf` taken apart; too many give none."""
         found: list[JSONDict] = []
         pending = list(reversed(schemas))
         seen: set[int] = set()
@@ -298,7 +298,7 @@ class SchemaTypes:
         return found
 
     def _target(self, schema: JSONValue, ref: str) -> JSONValue:
-        """What a reference points at; None when it dangles or is ambiguous."""
+        """Return what a reference points at; None when it dangles or is ambiguous."""
         try:
             if self._graph is None:
                 self._graph = SchemaGraph(self._document)
@@ -336,12 +336,12 @@ def union(types: Iterable[str]) -> str:
 
 
 def _nameable(key: str) -> bool:
-    """Whether a type can have this key: not an empty one, and not one that is a text of its own."""
+    """Return whether a type can have this key: not an empty one, and not one that is a text of its own."""
     return 0 < len(key) <= _MAX_NAME
 
 
 def _implied(schema: JSONObject) -> list[str]:
-    """The type that a schema without one has in mind."""
+    """Return the type that a schema without one has in mind."""
     if schema.keys() & {"properties", "additionalProperties", "patternProperties"}:
         return ["object"]
     return ["array"] if schema.keys() & {"items", "prefixItems"} else []

@@ -239,7 +239,7 @@ def _bare(tool: Tool) -> _Signature:
 
 
 def _told(signature: _Signature) -> list[str]:
-    """What the docstring says: what the tool does, hints, its ID when its name differs, and its arguments."""
+    """Return what the docstring says: what the tool does, hints, its ID when its name differs, and its arguments."""
     tool = signature.tool
     text = paragraph(tool.description or tool.title or tool.annotations.title, _MAX_DESCRIPTION)
     facts = ["Read-only."] * tool.annotations.read_only
@@ -257,7 +257,7 @@ def _told(signature: _Signature) -> list[str]:
 
 
 def _call(signature: _Signature, path: ToolPath | None, *, awaitable: bool) -> str:
-    """A comment with the call that has all that is required."""
+    """Return a comment with the call that has all that is required."""
     names = [field.name for field in signature.fields if field.required]
     odd = [quoted(field.name) for field in signature.odd if field.required]
     word = "await " if awaitable else ""

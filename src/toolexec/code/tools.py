@@ -430,7 +430,7 @@ class Tools:
         return True
 
     def _budget_for(self, value: object) -> Budget | None:
-        """What encoding a large value may take; None for a small one."""
+        """Return what encoding a large value may take; None for a small one."""
         return None if type(value) in _SCALARS or is_small(value) else Budget(is_over=self.is_closed)
 
     def _end(self, admitted: AdmittedCall, result: Result, budget: Budget | None = None) -> Result:

@@ -402,8 +402,9 @@ def snapshot(args: JSONObject | None, room: list[int]) -> tuple[JSONObject | Non
 
 
 def _copied(value: JSONValue, room: list[int]) -> JSONValue:
-    """A copy that shares no dict or list; the usual types first, as most values are of them. Raises OverflowError when
-    there is no *room* for it: what a program sends in a few bytes can take twenty times as many here."""
+    """Return a copy that shares no dict or list; the usual types first, as most values are of them. Raises
+    OverflowError when there is no *room* for it: what a program sends in a few bytes can take twenty times as many
+    here."""
     kind = type(value)
     if kind is int or value is None or kind is float or kind is bool:
         return value

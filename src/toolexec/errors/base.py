@@ -161,7 +161,7 @@ class UnsupportedPlatformError(ConfigurationError):
 
 
 def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:
-    """An error as copying and pickling have it."""
+    """Return an error as copying and pickling have it."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error

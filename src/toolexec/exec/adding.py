@@ -87,7 +87,7 @@ def _doc_entry() -> type[DocEntry]:
 
 
 def _names_around() -> JSONDict:
-    """The local names where `Exec.add` was called; a function's annotations may need them."""
+    """Return the local names where `Exec.add` was called; a function's annotations may need them."""
     frame = inspect.currentframe()
     for _ in range(3):  # out of here, of `Adding.add` and of `Exec.add`
         frame = frame.f_back if frame is not None else None

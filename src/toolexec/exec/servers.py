@@ -36,7 +36,7 @@ def mcp_server(
 
 
 def _words(command: str | Sequence[str], args: Sequence[str]) -> list[str]:
-    """The words of a command line; a program whose path has blanks in it is one word."""
+    """Return the words of a command line; a program whose path has blanks in it is one word."""
     if not isinstance(command, str):
         return [*command] or [""]
     if not command or args or shutil.which(command) or Path(command).exists():

@@ -146,7 +146,7 @@ class _Answering:
             return _failed(ExecutionError(f"the call could not be made: {type(error).__name__}"), max_bytes)
 
     def _prepared(self, tool_id: str, args: JSONDict) -> JSONDict:
-        """The arguments by the tool's own names, and without nulls that only say "not given"."""
+        """Return the arguments by the tool's own names, and without nulls that only say "not given"."""
         done = self._tools.converted.get(tool_id) if self._tools is not None else None
         if done is not None and done.renamed:
             args = {done.renamed.get(name, name): value for name, value in args.items()}
@@ -211,7 +211,8 @@ def _answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
 
 
 def _failed(error: ToolExecError, max_bytes: int, ran: Any = None) -> Answer:
-    """The answer that an error is: what went wrong, whether trying again makes sense, and what there is of a value."""
+    """Return the answer that an error is: what went wrong, whether trying again makes sense, and what there is of a
+    value."""
     error = error.public()
     data: JSONDict = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.details and len(_json(error.details)) <= _MAX_DETAILS:
@@ -223,7 +224,7 @@ def _failed(error: ToolExecError, max_bytes: int, ran: Any = None) -> Answer:
 
 
 def _cut(answer: Answer, notes: Sequence[str], max_bytes: int) -> Answer:
-    """The answer within so many bytes of JSON; where something is missing, it says so."""
+    """Return the answer within so many bytes of JSON; where something is missing, it says so."""
     text = "\n".join([answer.text, *notes])
     value = answer.value if not notes else {"value": answer.value, "notes": list(notes)}
     if size(value) <= max_bytes and size(text) <= max_bytes:

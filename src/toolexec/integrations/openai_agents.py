@@ -131,7 +131,7 @@ def _output(answer: Answer) -> Any:
 
 
 def _parameters(schema: JSONDict) -> tuple[JSONDict, bool]:
-    """The schema for the model, and whether it is strict: only where that changes nothing of what it means."""
+    """Return the schema for the model, and whether it is strict: only where that changes nothing of what it means."""
     from agents.exceptions import UserError
     from agents.strict_schema import ensure_strict_json_schema
 
@@ -146,7 +146,8 @@ def _parameters(schema: JSONDict) -> tuple[JSONDict, bool]:
 
 
 def _is_simple(schema: Any) -> bool:
-    """Whether a schema and all in it have only keywords that strict tools may have, with every property required."""
+    """Return whether a schema and all in it have only keywords that strict tools may have, with every property
+    required."""
     if not isinstance(schema, dict):
         return False
     properties = schema.get("properties", {})

@@ -223,7 +223,7 @@ class Toolset:
             raise ToolNotFoundError(tool_id)
 
     def _within(self, data: JSONDict, error: ToolExecError | None = None) -> Answer:
-        """The answer, within the budget if there is one."""
+        """Return the answer, within the budget if there is one."""
         value = self._results.show(data, current_origin()).value if self._results is not None else data
         return Answer(value=value, text=_text(value), error=error)
 

@@ -186,7 +186,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description and the parameters' descriptions."""
+    """Return the description and the parameters' descriptions."""
     text = inspect.getdoc(function) if inspect.isroutine(function) else None
     if not text:
         return "", {}

@@ -155,8 +155,8 @@ def to_json(value: JSONValue) -> JSONValue:
 
 
 def _own(value: JSONValue, room: int) -> JSONValue:
-    """A copy of a dict or list of what JSON is made of, of exactly these types; raises TypeError for others, and for
-    what may have more than *room* values in it.
+    """Return a copy of a dict or list of what JSON is made of, of exactly these types; raises TypeError for others, and
+    for what may have more than *room* values in it.
 
     One walk copies and looks at the types; the rest the validator sees in a third of that time. How many values there
     are is not counted but bounded: no more than the product of the sizes (and one each) on the way to the deepest. To
@@ -183,7 +183,7 @@ def _own(value: JSONValue, room: int) -> JSONValue:
 
 
 def _unusual(value: object) -> JSONValue:
-    """What `to_json` gives for a value that is large, of other types, or not JSON."""
+    """Return what `to_json` gives for a value that is large, of other types, or not JSON."""
     excess = excess_of(value)
     if excess not in (None, Excess.DEEP):  # of what is too deep a walk finds the places
         raise NotJSONError([excess_violation(value, excess)])
@@ -216,7 +216,7 @@ def _in_slices(value: JSONValue) -> JSONValue:
 
 
 def _converted(value: object) -> JSONValue:
-    """A value that is not JSON yet, as plain JSON; raises NotJSONError."""
+    """Return a value that is not JSON yet, as plain JSON; raises NotJSONError."""
     problems: list[Violation] = []
     try:
         plain = _Conversion(problems.append).plain(value, None, 0)
@@ -262,7 +262,8 @@ def excess_violation(value: object, excess: Excess) -> Violation:
 
 
 def _is_nearly_json(value: object) -> bool:
-    """Whether *value* is JSON, but for tuples, subclasses of dicts and lists, Decimals and members of enumerations."""
+    """Return whether *value* is JSON, but for tuples, subclasses of dicts and lists, Decimals and members of
+    enumerations."""
     try:
         return _is_valid(value)
     except Exception:  # a type, a key or a text that JSON does not have; or code of the value's own that fails
@@ -270,7 +271,7 @@ def _is_nearly_json(value: object) -> bool:
 
 
 def _copied(value: object) -> JSONValue:
-    """A copy of a value that is nearly JSON, as plain JSON."""
+    """Return a copy of a value that is nearly JSON, as plain JSON."""
     global _copied
     from pydantic_core import to_jsonable_python
 
@@ -322,7 +323,7 @@ class _Conversion:
             return self._problem(value, trail, f"{kind.__name__} {reason}")
 
     def _other(self, value: object, trail: _Trail, depth: int) -> JSONValue:
-        """The JSON form of what is of no type that JSON has itself."""
+        """Return the JSON form of what is of no type that JSON has itself."""
         form = json_form(value, to_json)
         match form:
             case ("object", given):
@@ -370,7 +371,7 @@ class _Conversion:
         return plain
 
     def _key(self, key: object, trail: _Trail) -> str | None:
-        """A key as text; None, with the problem reported, for one that cannot be text."""
+        """Return a key as text; None, with the problem reported, for one that cannot be text."""
         name = key_text(key)
         if name is None:
             name = self._problem(key, trail, f"the key {shorten(_safe(repr, key))} is not text")
@@ -429,7 +430,7 @@ def _hint(value: object) -> str:
 
 
 def _stand_in(value: object) -> str:
-    """What stands for a value that has no JSON form."""
+    """Return what stands for a value that has no JSON form."""
     if isinstance(value, float):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return shorten(_safe(str, value), 1000).encode("utf-8", "replace").decode()

@@ -187,7 +187,7 @@ def _is_marked(schema: Mapping[str, object]) -> bool:
 
 
 def _applicable(schemas: tuple[Mapping[str, object], ...], root: Mapping[str, object] | None) -> tuple[JSONObject, ...]:
-    """The schemas with those that they refer to or are put together from."""
+    """Return the schemas with those that they refer to or are put together from."""
     found: list[JSONObject] = list(schemas)
     for schema in found:
         if len(found) > _MAX_SCHEMAS:

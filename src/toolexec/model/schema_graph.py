@@ -147,7 +147,7 @@ def too_deep() -> InvalidSchemaError:
 
 
 def _role_below(role: str, key: str) -> str:
-    """What the value under *key* is: a schema, named schemas, or a plain value."""
+    """Return what the value under *key* is: a schema, named schemas, or a plain value."""
     if role == "schema":
         return "named" if key in _NAMED_SCHEMAS else "plain" if key in _PLAIN_VALUES else "schema"
     return "schema" if role == "named" else "plain"

@@ -226,7 +226,7 @@ class _Walk:
 
 
 def _looks(node: Node) -> int:
-    """How often the subschemas of *node* look at its value: the unevaluated keywords need a second look."""
+    """Return how often the subschemas of *node* look at its value: the unevaluated keywords need a second look."""
     return 2 if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
 
 
@@ -246,7 +246,7 @@ def _by_step(pairs: Iterable[tuple[str, Node]]) -> dict[str, list[Node]]:
 
 
 def _widest(counts: Counter[str]) -> int:
-    """The largest sum that one member or item can see: its own step and the step into any."""
+    """Return the largest sum that one member or item can see: its own step and the step into any."""
     names, items = counts[ANY_NAME], counts[ANY_ITEM]
     own = (count + (names if step.startswith(".") else items) for step, count in counts.items())
     return max(1, names, items, *own)

@@ -45,7 +45,7 @@ def has_references(text: str) -> bool:
 
 
 def _checks(graph: SchemaGraph, node: object, costs: dict[int, int], trail: tuple[int, ...]) -> int:
-    """How often one value is checked by *node*, with all references that apply to that same value followed."""
+    """Return how often one value is checked by *node*, with all references that apply to that same value followed."""
     if not isinstance(node, dict):
         return 1
     known = costs.get(id(node))

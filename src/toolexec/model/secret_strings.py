@@ -94,7 +94,9 @@ _KEY_HINTS: Final = (
 
 
 def _one_of(words: Iterable[str]) -> str:
-    """A pattern for any of the words, as a tree of their letters: several times as quick as one after the other."""
+    """Return a pattern for any of the words, as a tree of their letters: several times as quick as one after
+    the other.
+    """
     tree: dict[str, list[str]] = {}
     for word in words:
         tree.setdefault(word[:1], []).append(word[1:])
@@ -194,7 +196,7 @@ def _is_harmless(name: str, gap: str, value: str) -> bool:
 
 
 def _value_at(text: str, at: int, name: str) -> tuple[int, int]:
-    """Where the value that begins at *at* is."""
+    """Return where the value that begins at *at* is."""
     first = text[at : at + 1]
     quoted = _QUOTED.match(text, at)
     if quoted is not None:
@@ -209,7 +211,7 @@ def _value_at(text: str, at: int, name: str) -> tuple[int, int]:
 
 
 def _end_of_quoted(text: str, at: int, mark: str) -> int:
-    """Where the quote *mark* closes; the end of the text if it does not."""
+    """Return where the quote *mark* closes; the end of the text if it does not."""
     if len(mark) > 1:
         end = text.find(mark, at)
         return end if end >= 0 else len(text)
@@ -221,7 +223,7 @@ _STRUCTURE: Final = lazy_pattern(r"[\[\]{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*\"?", re
 
 
 def _end_of_nested(text: str, at: int) -> int:
-    """Where the object or list that begins here ends; the end of the text if it does not."""
+    """Return where the object or list that begins here ends; the end of the text if it does not."""
     depth = 0
     for found in _STRUCTURE.finditer(text, at):
         depth += 1 if found[0] in ("{", "[") else -1 if found[0] in ("}", "]") else 0

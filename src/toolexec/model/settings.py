@@ -230,7 +230,9 @@ class SettingsGuard:
         return _kind(self._annotation(part))
 
     def _annotation(self, part: inspect.Parameter) -> Any:
-        """The annotation of a parameter, read in the module where it is written: of a field, that of its class."""
+        """Return the annotation of a parameter, read in the module where it is written: of a field, that of
+        its class.
+        """
         home: object = self.owner or self.function
         for cls in self.owner.__mro__ if self.owner is not None else ():
             if part.name in inspect.get_annotations(cls):
@@ -339,7 +341,7 @@ def check_ranges(
 
 @functools.cache
 def _kinds_of(kind: type) -> dict[str, _Kind]:
-    """What fits each key of a TypedDict."""
+    """Return what fits each key of a TypedDict."""
     found: dict[str, _Kind] = {}
     for base in (*getattr(kind, "__orig_bases__", ()), kind):
         if typing.is_typeddict(base):
@@ -375,7 +377,7 @@ class _Names(dict[str, Any]):
 
 
 def _annotation(text: object, module: str, homes: Mapping[str, str] | None = None) -> Any:
-    """The type that an annotation means."""
+    """Return the type that an annotation means."""
     if not isinstance(text, str):
         return text
     try:
@@ -559,7 +561,7 @@ def _has(value: object, member: str) -> bool:
 
 
 def _explain(what: str, kind: _Kind, value: JSONValue, place: str, secret: bool = False) -> str:
-    """What is wrong with a value that does not fit, at the deepest place."""
+    """Return what is wrong with a value that does not fit, at the deepest place."""
     secret = secret or is_telling(place)
     for choice in kind.choices or (kind,):
         if choice.holds is None or not choice.holds(value):
@@ -590,7 +592,7 @@ def _explain(what: str, kind: _Kind, value: JSONValue, place: str, secret: bool 
 
 
 def _shown(value: object, secret: bool) -> str:
-    """The value as a message can show it: short, and nothing that may be a secret."""
+    """Return the value as a message can show it: short, and nothing that may be a secret."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18):
         return repr(value)
     if isinstance(value, str) and not secret and len(value) <= _MAX_SHOWN:

@@ -149,7 +149,7 @@ def _with_default(schema: JSONDict, default: object, adapter: pydantic.TypeAdapt
 
 
 def _is_plain(annotation: object, *, given: bool = False) -> bool:
-    """Whether values of this annotation are JSON already, and JSON is already what it asks for.
+    """Return whether values of this annotation are JSON already, and JSON is already what it asks for.
 
     Of values that are *given* from outside, an int inside of something else is not: `2.0` is an integer to JSON Schema,
     but a float to Python. By itself it is common and cheap to put right, so `_is_int` looks for that.
@@ -173,7 +173,7 @@ def _is_plain(annotation: object, *, given: bool = False) -> bool:
 
 
 def _is_int(annotation: object) -> bool:
-    """Whether this is `int` or `int | None`."""
+    """Return whether this is `int` or `int | None`."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _is_int(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -224,8 +224,8 @@ def _violation(name: str, problem: Any) -> Violation:
 
 
 def _output(annotation: object, kind: HandlerKind, name: str) -> tuple[JSONDict | None, Callable[[Any], Any] | None]:
-    """The schema of the result, and what its type says about how it is written: of a model the fields that this type
-    has, and serializers that only an annotation names. All else is what `to_json` makes of the value itself."""
+    """Return the schema of the result, and what its type says about how it is written: of a model the fields that this
+    type has, and serializers that only an annotation names. All else is what `to_json` makes of the value itself."""
     if kind in ("generator", "async_generator"):
         items = typing.get_args(annotation)[:1] if typing.get_origin(annotation) in _STREAMS else ()
         annotation = list[items[0]] if items else inspect.Parameter.empty  # pyright: ignore[reportInvalidTypeArguments]

@@ -172,7 +172,7 @@ def _parse_alternative(text: str, source: str) -> tuple[str, tuple[_Bound, ...]]
 
 
 def _parse_comparator(piece: str, source: str) -> tuple[str, tuple[_Bound, ...]]:
-    """The normalised spelling of one comparator, and the plain bounds that it stands for."""
+    """Return the normalised spelling of one comparator, and the plain bounds that it stands for."""
     if _WILDCARD.fullmatch(piece):
         return "*", ()
     match = _COMPARATOR.fullmatch(piece)

@@ -52,7 +52,7 @@ def describe_error(
 
 
 def _shown(value: object, *, secret: bool) -> str:
-    """How a message speaks of the value: small ones as they are, secrets and containers not at all."""
+    """Return how a message speaks of the value: small ones as they are, secrets and containers not at all."""
     if secret or isinstance(value, dict | list | tuple):
         return "the value"
     found = _found(value)
@@ -81,7 +81,7 @@ def _at(node: JSONValue, path: Sequence[str | int]) -> JSONValue:
 
 
 def _is_secret(graph: SchemaGraph, path: Sequence[str | int]) -> bool:
-    """Whether any subschema that looks at the value at *path*, or at what holds it, marks it as secret."""
+    """Return whether any subschema that looks at the value at *path*, or at what holds it, marks it as secret."""
     nodes = _all_at(graph, [graph.root])
     for step in path:
         if any(map(_marks_secret, nodes)):

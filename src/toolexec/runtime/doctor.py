@@ -233,7 +233,7 @@ def cache_state(directory: Path | None = None) -> CacheState:
 
 
 async def _lack(backend: SandboxBackend) -> Finding | None:
-    """What a sandbox that runs nothing at all here lacks: once, and not for each of its languages."""
+    """Return what a sandbox that runs nothing at all here lacks: once, and not for each of its languages."""
     if backend.isolation not in _SURROUNDING:
         return None
     try:
@@ -281,7 +281,7 @@ async def _examine(backend: SandboxBackend, language: str, *, measure: bool) -> 
 
 
 async def _run(backend: SandboxBackend, language: str) -> float:
-    """How many seconds one program takes; raises what it ends with, and RuntimeError for a wrong answer."""
+    """Return how many seconds one program takes; raises what it ends with, and RuntimeError for a wrong answer."""
     request = _request(backend, language, _PROGRAMS[language], _TIMEOUT)
     began = perf_counter()
     result = await backend.execute(request.validate())

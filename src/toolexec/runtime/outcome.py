@@ -134,7 +134,7 @@ _KILLED: Final = lazy_pattern(r"with exit code 137\b|by signal 9\b")
 
 
 def _wanted(cause: CodeError, ending: Ending) -> str:
-    """The resource whose limit a failure of the program means; "" if it means none."""
+    """Return the resource whose limit a failure of the program means; "" if it means none."""
     text = cause.message
     if ending.oom or (
         ending.memory_limited

@@ -252,8 +252,8 @@ class Runtime:
         return result
 
     async def _fitting(self, needs: Needs, request: ExecuteRequest) -> list[tuple[str, str]]:
-        """The sandboxes for the request's profile that have what a program needs, and are there: the kind of each, and
-        the language to ask for."""
+        """Return the sandboxes for the request's profile that have what a program needs, and are there: the kind of
+        each, and the language to ask for."""
         found: list[tuple[str, str]] = []
         for backend in self.candidates(request.profile) if needs else ():
             if self._denial(backend, request.profile) is None:
@@ -265,7 +265,7 @@ class Runtime:
     async def _ranked(
         self, backends: Sequence[SandboxBackend], request: ExecuteRequest
     ) -> list[tuple[SandboxBackend, str]]:
-        """The candidates with the language to ask each for: those first that have what the program needs."""
+        """Return the candidates with the language to ask each for: those first that have what the program needs."""
         usual = [(backend, request.language) for backend in backends]
         if not self.route_by_needs or request.language not in ("", "python"):
             return usual
@@ -318,7 +318,7 @@ class Runtime:
         return await self._runs.run(work)
 
     async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
-        """The sandbox for *request*, and the request as that one gets it: with what really holds."""
+        """Return the sandbox for *request*, and the request as that one gets it: with what really holds."""
         request.validate()
         profile, only = effective_profile(request.profile, self.default_profile)
         limits = self.limits.grant(request.limits, of="the Runtime")
@@ -388,7 +388,7 @@ def needed_by(failure: Failure) -> Needs:
 
 
 async def _languages_with(needs: Needs, backend: SandboxBackend) -> list[str]:
-    """The languages of *backend* in which a Python program has what it needs; `python` comes first."""
+    """Return the languages of *backend* in which a Python program has what it needs; `python` comes first."""
     if needs.processes and backend.isolation == "wasm":
         return []
     if not needs.packages:
@@ -433,7 +433,8 @@ class _RoutedSession:
 
 
 async def _checked(backend: SandboxBackend, seconds: float) -> Availability:
-    """What *backend* says of itself; one that depends on an engine gets no longer for that than the run may take."""
+    """Return what *backend* says of itself; one that depends on an engine gets no longer for that than the run may
+    take."""
     if backend.isolation not in _BY_ENGINES:
         return await backend.check()
     try:
@@ -461,8 +462,8 @@ def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteReq
 
 
 def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
-    """The result with the trace that the gateway kept, whatever became of the program, and with the values that handles
-    in its own value stand for."""
+    """Return the result with the trace that the gateway kept, whatever became of the program, and with the values that
+    handles in its own value stand for."""
     gateway = request.gateway
     result.language = request.language or "python"
     result.tool_calls = result.tool_calls or trace_of(gateway)

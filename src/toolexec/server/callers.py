@@ -129,7 +129,7 @@ def _key(caller: Caller) -> str:
 
 
 def _scope(ctx: RequestContext) -> JSONDict | None:
-    """The ASGI scope of a request over HTTP."""
+    """Return the ASGI scope of a request over HTTP."""
     scope = getattr(ctx.request, "scope", None)
     return scope if isinstance(scope, dict) else None
 
@@ -141,7 +141,7 @@ def _caller(ctx: RequestContext) -> Caller:
 
 
 def _session(ctx: RequestContext, caller: Caller) -> str:
-    """The conversation: of the connection where there is one, else all requests of the caller."""
+    """Return the conversation: of the connection where there is one, else all requests of the caller."""
     if is_modern(ctx):
         return f"caller-{_digest(f'{caller.tenant}/{caller.id}')}" if caller.id else _PROCESS
     connection = connection_of(ctx)

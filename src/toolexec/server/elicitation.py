@@ -58,7 +58,7 @@ def _where(request: ApprovalRequest) -> str:
 
 
 def _schema(longest: Lasting) -> JSONDict:
-    """The form: no, and the yeses that may be given."""
+    """Return the form: no, and the yeses that may be given."""
     offered = [*_MEANINGS][: [*_MEANINGS].index(longest) + 1]
     answer = {
         "type": "string",

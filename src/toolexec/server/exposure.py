@@ -48,7 +48,7 @@ class AutoExposure:
         return small
 
     def _size(self) -> int:
-        """The bytes of all definitions; of very many a part that is too much already."""
+        """Return the bytes of all definitions; of very many a part that is too much already."""
         index = self._ex.index
         version, size = self._measured
         if version != index.version:

@@ -72,7 +72,7 @@ class InProcessClient:
         return await conversation.send(read)
 
     async def _conversation(self, message: JSONRPCRequest | JSONRPCNotification) -> _Conversation:
-        """The one that the message belongs to, begun if need be."""
+        """Return the one that the message belongs to, begun if need be."""
         async with self._lock:
             if message.method == "initialize":
                 if self._handshake is not None:
@@ -213,7 +213,7 @@ class _Conversation:
         return True
 
     def _with_own_id(self, message: JSONRPCNotification) -> JSONRPCNotification:
-        """The message; a cancellation with the ID that the server knows the request by."""
+        """Return the message; a cancellation with the ID that the server knows the request by."""
         params = message.params
         if message.method != _CANCELLED or not params:
             return message
@@ -226,7 +226,7 @@ def _cancellation(own: int) -> JSONRPCNotification:
 
 
 def _is_modern(message: JSONRPCRequest | JSONRPCNotification) -> bool:
-    """Whether the message says all about itself, as those of the era without a handshake do."""
+    """Return whether the message says all about itself, as those of the era without a handshake do."""
     meta = (message.params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 

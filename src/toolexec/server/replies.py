@@ -121,13 +121,13 @@ def success(
 
 
 def _says_nothing(schema: Schema) -> bool:
-    """Whether this is the output schema of any text: it would only have clients get the text twice."""
+    """Return whether this is the output schema of any text: it would only have clients get the text twice."""
     body = schema.to_json()
     return isinstance(body, dict) and body.get("type") == "string" and body.keys() <= _ANY_TEXT
 
 
 def _is_told(value: JSONValue, content: Sequence[JSONObject]) -> bool:
-    """Whether *value* is the text of one of the parts."""
+    """Return whether *value* is the text of one of the parts."""
     return isinstance(value, str) and any(part.get("text") == value for part in content)
 
 
@@ -165,7 +165,7 @@ def _json(value: JSONValue) -> str:
 
 
 def _moved(schema: JSONValue, at: str = "#/properties/result") -> JSONValue:
-    """A schema as a part of another one, at *at*: references to its own parts go there."""
+    """Return a schema as a part of another one, at *at*: references to its own parts go there."""
     if isinstance(schema, list):
         return [_moved(item, at) for item in schema]
     if not isinstance(schema, dict):

@@ -171,7 +171,7 @@ async def _read_messages(
 
 
 async def _lines(fd: int, limit: int) -> AsyncGenerator[bytes | None, None]:
-    """The lines that come in; None stands for one that was longer than *limit*, of which nothing is kept."""
+    """Yield the lines that come in; None stands for one that was longer than *limit*, of which nothing is kept."""
     parts: list[bytes] = []
     size = 0
     while chunk := await _read(fd):
@@ -211,7 +211,7 @@ class _Refused:
 
 
 def _parse(line: bytes | None, limit: int) -> JSONRPCMessage | _Refused | None:
-    """The message; None for an empty line."""
+    """Return the message; None for an empty line."""
     if line is None:
         return _refusal(PARSE_ERROR, f"Parse error: a line must not be longer than {limit} bytes")
     if not line.strip():

@@ -110,7 +110,7 @@ def _result(function: Function, arguments: Sequence[Shape]) -> Shape:
 
 
 def _kinds_of(types: Sequence[str]) -> tuple[Kind, ...] | None:
-    """The kinds of values of these types; None where any value will do."""
+    """Return the kinds of values of these types; None where any value will do."""
     kinds: list[Kind] = []
     for name in types:
         if name not in _KINDS:

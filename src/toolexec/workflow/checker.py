@@ -393,7 +393,7 @@ def _leaves(block: Block) -> bool:
 
 
 def _assigned(workflow: Workflow) -> set[str]:
-    """The names that are given other values later; nothing is known about these."""
+    """Return the names that are given other values later; nothing is known about these."""
     found: set[str] = set()
     for node in walk(workflow):
         if isinstance(node, Assign):

@@ -129,7 +129,7 @@ class _Planner:
                 yield from self.calls(part, condition)
 
     def _around(self, node: Node) -> list[str]:
-        """What the block of *node* is under, in words."""
+        """Return what the block of *node* is under, in words."""
         if isinstance(node, For | Collect | ParallelFor):
             where = f" where {self._text(node.where)}" if node.where is not None else ""
             return [f"for each {', '.join(node.names)} in {self._text(node.values)}{where}"]
@@ -202,14 +202,14 @@ def _reads_clock(node: Node) -> bool:
 
 
 def _bound_by(node: Node) -> tuple[str, ...]:
-    """The names that a loop or a handler binds."""
+    """Return the names that a loop or a handler binds."""
     if isinstance(node, For | Collect | ParallelFor):
         return node.names
     return (node.name,) if isinstance(node, Try) and node.name is not None else ()
 
 
 def _root(target: Name | Member | Index) -> str:
-    """The name that an assignment changes."""
+    """Return the name that an assignment changes."""
     node: Node = target
     while isinstance(node, Member | Index):
         node = node.value

@@ -345,7 +345,7 @@ class _Read:
 
 
 def _member(nodes: Sequence[Node], name: str) -> _Read | None:
-    """What the nodes together say about a member; None when it cannot be there."""
+    """Return what the nodes together say about a member; None when it cannot be there."""
     schemas: list[object] = []
     declares, is_declared = False, False
     for node in nodes:
@@ -368,7 +368,7 @@ def _member(nodes: Sequence[Node], name: str) -> _Read | None:
 
 
 def _items(nodes: Sequence[Node]) -> list[object]:
-    """The schemas of all items; nothing where they differ or are not known."""
+    """Return the schemas of all items; nothing where they differ or are not known."""
     if any("prefixItems" in node for node in nodes):
         return []
     return [node["items"] for node in nodes if isinstance(node.get("items"), dict)]
@@ -391,7 +391,7 @@ def _kinds(nodes: Sequence[Node]) -> frozenset[Kind]:
 
 
 def _kinds_of(values: Sequence[object]) -> frozenset[Kind]:
-    """The kinds of these values; all when there are none to go by."""
+    """Return the kinds of these values; all when there are none to go by."""
     return frozenset(kind for value in values if (kind := kind_of(value)) is not None) or KINDS
 
 

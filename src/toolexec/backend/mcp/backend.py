@@ -229,7 +229,7 @@ class MCPBackend:
                 await asyncio.wait([task])
 
     def _failure(self, name: str, error: Exception) -> ExecutionError:
-        """What an exception out of the SDK means for the call, if the connection is well."""
+        """Return what an exception out of the SDK means for the call, if the connection is well."""
         label = f"{self.name}:{name}"
         if isinstance(error, MCPError):
             if error.code == REQUEST_TIMEOUT:
@@ -322,7 +322,7 @@ def _is_loss(error: Exception) -> bool:
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether the connection is gone for all calls, and not only the stream that one answer came on."""
+    """Return whether the connection is gone for all calls, and not only the stream that one answer came on."""
     return not isinstance(error, MCPError) or error.message == "Connection closed"
 
 

@@ -173,7 +173,7 @@ class StdioTransport:
 
 
 def _answered_request(line: bytes) -> int | None:
-    """The ID of the request that a damaged reply wanted to answer, so that its caller need not wait for ever."""
+    """Return the ID of the request that a damaged reply wanted to answer, so that its caller need not wait for ever."""
     head = _REPLY_HEAD.match(line[:200])
     if head is not None:
         return int(head[1])
@@ -221,7 +221,7 @@ async def _end(child: Child, patience: float) -> None:
 
 
 async def _within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
-    """Whether *wait* comes to an end in time."""
+    """Return whether *wait* comes to an end in time."""
     with anyio.move_on_after(seconds):
         await wait()
         return True

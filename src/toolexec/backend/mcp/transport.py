@@ -216,7 +216,7 @@ class _Receiver:
 
 
 def _without_secrets(item: Any, scrubber: Scrubber) -> Any:
-    """A message, in place, without secrets; an exception in its place is named only by its type."""
+    """Return a message, in place, without secrets; an exception in its place is named only by its type."""
     if not isinstance(item, SessionMessage):
         return ConnectionError(f"the transport failed with {type(item).__name__}")
     message = item.message
@@ -301,7 +301,8 @@ class _HttpClient(httpx2.AsyncClient):
 
 
 async def _session_is_gone(response: httpx2.Response) -> bool:
-    """Whether the server has forgotten our session: it should answer 404, and many answer 400 and name the session."""
+    """Return whether the server has forgotten our session: it should answer 404, and many answer 400 and name the
+    session."""
     if not response.request.headers.get(MCP_SESSION_ID) or response.status_code not in (400, 404):
         return False
     return response.status_code == 404 or b"session" in (await response.aread())[:2000].lower()

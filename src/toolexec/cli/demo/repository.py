@@ -84,7 +84,7 @@ def _data(text: str) -> str:
 
 
 def _git(git: str, directory: Path, *words: str, stdin: str = "") -> str:
-    """What git prints, or nothing when it fails."""
+    """Return what git prints, or nothing when it fails."""
     done = subprocess.run(  # noqa: S603 - a fixed command, without a shell
         [git, "-C", str(directory), *words], input=stdin, capture_output=True, text=True, errors="replace", check=False
     )

@@ -152,7 +152,7 @@ async def measure(stage: Stage) -> Outcome:
 
 
 async def _time(stage: Stage, tool_id: str, args: Mapping[str, object], calls: int) -> float:
-    """The seconds that *calls* calls take, one after the other."""
+    """Return the seconds that *calls* calls take, one after the other."""
     (await stage.ex.run_tool(tool_id, args)).raise_for_error()
     began = perf_counter()
     for _ in range(calls):

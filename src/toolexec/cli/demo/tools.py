@@ -97,7 +97,7 @@ def count_lines(directory: str, ctx: ToolContext) -> list[FileType]:
 
 
 def _line_count(path: Path) -> int:
-    """The lines of a text file; 0 for one that is binary, or no file (a submodule, a dangling link)."""
+    """Return the lines of a text file; 0 for one that is binary, or no file (a submodule, a dangling link)."""
     try:
         data = path.read_bytes()
     except OSError:

@@ -183,7 +183,7 @@ class _Run:
             workflow.upsert_memo({"waits": []})
 
     def _is_quiet(self) -> bool:
-        """Whether nothing is under way but waiting."""
+        """Return whether nothing is under way but waiting."""
         return self._open <= self._waits.open.keys()
 
     def _is_idle(self) -> bool:

@@ -328,7 +328,7 @@ class ContainerBackend:
         return result_of(self, request, run.ending, began, details, run.files)
 
     def _admit(self, request: ExecuteRequest) -> str:
-        """The language of a request that may run here."""
+        """Return the language of a request that may run here."""
         if self._closed:
             raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
         return language_of(self, request)
@@ -336,8 +336,8 @@ class ContainerBackend:
     async def _guest(
         self, request: ExecuteRequest, language: str, ends: float, seconds: int = 0
     ) -> tuple[ContainerGuest | None, bool]:
-        """A guest, and whether it was started before; None when none was there in time. One that is started now lives
-        for some *seconds* at most."""
+        """Return a guest, and whether it was started before; None when none was there in time. One that is started now
+        lives for some *seconds* at most."""
         try:
             async with asyncio.timeout(ends - monotonic()):
                 kind = await self._kind(language, request.profile, request.limits)
@@ -356,12 +356,12 @@ class ContainerBackend:
         return _Kind(image, profile or "standard", self._contained(limits), language)
 
     def _bounded(self, request: ExecuteRequest) -> ExecuteRequest:
-        """The request with the limits that its container really has."""
+        """Return the request with the limits that its container really has."""
         limits, held = request.limits, self._contained(request.limits)
         return replace(request, limits=replace(limits, **{name: getattr(held, name) for name in _CONTAINED}))
 
     def _contained(self, limits: Limits) -> Limits:
-        """The limits that a container gets: those asked for, else those of the configuration."""
+        """Return the limits that a container gets: those asked for, else those of the configuration."""
         ours = self.config.limits
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
@@ -373,7 +373,7 @@ class ContainerBackend:
         return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, reach)
 
     def _make_spec(self, kind: _Kind, warm: bool, drop: tuple[str, ...]) -> ContainerSpec:
-        """The container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
+        """Return the container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
         settings = GuestSettings(
             language=kind.language,
             init=self._guest_is_init,

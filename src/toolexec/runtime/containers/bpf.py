@@ -99,7 +99,7 @@ def _tree(leaves: list[tuple[int, _Code]]) -> _Code:
 
 
 def _chain(rules: tuple[Rule, ...], default: Action) -> _Code:
-    """The answer of the first rule that fits, else the default."""
+    """Return the answer of the first rule that fits, else the default."""
     code: _Code = []
     for rule in rules:
         then = [_answer(rule.action)]

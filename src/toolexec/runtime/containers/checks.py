@@ -230,7 +230,7 @@ def _is_not_for_containers(path: str) -> str:
 
 
 def _is_home(path: str) -> bool:
-    """Whether *path* is the directory of all homes or the whole home of a user: keys are there."""
+    """Return whether *path* is the directory of all homes or the whole home of a user: keys are there."""
     return path == _HOMES or posixpath.dirname(path) == _HOMES or (_is_in(_HOMES, path))
 
 

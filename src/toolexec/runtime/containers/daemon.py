@@ -105,7 +105,7 @@ class DaemonLauncher(Launcher, Generic[ClientT, ImagesT]):
         return await (await self._connect()).images.resolve(image)
 
     async def _connect(self) -> Daemon[ClientT, ImagesT]:
-        """The connection. Raises MissingExtraError, and what `_open` raises."""
+        """Return the connection. Raises MissingExtraError, and what `_open` raises."""
         async with self._turn:
             if self._connection is None:
                 try:

@@ -181,7 +181,7 @@ class ContainerGuest:
                 return "cpu"
 
     async def _ended(self, ending: Ending) -> Ending:
-        """An ending without a result, with what the container has to say about it."""
+        """Return an ending without a result, with what the container has to say about it."""
         await asyncio.wait({self._gone}, timeout=_LAST_WORDS)
         said = self.container.said() or ending.stderr
         if not self._gone.done():
@@ -202,7 +202,7 @@ class ContainerGuest:
         )
 
     def _explained(self, ending: Ending, request: ExecuteRequest) -> Ending:
-        """The ending with what else is known."""
+        """Return the ending with what else is known."""
         limits = request.limits
         ending = replace(
             ending,

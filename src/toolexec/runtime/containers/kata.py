@@ -138,7 +138,7 @@ class KataEngine(ContainerdEngine):
         return await asyncio.to_thread(make)
 
     def _settings(self) -> str:
-        """The configuration for the hypervisor; "" for Kata's default, which is made for QEMU."""
+        """Return the configuration for the hypervisor; "" for Kata's default, which is made for QEMU."""
         if self._kata.settings or self._kata.hypervisor == "qemu":
             return self._kata.settings
         name = _settings_name(self._kata.hypervisor)

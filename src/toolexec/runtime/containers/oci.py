@@ -165,7 +165,7 @@ def _mappings(mappings: Sequence[tuple[int, int, int]]) -> list[dict[str, int]]:
 
 
 def _user(user: str) -> tuple[int, int]:
-    """The numbers; the group is by default that of the same number."""
+    """Return the numbers; the group is by default that of the same number."""
     uid, _, gid = user.partition(":")
     if not uid.isdecimal() or not (gid or uid).isdecimal():
         raise InvalidRequestError(f"an OCI bundle needs the numbers of a user and a group, not {user!r}")

@@ -76,7 +76,7 @@ class RootFilesystems:
 
 
 def _own_root(name: str) -> Path:
-    """The directory *name*, if that is a root file system and none of this system's own."""
+    """Return the directory *name*, if that is a root file system and none of this system's own."""
     try:
         root = Path(name).resolve(strict=True)
         here = root.stat()

@@ -236,7 +236,7 @@ class _Reader:
         return Profile(default, tuple(rule for number, item in enumerate(items) for rule in self._rules(number, item)))
 
     def _rules(self, number: int, data: JSONValue) -> Iterator[Rule]:
-        """The rules that one entry stands for; none if it is for other machines, kernels or capabilities."""
+        """Yield the rules that one entry stands for; none if it is for other machines, kernels or capabilities."""
         where = f"syscalls[{number}]"
         item = _object(data, where)
         names: JSONValue = item.get("names") or [item.get("name")]
@@ -324,7 +324,7 @@ def _strings(data: JSONValue, where: str) -> list[str]:
 
 
 def _version(text: JSONValue) -> tuple[int, int]:
-    """The first two numbers of a kernel's version."""
+    """Return the first two numbers of a kernel's version."""
     found = re.match(r"(\d{1,5})\.(\d{1,5})", text) if isinstance(text, str) else None
     if found is None:
         raise _FormError(f"{text!r} is not a version of a kernel")

@@ -41,7 +41,7 @@ def refusal(policy: Egress, address: str) -> str:
 
 
 async def _first(addresses: Sequence[str], port: int) -> socket.socket:
-    """A connection to the first of them that answers."""
+    """Return a connection to the first of them that answers."""
     problem = OSError("it has no address")
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

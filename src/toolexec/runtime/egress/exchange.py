@@ -82,7 +82,7 @@ class Exchange:
         raise RefusedError(504 if isinstance(cause, TimeoutError) else 502, why) from cause
 
     async def _prepared(self, request: h11.Request, asked: Asked) -> tuple[h11.Request, bytes | None]:
-        """The request as it goes on, and its body if that had to be looked at."""
+        """Return the request as it goes on, and its body if that had to be looked at."""
         h11 = require_h11()
         swap = self._swap
         headers = [(b"host", asked.origin.authority.encode())]
@@ -162,7 +162,7 @@ class Exchange:
         await self._client.send(h11.Data(data=body.finish()), h11.EndOfMessage())
 
     async def _head(self, server: Wire, uploading: asyncio.Task[None]) -> Any:
-        """The head of the final response, which may come before all of the request is sent."""
+        """Return the head of the final response, which may come before all of the request is sent."""
         h11 = require_h11()
         reading = asyncio.create_task(self._final(server, uploading))
         try:

@@ -124,8 +124,8 @@ class Mask:
         return bytes(hidden[:keep_from]), data[keep_from:]
 
     def _find(self, data: bytes, *, final: bool) -> tuple[list[tuple[int, int]], int]:
-        """Where values are in *data*, in order of their starts, and where the first one starts that may be unfinished
-        (the length of *data* for none)."""
+        """Return where values are in *data*, in order of their starts, and where the first one starts that may be
+        unfinished (the length of *data* for none)."""
         assert self._starts is not None
         found: list[tuple[int, int]] = []
         open_at = size = len(data)
@@ -142,7 +142,8 @@ class Mask:
         return found, open_at
 
     def _at(self, data: bytes, start: int) -> tuple[int, bool]:
-        """Where the longest value that starts here ends (-1 for none), and whether a longer one may be unfinished."""
+        """Return where the longest value that starts here ends (-1 for none), and whether a longer one may be
+        unfinished."""
         pair = data[start : start + 2]
         if len(pair) == 2 and pair[0] not in _OPENERS and pair[1] not in _OPENERS:
             plain = self._pairs.get(pair, ())
@@ -221,7 +222,7 @@ class Compressed:
 
 
 def _decoder_for(head: bytes) -> Any:
-    """What undoes the compression of a body that begins with *head*; None if that is not compressed."""
+    """Return what undoes the compression of a body that begins with *head*; None if that is not compressed."""
     if head.startswith(b"\x1f\x8b\x08"):
         return zlib.decompressobj(wbits=31)
     if head[:1] == b"\x78" and len(head) > 1 and int.from_bytes(head[:2], "big") % 31 == 0:
@@ -232,7 +233,7 @@ def _decoder_for(head: bytes) -> Any:
 
 
 def _targets(value: str) -> Iterator[_Target]:
-    """The strings that *value* may be there as."""
+    """Yield the strings that *value* may be there as."""
     data = value.encode(errors="surrogatepass")
     lines = [line.encode(errors="surrogatepass") for line in value.splitlines() if len(line) >= _LONG_LINE]
     strings = {data, value.strip().encode(errors="surrogatepass"), *lines}
@@ -317,7 +318,8 @@ def _longest(data: bytes, start: int, targets: Iterable[_Target]) -> tuple[int, 
 
 
 def _follow(data: bytes, start: int, target: _Target) -> tuple[int, bool]:
-    """Where *target* ends if it starts here (-1 if it does not), and whether the end of *data* comes before its end."""
+    """Return where *target* ends if it starts here (-1 if it does not), and whether the end of *data* comes before its
+    end."""
     text, skips, size = target.text, target.skips, len(data)
     best, unfinished = -1, False
     todo, seen = [(start, 0, 0)], set[tuple[int, int, int]]()
@@ -349,7 +351,7 @@ def _follow(data: bytes, start: int, target: _Target) -> tuple[int, bool]:
 
 
 def _spellings(data: bytes, at: int) -> Iterator[_Spelled]:
-    """What the bytes at *at* may stand for, but for themselves."""
+    """Yield what the bytes at *at* may stand for, but for themselves."""
     match data[at]:
         case 0x25:  # %
             yield from _in_pairs(data, at)

@@ -147,7 +147,7 @@ class _Connection:
             client.state.start_next_cycle()
 
     async def _head(self, client: Wire) -> h11.Request | None:
-        """The next request; None at the end, also for an invalid request, which is answered with an error."""
+        """Return the next request; None at the end, also for an invalid request, which is answered with an error."""
         h11 = require_h11()
         try:
             return await client.head(self._policy.idle_seconds, self._policy.header_seconds)

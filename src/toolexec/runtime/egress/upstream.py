@@ -72,7 +72,7 @@ class Upstream:
         return inner
 
     def _is_good(self) -> bool:
-        """Whether the last exchange ended well, and the other side has neither hung up nor said more."""
+        """Return whether the last exchange ended well, and the other side has neither hung up nor said more."""
         assert self._wire is not None
         assert self._socket is not None
         state = self._wire.state

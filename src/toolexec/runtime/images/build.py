@@ -172,7 +172,7 @@ def _make(root: Path, recipe: Recipe, work: Path, progress: OnStep | None) -> tu
 
 
 def _python(root: Path) -> str:
-    """The version of the Python that `python3` is, such as `3.11`."""
+    """Return the version of the Python that `python3` is, such as `3.11`."""
     link = root / "usr/bin/python3"
     match = re.fullmatch(r"python(3\.\d+)", link.readlink().name if link.is_symlink() else "")
     if match is None:

@@ -153,7 +153,7 @@ class Contents:
         return parts
 
     def _directory(self, parts: list[str]) -> Node:
-        """The directory at *parts*, made where it is missing; links on the way lead to places in the tree."""
+        """Return the directory at *parts*, made where it is missing; links on the way lead to places in the tree."""
         found = self._walk(parts, make=True)
         if found is None or found.kind != "directory":
             raise _refusal("/".join(parts), "it is used as a directory and is none")

@@ -85,7 +85,7 @@ class Packages:
 
 
 def _sources(root: Path) -> dict[str, str]:
-    """How the names of lists begin → the address of their mirror, the longest names first."""
+    """Return how the names of lists begin → the address of their mirror, the longest names first."""
     text = (root / "etc/apt/sources.list").read_text("utf-8") if (root / "etc/apt/sources.list").is_file() else ""
     found: dict[str, str] = {}
     for row in text.splitlines():
@@ -137,7 +137,7 @@ def _files(package: Package, data: bytes, wanted: Callable[[str], bool]) -> dict
 
 
 def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The members of an `ar` archive."""
+    """Yield the members of an `ar` archive."""
     if not data.startswith(b"!<arch>\n"):
         raise ValueError("it is not an archive")
     place = 8

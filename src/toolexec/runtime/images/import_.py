@@ -54,7 +54,7 @@ def _check(tree: Contents, source: Path) -> None:
 
 
 def _facts(tree: Contents, source: Source, path: Path) -> Facts:
-    """What can be found without running anything of it."""
+    """Return what can be found without running anything of it."""
     system = installed(_text(tree, "var/lib/dpkg/status"))
     packages: dict[str, str] = {}
     pythons: set[str] = set()
@@ -89,7 +89,7 @@ def _python_directories(tree: Contents) -> Iterator[tuple[str, str, Node]]:
 
 
 def _text(tree: Contents, path: str) -> str:
-    """A file of the tree as text; "" where there is none, or one that is far too long."""
+    """Return a file of the tree as text; "" where there is none, or one that is far too long."""
     node = tree.find(path)
     if node is None or node.content is None or node.content.size > _MAX_TEXT:
         return ""

@@ -86,7 +86,7 @@ def uncompress_lz4(data: bytes) -> bytes:
 
 
 def _block(data: bytes) -> bytearray:
-    """One chunk: literals, and copies of what came before."""
+    """Return one chunk: literals, and copies of what came before."""
     found = bytearray()
     place, end = 0, len(data)
     while place < end:

@@ -66,7 +66,7 @@ def write_layer(root: Path, target: Sink | None) -> tuple[str, int]:
 
 
 def _as_file(measure: _Measure) -> IO[bytes]:
-    """A tar that is written as a stream asks for no more than `write`."""
+    """Return a tar that is written as a stream asks for no more than `write`."""
     return measure  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 

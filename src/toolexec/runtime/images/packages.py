@@ -146,12 +146,12 @@ def compile_packages(root: Path, *, work: Path, progress: OnStep | None) -> None
 
 
 def _pip_environment() -> dict[str, str]:
-    """Where packages come from stays the user's choice; other settings would put them elsewhere."""
+    """Return where packages come from stays the user's choice; other settings would put them elsewhere."""
     return build_environment(**{key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)})
 
 
 def _platforms(glibc: str) -> list[str]:
-    """The names of all platforms whose wheels run with this glibc on this kind of processor."""
+    """Return the names of all platforms whose wheels run with this glibc on this kind of processor."""
     arch = platform.machine()
     minor = int(glibc.partition(".")[2] or 17)
     names = [f"manylinux_2_{number}_{arch}" for number in range(minor, _OLDEST_GLIBC - 1, -1)]
@@ -205,7 +205,7 @@ def _move_in(made: Path, root: Path) -> None:
 
 
 def _first_line(python: str) -> re.Pattern[bytes]:
-    """How a script begins that pip has made for *python*; the second form is for long paths."""
+    """Return how a script begins that pip has made for *python*; the second form is for long paths."""
     path = re.escape(python.encode())
     return re.compile(rb"\A#!(?:" + path + rb"|/bin/sh\n'''exec' \"?" + path + rb"\"? [^\n]*\n' ''')\n")
 

@@ -123,7 +123,7 @@ class _Reader:
         return Source(form="docker", env=_environment(config))
 
     def _manifest(self, find: _Find, index: JSONValue) -> JSONDict:
-        """The one image for this machine in an index, or in an index in it."""
+        """Return the one image for this machine in an index, or in an index in it."""
         for _ in range(3):
             fits = [item for item in _items(_object(index).get("manifests")) if _fits(item)]
             if len({item.get("digest") for item in fits}) != 1:
@@ -170,7 +170,7 @@ class _Reader:
             self._put(region, entry)
 
     def _entries(self, region: Region) -> Iterator[tarfile.TarInfo]:
-        """All entries of a tar, which must end as one does: what was cut off would go unnoticed."""
+        """Yield all entries of a tar, which must end as one does: what was cut off would go unnoticed."""
         with region.open() as file, tarfile.open(fileobj=file, mode="r:", errorlevel=2) as tar:
             for count, entry in enumerate(tar):
                 self._report()
@@ -236,7 +236,7 @@ def _plain(name: str) -> str:
 
 
 def _find_member(region: Region, found: Mapping[str, tarfile.TarInfo], name: str) -> Region | None:
-    """A file of the archive; `docker save` has links to layers that two images share."""
+    """Return a file of the archive; `docker save` has links to layers that two images share."""
     entry = found.get(_plain(name))
     if entry is not None and entry.issym():
         entry = found.get(posixpath.normpath(posixpath.join(posixpath.dirname(_plain(name)), entry.linkname)))
@@ -276,7 +276,7 @@ def _items(value: JSONValue) -> list[JSONDict]:
 
 
 def _fits(item: JSONObject) -> bool:
-    """Whether an index has this for our kind of machine; what it does not say is taken to fit."""
+    """Return whether an index has this for our kind of machine; what it does not say is taken to fit."""
     place = item.get("platform")
     if not isinstance(place, dict):
         return True

@@ -336,7 +336,7 @@ class ImageStore:
         return image
 
     def _described(self, directory: PrivateDirectory, name: str) -> StoredImage | None:
-        """The image as its description has it; None for a description of another version, or none."""
+        """Return the image as its description has it; None for a description of another version, or none."""
         about = directory.about(file_name(name))
         try:
             if about is None or not _GENERATION.fullmatch(about["generation"]):

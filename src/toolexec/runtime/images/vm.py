@@ -193,13 +193,13 @@ def make_files(root: Path, parts: KernelParts, directory: Path, work: Path, prog
 
 
 def _init_sources() -> dict[str, str]:
-    """The modules of the first process, by file name."""
+    """Return the modules of the first process, by file name."""
     place = Path(machine.__file__).parent
     return {path.name: path.read_text("utf-8") for path in sorted(place.glob("*.py")) if path.stem not in _NOT_IN_IMAGE}
 
 
 def _first_file_system(parts: KernelParts) -> bytes:
-    """An archive in the `newc` format of cpio, which the kernel unpacks into memory."""
+    """Return an archive in the `newc` format of cpio, which the kernel unpacks into memory."""
     order = "".join(f"{name}.ko\n" for name in parts.modules).encode()
     entries: list[tuple[str, int, bytes]] = [
         *((name, 0o040755, b"") for name in ("bin", "dev", "modules", "proc", "sys", "system")),

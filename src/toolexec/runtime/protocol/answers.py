@@ -171,7 +171,7 @@ def read_doc(payload: JSONObject, tool_id: str, level: DetailLevel) -> ToolDoc:
 
 
 def _described(data: JSONObject) -> Tool | None:
-    """A tool that has what its summary says, without its schemas."""
+    """Return a tool that has what its summary says, without its schemas."""
     schemes = _text(data.get("securitySummary"))
     meta = {
         "inputModes": list(_strings(data.get("inputModes"))),
@@ -192,7 +192,8 @@ def _tool(data: JSONValue) -> Tool | None:
 
 
 def _binding(data: JSONObject, tool_id: str) -> Binding | None:
-    """Where a tool ran; a host that names only the kind gets a binding of that kind with the tool's ID as its name."""
+    """Return where a tool ran; a host that names only the kind gets a binding of that kind with the tool's ID as its
+    name."""
     whole = _binding_of(data.get("binding"))
     if whole is not None:
         return whole

@@ -194,7 +194,7 @@ class HostCalls:
                 self._ring()
 
     def _take(self, frame: str) -> tuple[list[Message], Message | None]:
-        """The requests of a frame, and its wait; what needs no answer is done."""
+        """Return the requests of a frame, and its wait; what needs no answer is done."""
         if len(frame) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a frame of {len(frame)} characters is over the limit of {MAX_FRAME_BYTES}")
         requests: list[Message] = []
@@ -248,7 +248,7 @@ class HostCalls:
             raise ProtocolError(f"more than {_MOST_PENDING} requests wait for the guest to hear their answers")
 
     def _answer_one(self, message: Message) -> str:
-        """The answer to the only request of a frame."""
+        """Return the answer to the only request of a frame."""
         if self._deliveries is not None:
             self._deliveries.direct(message.id)
         answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
@@ -263,7 +263,7 @@ class HostCalls:
         return answer
 
     def _on_loop(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What *work* comes to, done by the event loop while this thread waits; a loop that ends before makes no
+        """Return what *work* comes to, done by the event loop while this thread waits; a loop that ends before makes no
         coroutine of it."""
         outcome: list[Any] = []
         lock = threading.Lock()
@@ -296,7 +296,7 @@ class HostCalls:
         return outcome[0]
 
     def _wait_on_loop(self, awaitable: Awaitable[Any]) -> Any:
-        """What an awaitable comes to that a sync handler has returned; it belongs to the event loop."""
+        """Return what an awaitable comes to that a sync handler has returned; it belongs to the event loop."""
 
         async def outcome() -> tuple[Any, BaseException | None]:
             try:

@@ -206,7 +206,7 @@ def decode_frame(text: str) -> list[Message]:
 
 
 def _sorted_out(text: str, error: TooManyPartsError) -> list[Message]:
-    """The messages of a frame that has too many lists and objects in all."""
+    """Return the messages of a frame that has too many lists and objects in all."""
     messages: list[Message] = []
     outermost = 1 if text.lstrip().startswith("[") else 0
     depth = start = count = total = 0

@@ -132,8 +132,8 @@ def _decode(text: str) -> Generator[None, None, JSONValue]:
 
 
 def _begin(text: str, at: int) -> Generator[None, None, tuple[JSONValue, int]]:
-    """The value that begins at a place, and where it ends. Of a large container only the beginning is read: an empty
-    one that ends after one character."""
+    """Yield the value that begins at a place, and where it ends. Of a large container only the beginning is read: an
+    empty one that ends after one character."""
     for size in _SIZES:
         piece = text[at : at + size]
         try:
@@ -157,7 +157,7 @@ def _begin(text: str, at: int) -> Generator[None, None, tuple[JSONValue, int]]:
 
 
 def _long_string(text: str, at: int) -> Generator[None, None, tuple[str, int]]:
-    """A string whose first character is at a place, and where it ends."""
+    """Yield a string whose first character is at a place, and where it ends."""
     parts: list[str] = []
     while not text.startswith('"', at):
         found = _CHARACTERS.match(text, at, at + PIECE)
@@ -171,7 +171,7 @@ def _long_string(text: str, at: int) -> Generator[None, None, tuple[str, int]]:
 
 
 def _without_half(piece: str) -> str:
-    """A part of a text without the escape of half a character at its end, whose other half may follow; but never
+    """Return a part of a text without the escape of half a character at its end, whose other half may follow; but never
     nothing."""
     rest = piece[:-6]
     escaped = (len(rest) - len(rest.rstrip("\\"))) % 2 == 1  # the backslash is the second one of an escape
@@ -199,7 +199,7 @@ def _next(text: str, at: int, container: JSONValue) -> Generator[None, None, tup
 
 
 def _skip(text: str, at: int) -> int:
-    """The first place from *at* on that is not a space."""
+    """Return the first place from *at* on that is not a space."""
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()

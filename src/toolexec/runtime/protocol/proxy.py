@@ -194,7 +194,7 @@ class ProxyGateway:
         return answer.payload
 
     async def _await_answer(self, message: Message, timeout: float | None) -> Message:
-        """The answer to a request, be it a response or an error."""
+        """Return the answer to a request, be it a response or an error."""
         self._check_open()
         await checkpoint()
         kind, message_id = message.type, message.id

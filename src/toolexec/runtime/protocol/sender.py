@@ -108,7 +108,7 @@ class Sender:
 
 
 def _frame(batch: list[str]) -> Iterator[bytes]:
-    """The frame of some messages, in pieces; JSON from here is ASCII, so that characters are bytes."""
+    """Yield the frame of some messages, in pieces; JSON from here is ASCII, so that characters are bytes."""
     size = sum(map(len, batch)) + len(batch) + 1
     head = size.to_bytes(4, "big")
     if size <= PIECE:

@@ -226,7 +226,7 @@ class RequestServer:
             ) from None
 
     async def _help(self, path: str, *, is_page: bool) -> JSONObject:
-        """What `dir` and `help` show."""
+        """Return what `dir` and `help` show."""
         if self._tools is None:
             names = await self.gateway.list_namespaces()
             return {"names": [] if path else names, "text": "\n".join(names)}
@@ -242,7 +242,7 @@ class RequestServer:
         return tools.admit(tool_id, _args(payload), _timeout(payload), step=step)
 
     def _tool_id(self, payload: JSONObject) -> str:
-        """The tool that is meant; a path of Python names may stand for an unknown ID."""
+        """Return the tool that is meant; a path of Python names may stand for an unknown ID."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
             return tool_at(self._tools.index, tool_id.split(":"), allowed=self._tools.allows)
@@ -259,7 +259,7 @@ class RequestServer:
         return f'{{{head}"structured":{text}}}'
 
     def _head(self, result: Result) -> str:
-        """The fields of a result beside its value."""
+        """Return the fields of a result beside its value."""
         if self._lean:
             return ""
         if result.reply is not None or result.warnings:
@@ -286,7 +286,7 @@ class RequestServer:
         return json.dumps(data, allow_nan=False)
 
     def _handle(self, value: JSONValue) -> JSONDict | None:
-        """What stands for a value that is over the byte budget."""
+        """Return what stands for a value that is over the byte budget."""
         if self._tools is None or value is None:
             return None
         handle = self._tools.keep(value, encode_large(value))

@@ -159,7 +159,7 @@ class _Listener:
             await connection.aclose()
 
     async def _is_welcome(self, reader: asyncio.StreamReader) -> bool:
-        """Whether the client has the token; what it says is not read further before."""
+        """Return whether the client has the token; what it says is not read further before."""
         if not self._token:
             return True
         shown = b""

@@ -97,7 +97,7 @@ class Transfers:
             self._answer.set_result(None)
 
     def _begin(self, transfer: Literal["put", "take"]) -> tuple[asyncio.Future[Message | None], str]:
-        """What will be the answer of the guest, None if it hangs up, and the ID of the transfer."""
+        """Return what will be the answer of the guest, None if it hangs up, and the ID of the transfer."""
         transfer_id = f"files{self._count + 1}"
         self._state.begin_transfer(transfer, transfer_id)
         self._count += 1
@@ -106,7 +106,7 @@ class Transfers:
 
 
 def _frames_of(files: Mapping[str, bytes], transfer_id: str) -> Iterator[bytes]:
-    """The frames that put *files* into a guest; some small ones together, but not much over `PIECE`."""
+    """Yield the frames that put *files* into a guest; some small ones together, but not much over `PIECE`."""
     ready: list[bytes] = []
     size = 0
     for name, content in files.items():

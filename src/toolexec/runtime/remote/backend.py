@@ -412,7 +412,7 @@ class RemoteBackend:
 
 
 def _trace() -> JSONDict:
-    """Where the span of the caller is, for those of the server to join it; empty without OpenTelemetry."""
+    """Return where the span of the caller is, for those of the server to join it; empty without OpenTelemetry."""
     if "opentelemetry" not in sys.modules:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -423,12 +423,12 @@ def _trace() -> JSONDict:
 
 
 def _captured(request: ExecuteRequest) -> CodeResult:
-    """What there is of a run that was lost."""
+    """Return what there is of a run that was lost."""
     return CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"))
 
 
 async def _checked(client: PostClient) -> Availability:
-    """Whether one of the endpoints of a client answers."""
+    """Return whether one of the endpoints of a client answers."""
     endpoints = client.settings.endpoints
     problems = await asyncio.gather(*map(client.check, endpoints))
     states = "; ".join(

@@ -58,7 +58,7 @@ class EventReader:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The lines of *data*, and what is left after the last one; a CR at the very end may have its LF to come."""
+    """Return the lines of *data*, and what is left after the last one; a CR at the very end may have its LF to come."""
     held = b"\r" if data.endswith(b"\r") else b""
     whole = data.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     *lines, rest = whole.split(b"\n")

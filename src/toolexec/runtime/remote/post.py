@@ -201,7 +201,7 @@ class PostClient:
             yield response
 
     def _refused(self, attempt: _Attempt, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
-        """What a response that is not 200 means."""
+        """Return what a response that is not 200 means."""
         error = refusal_of(status, body)
         if attempt.last:
             return self._lost(attempt, str(error))
@@ -283,7 +283,7 @@ class PostClient:
 
 
 def _failed(data: str) -> CodeResult:
-    """What an event `error` says: a response with an error, or, from others, the reason as it is."""
+    """Return what an event `error` says: a response with an error, or, from others, the reason as it is."""
     if data.startswith("{"):
         return read_response(data.encode())
     return CodeResult(error=SandboxFailedError(f"the remote runtime failed: {data[:2000]}"))

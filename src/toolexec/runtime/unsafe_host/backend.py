@@ -162,7 +162,7 @@ class UnsafeHostBackend:
         await asyncio.gather(self._runs.aclose(), *(session.aclose() for session in [*self._sessions]))
 
     def _admit(self, request: ExecuteRequest) -> str:
-        """The language of a request that may run here."""
+        """Return the language of a request that may run here."""
         if self._closed:
             raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
         if self.config.require_opt_in and request.metadata.get("unsafeOptIn") is not True:

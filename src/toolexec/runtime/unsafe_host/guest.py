@@ -155,7 +155,7 @@ class Guest:
             await asyncio.wait({watching, talking})
 
     def _explained(self, ending: Ending, request: ExecuteRequest) -> Ending:
-        """The ending with what else is known."""
+        """Return the ending with what else is known."""
         memory_limited = bool(request.limits.memory_bytes)
         ending = replace(ending, memory_limited=memory_limited, seconds=request.seconds)
         if self._language != "go":

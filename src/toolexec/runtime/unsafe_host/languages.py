@@ -88,13 +88,13 @@ class Launcher:
                 return self._python_command(path, bundle.python_guest(), directory, descriptor)
 
     def _python_command(self, python: str, guest: str, directory: Path, descriptor: int) -> list[str]:
-        """A guest from a file: as an argument its text would fill every list of processes."""
+        """Return a guest from a file: as an argument its text would fill every list of processes."""
         file = directory / "guest.py"
         file.write_text(guest, "utf-8")
         return [python, "-I", "-X", "utf8", str(file), str(descriptor), str(descriptor)]
 
     async def _compile(self, code: str, directory: Path) -> Path:
-        """The compiled program."""
+        """Return the compiled program."""
         source = directory / "source"
         source.mkdir()
         (source / "go.mod").write_text("module toolexec_program\n\ngo 1.21\n")

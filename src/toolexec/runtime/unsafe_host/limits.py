@@ -63,7 +63,7 @@ def _set_kernel_limits(pid: int, limits: Limits, language: str, last: bool, used
 
 
 def _addresses(pid: int) -> int:
-    """The bytes of address space that a process has now."""
+    """Return the bytes of address space that a process has now."""
     import resource
 
     try:
@@ -74,5 +74,5 @@ def _addresses(pid: int) -> int:
 
 
 def _least(one: int, other: int) -> Any:
-    """The smaller of two bounds; -1 means no bound."""
+    """Return the smaller of two bounds; -1 means no bound."""
     return max(one, other) if -1 in (one, other) else min(one, other)

@@ -143,7 +143,8 @@ class WasmBackend:
 
 
 def _language_of(request: ExecuteRequest) -> str:
-    """The language that is meant: with the metadata `packages: science`, Python is the one with numpy and pandas."""
+    """Return the language that is meant: with the metadata `packages: science`, Python is the one with numpy and
+    pandas."""
     if (request.language or "python") == "python" and request.metadata.get("packages") == "science":
         return "python-science"
     return request.language

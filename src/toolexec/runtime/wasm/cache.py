@@ -250,7 +250,7 @@ class ComponentCache:
         return None if file is None else CompiledComponent(file, name, component)
 
     def _known(self, directory: PrivateDirectory, wanted: tuple[str, ...]) -> Component | None:
-        """The component to be used for *wanted*, if there is one, by its description alone."""
+        """Return the component to be used for *wanted*, if there is one, by its description alone."""
         shipped = self._shipped_component(wanted)
         if shipped is not None:
             return shipped
@@ -267,7 +267,7 @@ class ComponentCache:
         )
 
     def _shipped_component(self, wanted: tuple[str, ...]) -> Component | None:
-        """What the wheel brought, if it fits the files of this installation."""
+        """Return what the wheel brought, if it fits the files of this installation."""
         if wanted:
             return None
         try:
@@ -313,7 +313,7 @@ class ComponentCache:
     def _component_bytes(
         self, directory: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
     ) -> tuple[Component, bytes]:
-        """The component and its description: the wheel's, else the cache's if it is intact, else a new one."""
+        """Return the component and its description: the wheel's, else the cache's if it is intact, else a new one."""
         known = self._known(directory, wanted)
         if known is not None and known == self._shipped_component(wanted):
             return known, self._shipped_bytes(known)
@@ -403,12 +403,12 @@ def _compiled_name(component: Component, fingerprint: str) -> str:
 
 
 def _ways(fingerprint: str, compile: _Compile, quick: _Compile | None) -> dict[str, _Compile]:
-    """What may be used by its fingerprint, the best first; the last one is made where there is none."""
+    """Return what may be used by its fingerprint, the best first; the last one is made where there is none."""
     return {fingerprint: compile} if quick is None else {fingerprint: compile, _quick(fingerprint): quick}
 
 
 def _quick(fingerprint: str) -> str:
-    """The fingerprint of the quick compiler that stands in for another one."""
+    """Return the fingerprint of the quick compiler that stands in for another one."""
     return f"{fingerprint}-quick"
 
 
@@ -417,7 +417,7 @@ def _digest(*parts: str) -> str:
 
 
 def _processor() -> str:
-    """What the processor can do, so that machines which share a home directory do not undo each other's work."""
+    """Return what the processor can do, so that machines which share a home directory do not undo each other's work."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered: the first processor will do
             lines = file.read(8192).splitlines()

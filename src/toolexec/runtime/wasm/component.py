@@ -136,7 +136,9 @@ def build_component(
 
 
 def _reserve(target: Path) -> Path:
-    """A new file beside *target*, so that the last step is a rename, and an unusable directory is found first."""
+    """Return a new file beside *target*, so that the last step is a rename, and an unusable directory is
+    found first.
+    """
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
@@ -206,7 +208,7 @@ def _inputs(guest: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _lay_out(work: Path, guest: Path) -> Path:
-    """The directory of the program in the component: our files, the guest program, and a place for packages."""
+    """Return the directory of the program in the component: our files, the guest program, and a place for packages."""
     app = work / "app"
     for name, copy in _COPIES.items():
         (app / copy).parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +247,7 @@ def _componentize(work: Path, app: Path, built: Path, progress: OnStep | None) -
 
 
 def _failure(code: int, output: str) -> ConfigurationError:
-    """What the builder's exit code and output mean."""
+    """Return what the builder's exit code and output mean."""
     if _TOO_LARGE in output:
         why = "the packages take too much memory when they are imported; the whole may take some 128 MiB"
     elif code == KILLED:

@@ -273,7 +273,9 @@ class MemoryFiles:
     # Entries.
 
     def _locate(self, base: Directory, path: str) -> tuple[Directory, str | None]:
-        """The directory that holds the last name of *path*, and that name; None if the path is that directory."""
+        """Return the directory that holds the last name of *path*, and that name; None if the path is that
+        directory.
+        """
         if path.startswith("/"):
             raise RefusedError("not-permitted")
         if not path or "\0" in path:

@@ -100,7 +100,7 @@ def _of(guest: Guest, number: int) -> Descriptor:
 
 
 def _own(guest: Guest, thing: Thing) -> Handle:
-    """A handle, or a clean error for a guest that holds too many."""
+    """Return a handle, or a clean error for a guest that holds too many."""
     if guest.handles.is_full():
         thing.close()
         raise RefusedError("quota")

@@ -136,7 +136,8 @@ def describe_end(
 
 
 def _ending(request: ExecuteRequest, end: GuestEnd, late: bool) -> Ending:
-    """What `judge` needs to know. A guest that ended by itself is a program that failed; a host that failed is not."""
+    """Return what `judge` needs to know. A guest that ended by itself is a program that failed; a host that failed is
+    not."""
     failure = end.failure
     seconds = request.seconds
     if late:

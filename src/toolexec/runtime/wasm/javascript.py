@@ -166,7 +166,7 @@ class _Loaded:
         self.image = self._build()
 
     def _build(self) -> Image:
-        """The state that every run begins from: made once, for it takes longer than most runs."""
+        """Return the state that every run begins from: made once, for it takes longer than most runs."""
         from toolexec.runtime.wasm.core import CoreGuest, CoreInstance
         from toolexec.runtime.wasm.quickjs import QuickJS
 
@@ -341,7 +341,7 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
 
 
 def _read_result(text: str, is_full: bool) -> JSONObject:
-    """The payload of the guest's result; running out of memory is reported in the words that `judge` knows.
+    """Return the payload of the guest's result; running out of memory is reported in the words that `judge` knows.
 
     With no memory left (*is_full*) even the error about it may be missing; what is thrown then is null.
     """
@@ -356,7 +356,7 @@ def _read_result(text: str, is_full: bool) -> JSONObject:
 
 
 def _interpreter() -> Path:
-    """The interpreter's module. Raises MissingExtraError."""
+    """Return the interpreter's module. Raises MissingExtraError."""
     spec = find_spec("quickjs_rs")  # not imported: its own host is not used
     for place in (spec.submodule_search_locations or []) if spec is not None else []:
         path = Path(place) / "_guest.wasm"

@@ -59,7 +59,7 @@ def module_bytes(request: ExecuteRequest, max_bytes: int) -> bytes:
 
 
 def _is_wat(text: str) -> bool:
-    """Whether *text* starts with `(module`, after comments."""
+    """Return whether *text* starts with `(module`, after comments."""
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(";;")), "")
     return first.replace(" ", "").startswith("(module")

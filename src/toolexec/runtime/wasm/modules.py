@@ -273,7 +273,7 @@ def _refuse_unfit(failure: InstanceFailed, pages: int) -> None:
 
 
 def _json_value(value: Any) -> JSONObject:
-    """The payload for what an entry returned; JSON has no NaN and no infinity."""
+    """Return the payload for what an entry returned; JSON has no NaN and no infinity."""
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return {"error": {"kind": "ValueError", "message": f"the entry returned {value}, which JSON does not have"}}

@@ -292,7 +292,7 @@ class PythonLanguage:
     def _judge(
         self, run: PythonRun, outcome: str | BaseException, request: ExecuteRequest
     ) -> tuple[ToolExecError | None, Any]:
-        """The error, or else the value."""
+        """Return the error, or else the value."""
         try:
             ending = run.ending(outcome, request.seconds)
         except (SandboxError, asyncio.CancelledError):

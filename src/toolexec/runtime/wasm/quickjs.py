@@ -187,7 +187,7 @@ class QuickJS:
             self._call("qjs_free", at, size)
 
     def _read(self, handle: int) -> str:
-        """The text that *handle* stands for; the empty text for anything else."""
+        """Return the text that *handle* stands for; the empty text for anything else."""
         if self._call("get_string", handle) != _OK:
             return ""
         size = self._call("qjs_last_len")
@@ -196,7 +196,7 @@ class QuickJS:
         return data.decode(errors="replace")
 
     def _value(self, status: int) -> int:
-        """The handle that a call has left, if *status* says so."""
+        """Return the handle that a call has left, if *status* says so."""
         if status == _OK:
             return self._handle()
         if self._call("last_exception", self._slot) == _OK:

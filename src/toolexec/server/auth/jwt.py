@@ -110,7 +110,7 @@ class Tokens:
 
 
 def _lookup(claims: JSONObject, path: str) -> Any:
-    """The claim of this name, or what a path with dots leads to."""
+    """Return the claim of this name, or what a path with dots leads to."""
     if not path or path in claims:
         return claims.get(path)
     value: Any = claims
@@ -124,6 +124,6 @@ def _text(value: Any) -> str:
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    """A list of strings, or the words of one text."""
+    """Return a list of strings, or the words of one text."""
     items: Any = value.split() if isinstance(value, str) else value
     return tuple(item for item in items if isinstance(item, str)) if isinstance(items, list) else ()

@@ -143,7 +143,7 @@ class Authentication:
 
 
 def _credential(scope: Scope) -> tuple[str, str]:
-    """How the credential came (`bearer` or `key`), and the credential; empty when there is none.
+    """Return how the credential came (`bearer` or `key`), and the credential; empty when there is none.
 
     Raises BadCredentialError for more than one, and for one that comes in another way.
     """

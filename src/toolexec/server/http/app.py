@@ -106,7 +106,7 @@ class HttpApp:
             self._metrics.rejected(reason)
 
     def _open_paths(self) -> dict[str, ASGIApp]:
-        """What everybody may ask for: that the server lives and is ready, and how to get a token."""
+        """Return what everybody may ask for: that the server lives and is ready, and how to get a token."""
         paths: dict[str, ASGIApp] = {"/healthz": _get(self._healthz), "/readyz": _get(self._readyz)}
         if metadata_address(self._auth):
             metadata = _get(metadata_app(self._auth, self._lowlevel.name))

@@ -217,7 +217,7 @@ class Guard:
         return name in self._any_port or host in self._exact or (self._local and is_loopback(name))
 
     def _is_near(self, origin: str, host: tuple[str, int | None]) -> bool:
-        """Whether the page is of this very server; or, for a local server, of this machine."""
+        """Return whether the page is of this very server; or, for a local server, of this machine."""
         try:
             parts = urlsplit(origin)
             found = split_host(parts.netloc)
@@ -334,7 +334,7 @@ class BodyLimits:
         return await anyio.to_thread.run_sync(too_deep, body, self._depth)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body, or as much of it as shows that it is too long; None when the client went away."""
+        """Return the body, or as much of it as shows that it is too long; None when the client went away."""
         body = bytearray()
         while True:
             message = await receive()

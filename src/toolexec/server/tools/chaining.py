@@ -134,7 +134,7 @@ def _result(call: MetaCall, step: StepResult) -> JSONDict:
 
 
 def _failure(chain: ChainResult) -> JSONDict:
-    """What stopped the chain, with the code of the cause in its details."""
+    """Return what stopped the chain, with the code of the cause in its details."""
     step = next((step for step in chain.steps if step.error is chain.error), None)
     if step is None:  # a durable run that cannot go on
         return error_object(chain.error or ToolExecError("the chain was stopped"))

@@ -109,8 +109,8 @@ async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeR
 
 
 def _settings(args: JSONObject, notices: Notices, options: Options) -> WorkflowSettings:
-    """What a caller asks for. Raises InvalidLimitsError for more than the ceilings of a server whose operator set none;
-    the Exec refuses more than those that were set."""
+    """Return what a caller asks for. Raises InvalidLimitsError for more than the ceilings of a server whose operator
+    set none; the Exec refuses more than those that were set."""
     settings: WorkflowSettings = {}
     if "timeout_ms" in args:
         settings["timeout"] = asked_timeout(args["timeout_ms"] / 1000, options)
@@ -156,7 +156,7 @@ def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
 
 
 def _trace(calls: Sequence[ToolCallRecord]) -> list[JSONDict]:
-    """The calls in few words; of very many only those that failed and the first others, in order."""
+    """Return the calls in few words; of very many only those that failed and the first others, in order."""
     kept = set(sorted(range(len(calls)), key=lambda number: (calls[number].ok, number))[:_MAX_TRACED])
     return [_traced(record) for number, record in enumerate(calls) if number in kept]
 

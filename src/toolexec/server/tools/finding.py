@@ -69,7 +69,7 @@ async def _search(call: MetaCall) -> MetaReply:
 
 
 async def _producing(call: MetaCall, index: Index, query: str, filters: Filters, produces: str) -> MetaReply:
-    """The tools whose results give a value for an argument, each with where in its result that is."""
+    """Return the tools whose results give a value for an argument, each with where in its result that is."""
     found = await call.ex.search_tools(query, _limit(call), filters=filters, produces=produces)
     places = {summary.id: visible_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
     hits = [hit | {"produces": places[hit["id"]]} for hit in _hits(call, index, found)]
@@ -144,7 +144,7 @@ def _belongs(entry: Registered, namespace: str | None, kind: str | None, name: s
 
 
 def _called(binding: Binding, name: str | None) -> bool:
-    """Whether *name* is that of the backend, or of a local tool's handler."""
+    """Return whether *name* is that of the backend, or of a local tool's handler."""
     return name is None or name == binding.backend or (binding.kind == "local" and name == binding.tool)
 
 
@@ -166,7 +166,7 @@ def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) ->
 
 
 def _noted(call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why: str = "") -> MetaReply:
-    """The reply, with a note where tools may be missing that a reader would expect."""
+    """Return the reply, with a note where tools may be missing that a reader would expect."""
     if not value["tools"]:
         value["note"] = _nothing(call, index, filtered=filtered, why=why)
     elif why:

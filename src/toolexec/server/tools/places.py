@@ -49,7 +49,7 @@ def _backend(status: BackendStatus, tools: int) -> JSONDict:
 
 
 async def _sandboxes(call: MetaCall) -> list[JSONDict]:
-    """The sandboxes that may run code here by default, the preferred one first."""
+    """Return the sandboxes that may run code here by default, the preferred one first."""
     profile = call.ex.options.security_profile.replace("wasm", "standard")
     found: list[JSONDict] = []
     for backend in call.ex.runtime.candidates(profile):

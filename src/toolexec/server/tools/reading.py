@@ -113,7 +113,7 @@ async def _stubs(call: MetaCall) -> MetaReply:
 
 
 def _wanted(index: Index, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
-    """The tools asked for, each once; all when none are named. Raises as `get_tool` does."""
+    """Return the tools asked for, each once; all when none are named. Raises as `get_tool` does."""
     found = [get_tool(index, tool_id).tool for tool_id in tool_ids]
     if namespaces or not tool_ids:
         found += [entry.tool for entry in index.tools() if not namespaces or entry.tool.namespace in namespaces]

@@ -190,7 +190,7 @@ def _word(part: JSONObject) -> str | None:
 
 
 def _says(word: str, value: JSONValue) -> bool:
-    """Whether a text says the whole value: many servers send their structured values as text, too."""
+    """Return whether a text says the whole value: many servers send their structured values as text, too."""
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     if word in (inner, value):
         return True
@@ -201,7 +201,7 @@ def _says(word: str, value: JSONValue) -> bool:
 
 
 def _leaves(value: JSONValue) -> set[str]:
-    """The strings in a value, of its first 10,000 items."""
+    """Return the strings in a value, of its first 10,000 items."""
     found: set[str] = set()
     todo, left = [value], _MAX_LEAVES
     while todo and left:

@@ -193,7 +193,7 @@ def why_not(said: str, code: int | None, image: str, top: Path = _ROOT) -> Avail
 
 
 def _no_namespaces(said: str, top: Path) -> Availability:
-    """The settings that keep user namespaces from being made."""
+    """Return the settings that keep user namespaces from being made."""
     reason = f"user namespaces cannot be made: {said}"
     if (top / ".dockerenv").exists() or (top / "run/.containerenv").exists():
         remedy = "start this container with: docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN"

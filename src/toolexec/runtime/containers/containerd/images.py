@@ -136,7 +136,7 @@ class Images:
             return found
 
     async def _layers(self, image: Found) -> _Layers:
-        """What an image is made of; of one for several machines, the one for this."""
+        """Return what an image is made of; of one for several machines, the one for this."""
         document = await self._json(image.digest, image.name)
         if image.media_type in _INDEXES or "manifests" in document:
             fitting = [entry for entry in document.get("manifests", ()) if _fits(entry.get("platform"))]
@@ -322,7 +322,7 @@ def _path(digest: str) -> str:
 
 
 def _fits(platform: JSONObject | None) -> bool:
-    """Whether what is for *platform* runs on this machine; what says nothing of it does."""
+    """Return whether what is for *platform* runs on this machine; what says nothing of it does."""
     return not platform or (platform.get("os") == "linux" and platform.get("architecture") == machine())
 
 

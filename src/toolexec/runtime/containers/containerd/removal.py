@@ -158,7 +158,7 @@ async def sweep(client: Client, snapshotter: str, runsc: str = "") -> None:
 
 
 async def _record_of(client: Client, id: str, owner: str) -> containers_pb2.Container:
-    """A record for a task that has lost its own: without one containerd does nothing to a task."""
+    """Return a record for a task that has lost its own: without one containerd does nothing to a task."""
     record = record_of(id, {OWNER_LABEL: owner}, RUNTIMES["runc"].name, {})
     await _quietly(client.call(Calls.create_container, containers_pb2.CreateContainerRequest(container=record)), id)
     return record
@@ -219,6 +219,6 @@ def _remove_directories() -> None:
 
 
 def _is_private(directory: Path) -> bool:
-    """Whether it is a directory that only this user has a hand in. Raises OSError."""
+    """Return whether it is a directory that only this user has a hand in. Raises OSError."""
     found = directory.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077

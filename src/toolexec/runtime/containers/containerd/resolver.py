@@ -98,7 +98,7 @@ class Resolver:
             hold.close()
 
     def _stored(self, reference: Reference) -> StoredImage | None:
-        """The image as our store has it, which knows no registries."""
+        """Return the image as our store has it, which knows no registries."""
         if reference.registry:
             return None
         with suppress(ConfigurationError, OSError):
@@ -116,11 +116,11 @@ class Resolver:
 
 
 def _names(reference: Reference, given: str) -> list[str]:
-    """What containerd could call an image: as it was given, pinned, and by its tag."""
+    """Return what containerd could call an image: as it was given, pinned, and by its tag."""
     tagged = Reference(path=reference.path, registry=reference.registry, tag=reference.tag).full
     return [*dict.fromkeys(name for name in (given, given.partition("@")[0], reference.full, tagged) if name)]
 
 
 def _digests(found: Found) -> set[str]:
-    """The digests that an image can be pinned to: containerd's, and that of our store."""
+    """Return the digests that an image can be pinned to: containerd's, and that of our store."""
     return {found.digest, found.labels.get(DIGEST_LABEL, "")} - {""}

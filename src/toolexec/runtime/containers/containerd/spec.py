@@ -71,7 +71,7 @@ class Plan:
         )
 
     def _options(self) -> Packed | None:
-        """What the shim of runc understands; others have options of their own kinds."""
+        """Return what the shim of runc understands; others have options of their own kinds."""
         if not self.runtime.takes_runc_options:
             return None
         uid, gid = self.user

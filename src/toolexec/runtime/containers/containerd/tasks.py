@@ -184,7 +184,7 @@ class TaskContainer(DaemonContainer):
 
 
 def _has_ended(process: int) -> bool:
-    """Whether a process that is held by a descriptor is dead."""
+    """Return whether a process that is held by a descriptor is dead."""
     ended = select.poll()
     ended.register(process, select.POLLIN)
     return bool(ended.poll(0))

@@ -212,13 +212,13 @@ class DockerAPI:
 
 
 def _cause(error: BaseException | None) -> OSError:
-    """What the system said, where aiohttp has wrapped it."""
+    """Return what the system said, where aiohttp has wrapped it."""
     inner = getattr(error, "os_error", error)
     return inner if isinstance(inner, OSError) else ConnectionResetError(f"it has hung up: {inner}")
 
 
 def _message(text: str) -> str:
-    """What the daemon says in the body of a refusal."""
+    """Return what the daemon says in the body of a refusal."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, LookupError, TypeError):

@@ -82,7 +82,7 @@ def _podmans_runtime(info: JSONObject, runtime: str) -> Availability | None:
 
 
 def _runtime_of(info: JSONObject, runtime: str) -> str:
-    """The OCI runtime that is used when *runtime* is asked for."""
+    """Return the OCI runtime that is used when *runtime* is asked for."""
     return runtime or str(info.get("DefaultRuntime") or "")
 
 

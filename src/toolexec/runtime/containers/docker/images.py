@@ -99,7 +99,8 @@ class DockerImages:
         return _describe(reference, name, data)
 
     async def _local(self, reference: Reference) -> JSONDict | None:
-        """What the daemon knows of the image, by the pinned name or by the plain one; None for another platform's."""
+        """Return what the daemon knows of the image, by the pinned name or by the plain one; None for another
+        platform's."""
         data = None
         if reference.path and reference.digest:
             data = await self._api.image(reference.full)
@@ -113,7 +114,7 @@ class DockerImages:
         return data if there == (*self._platform.split("/"), "", "")[:2] else None
 
     def _stored(self, reference: Reference) -> StoredImage | None:
-        """The image as our store has it, which knows no registries."""
+        """Return the image as our store has it, which knows no registries."""
         if not reference.path or reference.registry:
             return None
         with suppress(ConfigurationError, OSError):
@@ -168,9 +169,9 @@ def _describe(reference: Reference, name: str, data: JSONObject) -> _Found:
 
 
 def _digests(data: JSONObject) -> set[str]:
-    """All digests that an image can be pinned to: that of its manifest, that of its configuration, which is its ID, and
-    that of its only layer, which is what the store calls its digest. The daemon has checked each against the content.
-    """
+    """Return all digests that an image can be pinned to: that of its manifest, that of its configuration, which is its
+    ID, and that of its only layer, which is what the store calls its digest. The daemon has checked each against the
+    content."""
     layers = _layer_digests(data)
     return {*_repository_digests(data), str(data["Id"]), *(layers if len(layers) == 1 else ())}
 

@@ -85,7 +85,7 @@ async def server_version(client: KubeClient) -> tuple[str, tuple[int, ...]]:
 
 
 def _number(text: str) -> int:
-    """The number in something like `33+`; 0 for none."""
+    """Return the number in something like `33+`; 0 for none."""
     return int("".join(filter(str.isdigit, text)) or 0)
 
 
@@ -205,6 +205,6 @@ async def ensure_policy(client: KubeClient) -> None:
 
 
 def _asked(error: KubeError, what: str) -> SandboxUnavailableError:
-    """The error for a check that could not be made."""
+    """Return the error for a check that could not be made."""
     found = refusal(error, what)
     return SandboxUnavailableError(found.message, retryable=found.retryable, details=found.details)

@@ -174,7 +174,7 @@ class KubeClient:
         return f"{self.host.rstrip('/')}{path}"
 
     async def _extras(self) -> dict[str, Any]:
-        """What each request needs besides: who we are, and the way there."""
+        """Return what each request needs besides: who we are, and the way there."""
         made = self._configuration
         token = made.get_api_key_with_prefix("BearerToken")
         if inspect.isawaitable(token):
@@ -265,7 +265,7 @@ class _Translated:
 
 
 async def _load(settings: KubernetesConfig) -> tuple[Configuration, str]:
-    """What is known of the cluster, and the namespace of the context. Raises ConfigurationError."""
+    """Return what is known of the cluster, and the namespace of the context. Raises ConfigurationError."""
     made = Configuration()
     given = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     path = _expanded(given)
@@ -291,7 +291,7 @@ async def _load(settings: KubernetesConfig) -> tuple[Configuration, str]:
 
 
 def _expanded(given: str) -> str:
-    """The paths in *given*, each with the home directory for `~`."""
+    """Return the paths in *given*, each with the home directory for `~`."""
     return os.pathsep.join(str(Path(each).expanduser()) for each in given.split(os.pathsep) if each)
 
 
@@ -318,7 +318,7 @@ def _tls(made: Any) -> ssl.SSLContext:
 
 
 def _refused(answer: aiohttp.ClientResponse, content: bytes) -> KubeError:
-    """The error of an answer: of its Status object, or of whatever it says."""
+    """Return the error of an answer: of its Status object, or of whatever it says."""
     wait = _retry_after(answer.headers)
     try:
         status = json.loads(content)
@@ -336,7 +336,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _wait(error: KubeError, pause: float) -> float | None:
-    """How long to wait before another try; None for an answer that will not change."""
+    """Return how long to wait before another try; None for an answer that will not change."""
     if error.status == 429:
         return error.retry_after if error.retry_after is not None else 1.0
     if error.status in _LOST:

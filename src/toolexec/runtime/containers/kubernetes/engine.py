@@ -153,8 +153,8 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         return Availability(ok=True)
 
     async def _look_at_network(self, cluster: _Cluster) -> NetworkState:
-        """Whether pods are kept from the network. Raises SandboxUnavailableError where that was not seen, and must be:
-        a policy that was not proved to hold counts as one that does not."""
+        """Return whether pods are kept from the network. Raises SandboxUnavailableError where that was not seen, and
+        must be: a policy that was not proved to hold counts as one that does not."""
         from toolexec.runtime.containers.kubernetes.probe import probe_network
 
         if self._network is None or monotonic() >= self._network_until:
@@ -193,7 +193,7 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         return self._network is not None and (self._network.state == "closed" or self.config.network == "report")
 
     async def _plan(self, cluster: _Cluster, image: Image, spec: ContainerSpec) -> Made:
-        """What makes the pod: a claim of one that runs already, a Job, or nothing but ourselves."""
+        """Return what makes the pod: a claim of one that runs already, a Job, or nothing but ourselves."""
         from toolexec.runtime.containers.kubernetes.lease import timestamp
         from toolexec.runtime.containers.kubernetes.pools import EXTENSIONS
 

@@ -127,7 +127,7 @@ async def forget_dead(client: KubeClient) -> None:
 
 
 async def _owners(client: KubeClient) -> tuple[set[str], set[str]]:
-    """The processes that are alive by their Leases, and those that are not."""
+    """Return the processes that are alive by their Leases, and those that are not."""
     listed = await client.get(client.path(*LEASES), labelSelector=f"{MANAGED_LABEL}={MANAGER}")
     alive: set[str] = set()
     dead: set[str] = set()
@@ -145,7 +145,7 @@ def _leases(listed: JSONObject) -> Iterator[tuple[str, JSONObject]]:
 
 
 def _seconds(text: str) -> float:
-    """The time that the API has spelled so; 0 for none."""
+    """Return the time that the API has spelled so; 0 for none."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

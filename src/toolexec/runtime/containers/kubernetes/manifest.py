@@ -116,7 +116,7 @@ def _binding(kind: str, role: str, namespace: str, account: str = "") -> JSONDic
 
 
 def _hard(config: KubernetesConfig, pods: int) -> JSONDict:
-    """The bounds of the namespace: *pods* of the usual size."""
+    """Return the bounds of the namespace: *pods* of the usual size."""
     limits = config.limits
     hard: JSONDict = {"pods": str(pods)}
     if limits.memory_bytes:
@@ -125,7 +125,7 @@ def _hard(config: KubernetesConfig, pods: int) -> JSONDict:
 
 
 def _lines(value: JSONValue, depth: int) -> Iterator[str]:
-    """The lines of a mapping or a list that is not empty."""
+    """Yield the lines of a mapping or a list that is not empty."""
     indent = "  " * depth
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -145,7 +145,7 @@ def _lines(value: JSONValue, depth: int) -> Iterator[str]:
 
 
 def _scalar(value: JSONValue) -> str:
-    """What YAML reads as the same value: plain where it cannot be mistaken, else JSON, which is YAML, too."""
+    """Return what YAML reads as the same value: plain where it cannot be mistaken, else JSON, which is YAML, too."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value)

@@ -117,7 +117,7 @@ class PodContainer(DaemonContainer):
         )
 
     async def _with_events(self, error: SandboxError) -> SandboxError:
-        """The error with what the cluster has to say about a Job or a claim that made no pod."""
+        """Return the error with what the cluster has to say about a Job or a claim that made no pod."""
         if self._pod is not None or self._made.kind == "pods":
             return error
         name = self._made.body["metadata"]["name"]

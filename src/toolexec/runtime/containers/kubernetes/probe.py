@@ -93,7 +93,7 @@ async def probe_network(
 def _make(
     client: KubeClient, watch: PodWatch, config: KubernetesConfig, owner: str, left: set[str], *, held: bool
 ) -> PodContainer:
-    """A pod that tries to reach something, under the policy (*held*) or without it."""
+    """Return a pod that tries to reach something, under the policy (*held*) or without it."""
     run = f"probe-{secrets.token_hex(6)}"
     spec = spec_for(
         image=config.image,
@@ -112,7 +112,7 @@ def _make(
 
 
 async def _reaches(container: PodContainer) -> bool:
-    """Whether the pod reaches something."""
+    """Return whether the pod reaches something."""
     output = b""
     try:
         async with asyncio.timeout(_SECONDS):

@@ -270,7 +270,7 @@ def _pod_security(spec: ContainerSpec) -> JSONDict:
 
 
 def _user(spec: ContainerSpec) -> tuple[int, int]:
-    """The numbers of its user and group; an image that knows names cannot be asked here."""
+    """Return the numbers of its user and group; an image that knows names cannot be asked here."""
     user, _, group = spec.security.user.partition(":")
     if not user.isdecimal() or not (group or user).isdecimal():
         user, _, group = NOBODY.partition(":")

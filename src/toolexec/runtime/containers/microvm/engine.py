@@ -141,7 +141,7 @@ class MicrovmEngine(Launcher):
         )
 
     async def _restored(self, files: VmFiles, shape: Shape, snapshot: Snapshot, ahead: GuestAhead) -> Machine:
-        """A machine that goes on from *snapshot*, or from a new one if that is of no use."""
+        """Return a machine that goes on from *snapshot*, or from a new one if that is of no use."""
         try:
             return await self.vmm.restore(files, shape, snapshot.directory)
         except SandboxUnavailableError as error:

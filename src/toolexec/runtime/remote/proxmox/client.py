@@ -128,7 +128,7 @@ class ProxmoxClient:
             pause = min(pause * 1.5, self.settings.poll)
 
     async def _log(self, path: str) -> str:
-        """The last lines of a task; "" where there are none."""
+        """Return the last lines of a task; "" where there are none."""
         try:
             lines = await self.get(f"{path}/log", limit=500)
         except ProxmoxError:
@@ -277,7 +277,7 @@ def _spelled(value: Value) -> str:
 
 
 def _data(status: int, reason: str, body: bytes, what: str) -> Any:
-    """What an answer has; raises ProxmoxError for one that refuses, and for one that is not of this API."""
+    """Return what an answer has; raises ProxmoxError for one that refuses, and for one that is not of this API."""
     try:
         found: Any = json.loads(body)
     except ValueError:

@@ -158,7 +158,7 @@ class WorkerInstance:
             line.send(kind, reply)
 
     def _outcome(self, end: JSONDict, blobs: list[bytes]) -> str:
-        """The guest's answer; raises what ended it."""
+        """Return the guest's answer; raises what ended it."""
         files = dict(zip(end["files"], blobs[1:], strict=True))
         if files:
             _check_names(files)
@@ -185,7 +185,7 @@ class WorkerInstance:
                 raise RuntimeError(message)
 
     def _lost(self, error: Exception) -> WorkerLostError:
-        """What to say of a worker that is gone, or that is killed now as it does not talk as it should."""
+        """Return what to say of a worker that is gone, or that is killed now as it does not talk as it should."""
         worker = self.worker
         if isinstance(error, TimeoutError):
             self._kill()
@@ -207,6 +207,6 @@ def _check_names(files: dict[str, bytes]) -> None:
 
 
 def _granted(settings: InstanceSettings) -> JSONDict:
-    """What a guest is granted but for its files."""
+    """Return what a guest is granted but for its files."""
     names = ("memory_bytes", "fuel", "clock", "seed", "disk_bytes", "output_bytes")
     return {"env": dict(settings.env), **{name: getattr(settings, name) for name in names}}

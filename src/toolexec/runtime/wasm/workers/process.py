@@ -221,7 +221,7 @@ class WorkerProcess:
 
 
 def _options() -> list[str]:
-    """What this interpreter was started with and the worker must not do either."""
+    """Return what this interpreter was started with and the worker must not do either."""
     return ["-B"] if sys.dont_write_bytecode else []
 
 

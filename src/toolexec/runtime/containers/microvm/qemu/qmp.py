@@ -104,7 +104,7 @@ class QmpClient:
             self._migration = str(data.get("status", ""))
 
     async def _receive(self) -> dict[str, Any]:
-        """The next message."""
+        """Return the next message."""
         while b"\n" not in self._buffer:
             try:
                 data = await self._stream.read()

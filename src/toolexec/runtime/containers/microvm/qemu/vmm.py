@@ -236,7 +236,7 @@ class QemuVmm:
                     os.close(file)
 
     async def _memory(self, path: Path, shape: Shape) -> int:
-        """A descriptor of a saved memory, to be closed; that is read once."""
+        """Return a descriptor of a saved memory, to be closed; that is read once."""
         found = await asyncio.to_thread(path.stat)
         key = str(path), found.st_ino, found.st_mtime_ns
         if found.st_size != shape.memory_mib << 20:
@@ -255,7 +255,7 @@ class QemuVmm:
         return os.dup(self._memories[key])
 
     def _prepare(self, shape: Shape) -> Group | None:
-        """The control group of a machine."""
+        """Return the control group of a machine."""
         self._program = self._program or _find(self._asked)
         self._look()
         if self._cgroups is None:
@@ -332,14 +332,14 @@ def _confinement(user: UserClaim | None) -> list[str]:
 
 
 def _empty_directory() -> Path:
-    """What QEMU sees as the file system: a directory with nothing in it that its user cannot write to."""
+    """Return what QEMU sees as the file system: a directory with nothing in it that its user cannot write to."""
     empty = cache_directory("machines") / ".empty"
     empty.mkdir(mode=0o555, parents=True, exist_ok=True)
     return empty
 
 
 def _namespaces() -> list[str]:
-    """What starts it apart from the host's network and other resources."""
+    """Return what starts it apart from the host's network and other resources."""
     return ["unshare", "--net", "--ipc", "--uts", "--", "setpriv", "--no-new-privs", "--"] if os.geteuid() == 0 else []
 
 
@@ -360,7 +360,7 @@ async def _ask(command: list[str]) -> tuple[int, str]:
 
 
 async def _ended(machine: QemuMachine, error: BaseException) -> BaseException:
-    """The error of a machine that did not start, which is closed; with what QEMU said."""
+    """Return the error of a machine that did not start, which is closed; with what QEMU said."""
     await machine.aclose()
     if isinstance(error, TimeoutError):
         error = SandboxUnavailableError(f"its monitor does not answer for {_SECONDS:g} s")
