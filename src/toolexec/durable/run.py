@@ -40,7 +40,7 @@ _PATIENCE: Final = 5.0
 
 
 def new_owner() -> str:
-    """Return a name for one who has a run: this process, and which of its runs."""
+    """Return the owner ID of this process for one run."""
     return f"{this_owner()}/{secrets.token_hex(4)}"
 
 

@@ -11,15 +11,15 @@ from toolexec.runtime.remote.server.journal import Journal, JournalReplays, Reco
 
 
 def test_a_run_that_was_under_way_is_lost(tmp_path: Path) -> None:
-    """One that has ended has its response; one that was not started is unknown; a burned one stays so."""
+    """One that has ended has its response; one that was not started is unknown; a tombstone stays one."""
     first = Journal(tmp_path, 600, 1000.0)
     first.start("a", "running", b"d1", 1000.0)
     first.start("a", "ended", b"d2", 1000.0)
     first.end("a", "ended", b"{}", 1001.0)
     first.start("a", "taken back", b"d3", 1000.0)
     first.forget("a", "taken back")
-    first.burn("a", "burned", 1000.0)
-    first.burn("a", "ended", 1000.0)
+    first.tombstone("a", "tombstone", 1000.0)
+    first.tombstone("a", "ended", 1000.0)
     name = first.id
     first.close()
     second = Journal(tmp_path, 600, 1010.0)
@@ -29,9 +29,9 @@ def test_a_run_that_was_under_way_is_lost(tmp_path: Path) -> None:
         assert second.find("a", "ended") == Record("ended", b"d2", b"{}")
         assert second.find("a", "taken back") is None
         assert second.find("b", "ended") is None
-        found = second.find("a", "burned")
+        found = second.find("a", "tombstone")
         assert found is not None
-        assert found.state == "burned"
+        assert found.state == "tombstone"
         second.prune(2000.0)
         assert second.find("a", "running") is None
     finally:

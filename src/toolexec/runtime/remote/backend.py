@@ -423,7 +423,7 @@ def _trace() -> JSONDict:
 
 
 def _captured(request: ExecuteRequest) -> CodeResult:
-    """Return what there is of a run that was lost."""
+    """Build the result of a run that was lost."""
     return CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"))
 
 

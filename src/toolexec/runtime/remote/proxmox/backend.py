@@ -227,7 +227,7 @@ class ProxmoxBackend:
         return self._completed(result, running)
 
     def _lost(self, running: RunningContainer, request: ExecuteRequest) -> CodeResult:
-        """Return what there is of a run whose container was taken away."""
+        """Build the result of a run whose container disappeared."""
         result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"))
         result.error = located(lost_container(self.settings.node, running.vmid, running.lost.result()), self)
         result.tool_calls = trace_of(request.gateway)

@@ -84,7 +84,7 @@ class ProxmoxClient:
         return await self._request("GET", path, query)
 
     async def post(self, path: str, **form: Value) -> Any:
-        """Have something done; return what it gives, as a rule the ID of a task."""
+        """POST, and return the response data, usually a UPID."""
         return await self._request("POST", path, form)
 
     async def put(self, path: str, **form: Value) -> Any:

@@ -205,7 +205,7 @@ def _is_up(task: asyncio.Task[RunningContainer]) -> bool:
 
 
 def _is_over(task: asyncio.Task[RunningContainer]) -> bool:
-    """Return whether it came to nothing, or what came of it is gone."""
+    """Return whether the start failed or its container stopped."""
     if not task.done():
         return False
     return task.cancelled() or task.exception() is not None or task.result().lost.done()

@@ -41,7 +41,7 @@ __all__ = ["DuplexConnection", "DuplexHub", "DuplexRun"]
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_OUTBOX: Final = 256 << 20
 _MAX_PRINTS: Final = 1 << 20
-_MAX_UNFORGOTTEN: Final = 20_000
+_MAX_UNACKNOWLEDGED: Final = 20_000
 """How many runs of a tenant are kept that it has not acknowledged the end of."""
 _PUSH: Final = 0.05
 _LINGER: Final = 5.0
@@ -87,8 +87,8 @@ class DuplexHub:
 
     def add(self, run: DuplexRun) -> None:
         """Keep a run; raises ProtocolError for a client that never acknowledges the ends of its runs."""
-        if self._counts[run.account] >= _MAX_UNFORGOTTEN:
-            raise ProtocolError(f"{_MAX_UNFORGOTTEN} runs are not over, or their ends not acknowledged")
+        if self._counts[run.account] >= _MAX_UNACKNOWLEDGED:
+            raise ProtocolError(f"{_MAX_UNACKNOWLEDGED} runs are not over, or their ends not acknowledged")
         self._runs[run.account, run.link.run] = run
         self._counts[run.account] += 1
 
@@ -100,12 +100,12 @@ class DuplexHub:
             self._left.set()
 
     def push_soon(self) -> None:
-        """Have all clients know soon how much room there is."""
+        """Schedule a broadcast of the capacity to all clients."""
         if self._push is None and self._connections:
             self._push = asyncio.get_running_loop().call_later(_PUSH, self.push)
 
     def push(self) -> None:
-        """Have all clients know how much room there is."""
+        """Send the capacity to all clients."""
         if self._push is not None:
             self._push.cancel()
             self._push = None
@@ -246,8 +246,8 @@ class DuplexConnection:
         record = service.recall(account, message.run)
         if run is not None and run.outcome is not None:
             self.put(RemoteMessage(run.outcome.kind, message.run, body=run.outcome.body))
-        elif record is None or record.state == "burned":
-            service.burn(account, message.run)
+        elif record is None or record.state == "tombstone":
+            service.tombstone(account, message.run)
             self.put(RemoteMessage("gone", message.run, {"state": "never_started"}))
         elif record.state == "ended":
             outcome = remembered(record)

@@ -13,7 +13,7 @@ from toolexec.runtime.remote.signature import ReplayCache
 
 __all__ = ["Journal", "JournalReplays", "Record", "RecordState"]
 
-RecordState: TypeAlias = Literal["running", "lost", "ended", "burned"]
+RecordState: TypeAlias = Literal["running", "lost", "ended", "tombstone"]
 """Started and not over; started by a server that died; over; never started, and never to be."""
 
 _SCHEMA: Final = """
@@ -78,9 +78,9 @@ class Journal:
         """Take back the start of a run: nothing of it was run."""
         self._rows.execute("DELETE FROM runs WHERE account = ? AND id = ?", (account, run))
 
-    def burn(self, account: str, run: str, now: float) -> None:
+    def tombstone(self, account: str, run: str, now: float) -> None:
         """Write down that a run was not started, and must not be from now on; one that is known stays as it is."""
-        self._rows.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, x'', 'burned', ?, NULL)", (account, run, now))
+        self._rows.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, x'', 'tombstone', ?, NULL)", (account, run, now))
 
     def find(self, account: str, run: str) -> Record | None:
         """Return what is known of a run."""

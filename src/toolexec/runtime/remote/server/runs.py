@@ -228,9 +228,9 @@ class RunService:
         """Return what the journal has of a run, be it of an earlier server."""
         return self.journal.find(account, run_id)
 
-    def burn(self, account: str, run_id: str) -> None:
+    def tombstone(self, account: str, run_id: str) -> None:
         """Have a run that is unknown here never start."""
-        self.journal.burn(account, run_id, time())
+        self.journal.tombstone(account, run_id, time())
 
     def forget(self, run: RemoteRun) -> None:
         """Take a run that is over out of memory; the journal has it."""
@@ -447,7 +447,7 @@ def remembered(record: Record) -> Outcome:
     """Return the end that the journal has of a run; that of one that ran when its server died is an error."""
     if record.state == "ended":
         return Outcome("result", record.body)
-    if record.state == "burned":
+    if record.state == "tombstone":
         return Outcome.refused(
             SandboxUnavailableError("this run was given up before it started; use a new ID", retryable=True)
         )
