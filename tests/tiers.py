@@ -81,7 +81,7 @@ UNTRACED = frozenset(
 )
 # The directories whose tests start processes that run what no test runs in its own process. Coverage doubles the time
 # of a process that lives for a second: it is imported there, and writes a file in the end.
-CHILDREN_TRACED = frozenset({"backend", "durable", "process", "runtime"})
+CHILDREN_TRACED = frozenset({"backend", "cli", "durable", "process", "runtime"})
 
 
 def is_traced(path: Path, marks: set[str]) -> bool:
