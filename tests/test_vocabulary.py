@@ -95,7 +95,7 @@ def _may_open_wrongly(text: str, in_tests: bool) -> bool:
         if match["keyword"]:
             keyword, name, decorator = match["keyword"], match["name"], match["decorator"] or ""
         elif keyword == "def" and match["word"] in openers and decorator not in PROPERTIES:
-            if name.startswith("test_") if in_tests else not name.startswith("_"):
+            if name.startswith("test_") if in_tests else not name.startswith("__"):
                 return True
     return False
 
