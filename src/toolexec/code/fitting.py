@@ -71,7 +71,7 @@ def positional(tool: Tool) -> list[str]:
 def _named(
     args: JSONObject, properties: Mapping[str, Any], required: Iterable[object], tool: Tool
 ) -> tuple[JSONDict, list[str]]:
-    """The arguments by the names that *tool* knows, and what was done for that."""
+    """Return the arguments by the names that *tool* knows, and what was done for that."""
     free = [name for name in properties if name not in args]
     unknown = [name for name in args if name not in properties]
     missing = [name for name in required if isinstance(name, str) and name in free]
@@ -97,7 +97,7 @@ def _words(name: str) -> list[str]:
 
 
 def _same_words(name: str, other: str) -> bool:
-    """Whether each word of one is the beginning of a word of the other, as in `target_lang` and `target_language`."""
+    """Return whether each word of one begins a word of the other, as in `target_lang` and `target_language`."""
     pairs = list(zip(_words(name), _words(other), strict=False))
     is_whole = len(pairs) == len(_words(name)) == len(_words(other))
     return is_whole and all(a[:3] == b[:3] and len(a) > 2 < len(b) and _begins(a, b) for a, b in pairs)
@@ -108,7 +108,7 @@ def _begins(a: str, b: str) -> bool:
 
 
 def _with_own_word(name: str, other: str, tool: Tool) -> bool:
-    """Whether one is the other with words of the tool's own name before it, as in `order_id` and `id`."""
+    """Return whether one is the other with words of the tool's own name before it, as in `order_id` and `id`."""
     longer, shorter = sorted((_words(name), _words(other)), key=len, reverse=True)
     before = longer[: len(longer) - len(shorter)]
     if not shorter or not before or longer[-len(shorter) :] != shorter:
@@ -148,7 +148,7 @@ def _from_text(value: str, kinds: set[str]) -> Any:
 
 
 def _kinds(schema: object) -> set[str]:
-    """The types that a schema names, without null; none where it may be anything."""
+    """Return the types that a schema names, without null; none where it may be anything."""
     if not isinstance(schema, Mapping):
         return set()
     named = schema.get("type")

@@ -198,8 +198,8 @@ def _unusual(value: object) -> JSONValue:
 
 
 def _in_slices(value: JSONValue) -> JSONValue:
-    """A copy of a large value that is nearly JSON; raises ValueError for one that is not. Compiled code gets a slice at
-    a time, as no other thread runs meanwhile."""
+    """Return a copy of a large value that is nearly JSON; raises ValueError for one that is not. Compiled code gets a
+    slice at a time, as no other thread runs meanwhile."""
     if not has_many(value):
         if not _is_valid(value):
             raise ValueError

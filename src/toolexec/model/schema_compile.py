@@ -109,7 +109,7 @@ def _build(text: str) -> Validator:
 
 
 def _reason_of(error: Exception, schema: JSONValue, path: Sequence[str | int]) -> str:
-    """What the compiler says, with the value at the place in words."""
+    """Return what the compiler says, with the value at the place in words."""
     value = schema
     for part in path:
         value = value[part]
@@ -120,7 +120,7 @@ def _reason_of(error: Exception, schema: JSONValue, path: Sequence[str | int]) -
 
 
 def _place_of(error: Exception, schema: object) -> list[str | int]:
-    """The path to the place in *schema* that an error of the compiler is about; empty for the root."""
+    """Return the path to the place in *schema* that an error of the compiler is about; empty for the root."""
     path: list[str | int] = list(getattr(error, "instance_path", ()))
     dangling = re.search(r"Pointer '(.*?)' does not exist", str(error))
     if not path and dangling is not None:
@@ -129,7 +129,7 @@ def _place_of(error: Exception, schema: object) -> list[str | int]:
 
 
 def _path_of_reference(schema: object, reference: str) -> list[str | int]:
-    """Where in *schema* is a `$ref` with this text; empty when it is nowhere."""
+    """Return where in *schema* is a `$ref` with this text; empty when it is nowhere."""
     pending: list[tuple[list[str | int], JSONValue]] = [([], schema)]
     while pending:
         path, node = pending.pop()

@@ -72,7 +72,7 @@ def without_idle_awaits(code: str, names: Mapping[str, str]) -> str:
 
 
 def _awaits(node: ast.AST, *, is_async: bool) -> Iterator[ast.Await]:
-    """The `await` in functions that cannot have one."""
+    """Yield the `await` in functions that cannot have one."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Await) and not is_async:
             yield child
@@ -81,7 +81,7 @@ def _awaits(node: ast.AST, *, is_async: bool) -> Iterator[ast.Await]:
 
 
 def _path(called: str, names: Mapping[str, str]) -> str:
-    """The path of a tool that is called by this text."""
+    """Return the path of a tool that is called by this text."""
     first, _, rest = called.partition(".")
     if first == "tools":
         return rest.replace(".", ":")
@@ -116,7 +116,7 @@ def _at_top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _reads_attributes(tree: ast.Module) -> bool:
-    """Whether it reads an attribute, other than to call it, that no class and no import of the program has."""
+    """Return whether it reads an attribute, other than to call it, that no class and no import of the program has."""
     nodes = list(ast.walk(tree))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     read = [node for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called]

@@ -87,7 +87,7 @@ def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> 
 
 
 def _about_method(failure: Failure, keys: set[str]) -> str:
-    """A key of a result that dicts have a method by the name of, as `items`."""
+    """Advise on a key of a result that dicts have a method by the name of, as `items`."""
     found = re.search(rf"{_BASE}\.({'|'.join(_METHODS)})\b(?!\s*\()", failure.source)
     if found is None or found[2] not in keys:
         return ""

@@ -195,7 +195,7 @@ class _Run:
         return events > self._rules.max_events or self._updates > _MAX_UPDATES or info.is_continue_as_new_suggested()
 
     def _can_move(self) -> bool:
-        """Whether what is known of the run goes into the first event of a new history."""
+        """Return whether what is known of the run goes into the first event of a new history."""
         if not self._rules.keeps_large and not self._too_large:
             self._too_large = not fits(asdict(self._carried()))
         return not self._too_large

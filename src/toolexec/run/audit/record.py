@@ -118,7 +118,8 @@ def redacted_args(args: JSONObject | None, redact: Redactor, schema: JSONObject 
 
 
 def _beginning(value: JSONValue, redact: Redactor) -> JSONValue:
-    """The first values of a large one, as many as 1 KiB has; a dict keeps what names its value, which may be secret."""
+    """Return the first values of a large one, as many as 1 KiB has; a dict keeps what names its value, which may be
+    secret."""
     left = _MAX_START
 
     def copy(part: JSONValue) -> JSONValue:
@@ -144,8 +145,8 @@ def _beginning(value: JSONValue, redact: Redactor) -> JSONValue:
 
 
 def _start_of(text: str, redact: Redactor) -> str:
-    """The start of a long text, without secrets; all of it is one where that leaves so little that a secret at the cut,
-    which is not known by its first half, could be seen."""
+    """Return the start of a long text, without secrets; all of it is one where that leaves so little that a secret at
+    the cut, which is not known by its first half, could be seen."""
     start = redact.text(text[:_LONG_TEXT])
     return start[:_MAX_ARGS] if len(start) >= _MAX_ARGS else REDACTED
 

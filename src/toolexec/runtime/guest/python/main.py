@@ -135,7 +135,7 @@ class Guest:
         return self._printed(printing) if printing is not None else None
 
     def _printed(self, printing: Printing) -> Any:
-        """The only thing that a program without a value has printed, if it can be a value; None without one."""
+        """Return the only thing that a program without a value has printed, if it can be a value; None without one."""
         try:
             value = printing.value(None)
             to_text(value)
