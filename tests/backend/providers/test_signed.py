@@ -292,7 +292,7 @@ async def test_a_proxy_of_a_provider(service: Service, kind: str) -> None:
             {"proxy": "http://me:pass-word@proxy:3128"},
             "proxy has a user or a password in it; send these with proxy_auth",
         ),
-        ({"proxy": "socks5://proxy:1080"}, "proxy must be http://host:port"),
+        ({"proxy": "ftp://proxy:21"}, "proxy must be http://host:port"),
         ({"proxy_auth": {"username": "me", "password": "pass-word"}}, "proxy_auth must be.*beside the URL of a proxy"),
         ({"proxy": "http://proxy:3128", "proxy_auth": {"username": "me"}}, "proxy_auth must be"),
         ({"key_file": "key.pem"}, "key_file and key_password are those of a certificate; set cert_file"),
