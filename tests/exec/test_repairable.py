@@ -191,7 +191,6 @@ class TestEmbedded:
             "import threading\nthreading.Thread(target=print).start()",
             "from threading import Timer\nTimer(0, print).start()",
             "import _thread\n_thread.start_new_thread(print, ())",
-            "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool: pool.submit(print)",
         ):
             text = await failure(ex, code)
             assert text.startswith("RuntimeError: can't start new thread: this sandbox has no threads; ")

@@ -78,7 +78,7 @@ _NO_PROCESSES: Final = "no process can be started"
 
 LIMITED: Final[Mapping[str, str]] = {
     "_thread": "no thread can be started",
-    "concurrent.futures": "executors cannot start a thread or process; asyncio.gather runs tool calls at the same time",
+    "concurrent.futures": "a ThreadPoolExecutor works in turn; asyncio.gather runs tool calls at the same time",
     "ftplib": _NO_NETWORK,
     "hashlib": "without scrypt and pbkdf2_hmac, which need OpenSSL",
     "http.client": _NO_NETWORK,

@@ -134,7 +134,7 @@ def test_a_broken_operation_does_not_stop_the_others() -> None:
     )
     assert [each.tool.name for each in found.found] == ["put_a"]
     assert found.skipped == {
-        "get_a": "GET /a: a parameter has no name, or is not in one of path, query, header, cookie",
+        "get_a": "GET /a: a parameter has no name, or is not in one of path, query, header, cookie, querystring",
         "POST /a": "it is str, not an object",
         "get_b": "GET /b: it refers to '#/components/parameters/none', which is not in the document",
         "/c": "it refers to 'other.yaml#/paths/c', outside of the document; allow_refs permits that",
