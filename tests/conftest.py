@@ -20,7 +20,7 @@ import psutil
 import pytest
 from hypothesis import settings
 from tests import tiers
-from tests.scheduling import Durations, FileScheduling
+from tests.scheduling import FileScheduling
 
 # A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
 # has its own inside of it; the process that the user started removes it, even after a worker that crashed.
@@ -33,7 +33,6 @@ os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
 os.environ["XDG_STATE_HOME"] = os.path.join(OWN_TEMP, "state")  # audit logs keep their keys and heads there
 
 _IS_WORKER = False
-_SCHEDULING: FileScheduling | None = None
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that: then no test can interrupt a child.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -102,11 +101,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
     """Share the files so that the run ends, also when a worker does."""
-    global _SCHEDULING
-    if config.getoption("dist") != "loadfile":
-        return None
-    _SCHEDULING = FileScheduling(config, log, Durations.of_tier(config.getoption("--tier")))
-    return _SCHEDULING
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -135,8 +130,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End what this run has left on the machine: after a worker that crashed, its children are still there."""
-    if _SCHEDULING is not None and _is_of_all_tests(session.config):
-        _SCHEDULING.save_durations()
     if not _STARTED_HERE or hasattr(session.config, "workerinput"):
         return
     left = _processes_of_this_run()
@@ -145,12 +138,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             print(f"\nended a process that was left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
             process.kill()
     shutil.rmtree(os.environ[_RUN], ignore_errors=True)
-
-
-def _is_of_all_tests(config: pytest.Config) -> bool:
-    """Return whether a run has the tests of a tier, and not only those that the command line names."""
-    chosen = config.option.keyword or config.option.markexpr or config.option.deselect or config.option.ignore
-    return not chosen and config.args_source == config.ArgsSource.TESTPATHS
 
 
 def _processes_of_this_run() -> list[psutil.Process]:
