@@ -22,7 +22,7 @@ from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 __all__ = ["PATIENCE", "SandboxTestbed"]
 
 PATIENCE: Final = 60.0
-_HOLD_SECONDS: Final = 2.0
+_HOLD_SECONDS: Final = 30.0
 
 
 class SandboxTestbed:
