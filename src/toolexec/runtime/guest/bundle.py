@@ -20,6 +20,8 @@ __all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_
 _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
 _BOXED: Final = ("python", "bash", "box")
+_EMBEDDED: Final = ("threadless.py",)
+"""What only guests of the embedded sandbox load, which have the sources themselves."""
 _ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
 _COMMENTS: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _TEXTS: Final = ("javascript/guest.cjs", "javascript/large.cjs", "javascript/values.cjs")
@@ -207,6 +209,8 @@ def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     for path in sorted((_HERE / package).glob("*.py")):
+        if path.name in _EMBEDDED:
+            continue
         yield f"toolexec_guest.{package}" + ("" if path.stem == "__init__" else f".{path.stem}"), path
 
 
