@@ -79,7 +79,8 @@ def test_properties_are_not_traced() -> None:
     assert is_traced(model, set())
     assert not is_traced(model, {"full"})
     assert is_traced(runtime, {"full"})
-    assert not is_traced(runtime, {"hypothesis"})
+    assert not is_traced(model, {"hypothesis"})
+    assert is_traced(runtime, {"hypothesis"})
 
 
 def test_children_are_traced_only_where_that_is_needed() -> None:

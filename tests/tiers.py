@@ -81,18 +81,22 @@ UNTRACED = frozenset(
 )
 # The directories whose tests start processes that run what no test runs in its own process. Coverage doubles the time
 # of a process that lives for a second: it is imported there, and writes a file in the end.
-CHILDREN_TRACED = frozenset({"backend", "cli", "durable", "process", "runtime"})
+CHILDREN_TRACED = frozenset({"backend", "cli", "contract", "durable", "process", "runtime"})
+# The directories whose property tests are traced, too: what they are about has its coverage above the fast tier.
+PROPERTIES_TRACED = frozenset({"durable", "runtime"})
 
 
 def is_traced(path: Path, marks: set[str]) -> bool:
     """Return whether the run needs the coverage of a test in the file *path* with these marks.
 
-    Not that of a property test: tracing costs it nine tenths of its time, for lines that examples reach, too.
+    As a rule not that of a property test: tracing costs it nine tenths of its time, for lines that examples reach, too.
     """
     if _ROOT not in path.parents:
         return True
     top = path.relative_to(_ROOT).parts[0]
-    return "hypothesis" not in marks and top not in UNTRACED and ("full" not in marks or top in TRACED)
+    if "hypothesis" in marks and top not in PROPERTIES_TRACED:
+        return False
+    return top not in UNTRACED and ("full" not in marks or top in TRACED)
 
 
 def are_children_traced(path: Path) -> bool:
