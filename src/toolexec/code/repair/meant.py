@@ -26,6 +26,8 @@ PRINTED: Final = "print("
 _CALL: Final = re.compile(r"(?<![\w$])((?:tools\.)?[A-Za-z_]\w*(?:\.\w+)?)\(\s*(?![\s){])")
 _PRINT: Final = re.compile(r"(?<![\w.])print\(\s*(?:([rfbRFB]{0,2}['\"]|\d)|(\)))?")
 _MOST_CALLS: Final = 200
+_MOST_TOOLS: Final = 5_000
+"""Among how many tools one is looked up by a path that is spelled in another way, on the event loop: in some 15 ms."""
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -93,7 +95,7 @@ def _path(called: str, names: Mapping[str, str]) -> str:
 
 def _order(path: str, tools: Tools) -> list[str]:
     entry = tools.index.find(path)
-    if entry is None:
+    if entry is None and len(tools.index) <= _MOST_TOOLS:
         try:
             entry = tools.index.find(tool_at(tools.index, path.split(":"), allowed=tools.allows))
         except ToolNotFoundError:
