@@ -159,6 +159,7 @@ return [Endless()]
             "bash": "x=y; while :; do x=$x$x; done",
         },
         ends_with("limit_exceeded", "code_error", "sandbox_failed"),
+        timeout=20.0,
     ),
     _hungry(
         "memory_block",
