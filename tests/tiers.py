@@ -4,7 +4,7 @@
 - **full** (`make test-full`): the fast tier, and what needs an engine, a daemon, npm, another Python, or many seconds.
 - **soak** (`make test-soak`): what is slow by nature: cycles, kills, and each property with new examples, at depth.
 
-`--tier above` is what the full tier has above the fast one, for a machine where the fast tier has just passed.
+`--tier above` is what the full tier has above the fast one: `make test-full` runs the fast tier, then this.
 
 A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`.
 """

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("fcntl", reason="file locks are of Unix")
 
+from toolexec.process import users
+from toolexec.process.lock import try_lock
 from toolexec.process.owner import this_owner
 from toolexec.process.users import UserClaims
 
@@ -111,3 +113,18 @@ def test_nothing_is_made_by_a_sweep(tmp_path: Path) -> None:
     """A directory that is not there has no claims."""
     UserClaims(tmp_path / "users").sweep()
     assert not (tmp_path / "users").exists()
+
+
+def test_claims_that_stay_locked_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped while it held them does not hold up all others for ever."""
+    monkeypatch.setattr(users, "_PATIENCE", 0.0)
+    claims = UserClaims(tmp_path, numbers=NUMBERS)
+    held = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        assert try_lock(held)
+        with pytest.raises(OSError, match="another process has kept it locked") as caught:
+            claims.take()
+    finally:
+        os.close(held)
+    assert caught.value.errno == errno.EAGAIN
+    claims.take().release()

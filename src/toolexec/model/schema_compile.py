@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import jsonschema_rs
 
@@ -30,6 +30,7 @@ _DIALECTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     "https://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
 }
 _MAX_COMPILED: Final = 1024
+_T = TypeVar("_T")
 
 COMPILED: dict[str, Validator] = {}
 """The compiled schemas that are kept, by their text."""
@@ -58,12 +59,7 @@ def compile_schema(text: str) -> Validator:
     known = COMPILED.get(text)
     if known is not None:
         return known
-    validator = _build(text)
-    with _compiling:
-        if len(COMPILED) >= _MAX_COMPILED:
-            del COMPILED[next(iter(COMPILED))]
-        COMPILED[text] = validator
-    return validator
+    return _kept(COMPILED, text, _build(text))
 
 
 def compile_flat(text: str) -> Callable[[Any], bool]:
@@ -73,11 +69,16 @@ def compile_flat(text: str) -> Callable[[Any], bool]:
         is_valid = _never if has_references(text) else _with_flat_json(text)
     except (InvalidSchemaError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
         is_valid = _never  # a check of the value in two looks raises it
+    return _kept(COMPILED_FLAT, text, is_valid)
+
+
+def _kept(cache: dict[str, _T], text: str, compiled: _T) -> _T:
+    """Keep what was compiled, in place of the oldest when there are too many; returns it."""
     with _compiling:
-        if len(COMPILED_FLAT) >= _MAX_COMPILED:
-            del COMPILED_FLAT[next(iter(COMPILED_FLAT))]
-        COMPILED_FLAT[text] = is_valid
-    return is_valid
+        if len(cache) >= _MAX_COMPILED:
+            del cache[next(iter(cache))]
+        cache[text] = compiled
+    return compiled
 
 
 def _with_flat_json(text: str) -> Callable[[Any], bool]:

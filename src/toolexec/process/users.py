@@ -27,6 +27,9 @@ UNUSED_USERS: Final = range(0x7000_0000, 0x7FFE_0000)
 """What no distribution gives to users, to containers or to services."""
 _SHARED: Final = Path("/run/toolexec/users")
 _PROC: Final = Path("/proc")
+_PATIENCE: Final = 5.0
+"""How long the claims may be locked by another process, in seconds: one that was stopped must not hold up an event loop
+for ever."""
 _names = itertools.count(1)
 
 
@@ -57,7 +60,8 @@ class UserClaims:
         """Return the claim of a number that no other claim has.
 
         *name* is the owner, with `-` and a number of its own; by default this process. While *protects* is there, the
-        number is not given out again, though its owner be dead. Raises OSError: EUSERS when all numbers are taken.
+        number is not given out again, though its owner be dead. Raises OSError: EUSERS when all numbers are taken,
+        EAGAIN when another process keeps the claims locked.
         """
         name = name or f"{this_owner()}-{next(_names)}"
         with self._locked() as directory:
@@ -84,7 +88,8 @@ class UserClaims:
         directory = self._made()
         file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            lock(file, pause=0.001)
+            if not lock(file, within=_PATIENCE, pause=0.001):
+                raise OSError(errno.EAGAIN, f"another process has kept it locked for {_PATIENCE:g} s", str(directory))
             yield directory
         finally:
             os.close(file)
