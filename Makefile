@@ -72,5 +72,5 @@ $(DEMO): pyproject.toml constraints.txt requirements-demo.txt
 
 $(STAMP): $(DEMO) requirements-dev.txt
 	@echo "Installing what the tests need into $(VENV) ..."
-	$(INSTALL) -e '.[serve,otel,keyring,postgres,openai-agents,pydantic-ai,langchain,javascript,sandbox-build,docker,containerd,kubernetes,grpc,bubblewrap,images,egress,http,openapi,remote,semantic,temporal]' -r requirements-dev.txt
+	$(INSTALL) -e '.[all]' -r requirements-dev.txt
 	@touch $(STAMP)
