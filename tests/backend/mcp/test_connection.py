@@ -125,6 +125,22 @@ async def test_no_restarts_at_all(connect):
         await call(backend)
 
 
+async def test_the_reason_is_kept_while_it_is_tried_again(connect, until, tmp_path):
+    """During another attempt, one can still see why the last one failed."""
+    marker = tmp_path / "was-here"
+    program = (
+        f"import pathlib, sys, time; here = pathlib.Path({str(marker)!r}); seen = here.exists(); "
+        "here.open('a').write('.'); time.sleep(60) if seen and here.stat().st_size > 2 else sys.exit(3)"
+    )
+    backend = MCPBackend(MCPServer(name="s", command=sys.executable, args=("-c", program)))
+    try:
+        await backend.start()
+        await until(lambda: backend._connection.state == "connecting")
+        assert "exited with 3" in backend.status().reason
+    finally:
+        await backend.aclose()
+
+
 @pytest.mark.full
 async def test_a_server_that_fails_to_start_at_first_comes_up_by_itself(connect, tmp_path, until):
     """Failed attempts are repeated after a growing pause, without a call asking for it."""

@@ -40,6 +40,7 @@ async def test_nothing_secret_is_told() -> None:
     counter.ex.add_mcp("dies", command=program, env={"KEY": "Q-ENVIRONMENT"})
     counter.ex.add_mcp("missing", command="/opt/Q-PATH/server")
     counter.ex.add_mcp("away", url="http://user:Q-PASSWORD@127.0.0.1:9/Q-ROUTE?key=Q-QUERY", headers={"X": "Q-HEADER"})
+    await counter.ex.start()  # the tool waits for 2 seconds only
     value = await counter.value(LIST_BACKENDS)
     down = {one["name"]: one for one in value["backends"] if not one["available"]}
     assert down.keys() == {"dies", "missing", "away"}

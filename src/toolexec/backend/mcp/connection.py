@@ -194,7 +194,7 @@ class MCPConnection:
                     return
                 if not was_ready and self._wire.probing and not self._handshake_only:
                     # Some servers of the older protocol end, or fail, on a first message that is not "initialize".
-                    self._handshake_only = True
+                    self._handshake_only, self._last_end = True, ""
                     continue
                 if time.monotonic() - began > self.server.restart_window:
                     pause = _FIRST_PAUSE
@@ -225,6 +225,8 @@ class MCPConnection:
         self._changed.clear()
         self._wire, self._stdio = Wire(), None
         self.state, self.reason = "connecting", "connecting"
+        if self._last_end:  # who asks meanwhile is told why it is down, as before this try
+            self.reason = f"connecting again, after: {self._last_end}"
         ready = lasting = False
         failure: BaseException = ConnectionError("the connection was lost")
         try:
