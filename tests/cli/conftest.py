@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from tests.command_line import CliRunner, Result
 
 from toolexec.cli.app import app
 

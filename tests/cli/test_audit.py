@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import typer
+from tests.command_line import CliRunner, Result
 from tests.servers import server_environment
-from typer.testing import CliRunner, Result
 
 from toolexec.cli.audit import audit, audit_file
 from toolexec.errors import ConfigurationError

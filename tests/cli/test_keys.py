@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from tests.command_line import CliRunner, Result
 
 from toolexec.cli.keys import keys
 from toolexec.server.auth import ApiKey

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.command_line import CliRunner
 
 from toolexec.cli.app import app
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from tests.command_line import CliRunner, Result
 
 from toolexec.cli.tasks import tasks, tasks_file
 from toolexec.server.settings import TaskSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from tests.command_line import CliRunner, Result
 
 from toolexec.cli.trust import trust
 from toolexec.run.pinning import Pins

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from tests.command_line import CliRunner, Result
 
 from toolexec.cli.app import app
 from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
