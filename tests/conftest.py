@@ -39,7 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in each run; the soak tier looks for new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("repeatable", max_examples=50, derandomize=True, deadline=None, database=None)
 settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 
 

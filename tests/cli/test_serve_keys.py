@@ -93,6 +93,7 @@ async def test_a_key_that_is_taken_out_is_refused_without_a_restart(tmp_path: Pa
         assert [(await server.open(name)).status_code for name in ("ann", "bob", "eve")] == [401, 200, 200]
 
 
+@pytest.mark.full
 async def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     """Neither broken text nor a missing file nor a bad key takes any key out, at SIGHUP either; the log says why."""
     async with serving(tmp_path) as (server, file):
@@ -109,6 +110,7 @@ async def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> Non
         assert [(await server.open(name)).status_code for name in ("ann", "bob")] == [200, 200]
 
 
+@pytest.mark.full
 async def test_without_any_key_left_every_caller_is_refused(tmp_path: Path) -> None:
     """A server whose last key is removed still requires a key."""
     async with serving(tmp_path) as (server, file):

@@ -35,7 +35,7 @@ class TestLargePrograms:
         """The names of tools are found in programs of any length."""
         async with Exec() as ex:
             ex.add(add)
-            program = "x = 1\n" * MAX_REPAIRED + "return add(a=2, b=3)"
+            program = "x = 1\n" * (MAX_REPAIRED // 6 + 1) + "return add(a=2, b=3)"
             assert (await ex.execute_code(program)).value == 5
 
 

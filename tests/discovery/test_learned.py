@@ -101,7 +101,7 @@ def test_a_result_of_any_size_is_taken_in() -> None:
 def test_results_cannot_make_it_grow() -> None:
     """Names within names, other ones each time, end in mappings."""
     outputs = LearnedOutputs()
-    for seed in range(20):
+    for seed in range(6):
         inner = {f"c{seed}_{number}": number for number in range(50)}
         outputs.add(TOOL, {f"a{first}": {f"b{second}": inner for second in range(30)} for first in range(30)})
     assert outputs._tools[TOOL.id].shape.count() < 10_000

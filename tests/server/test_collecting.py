@@ -60,6 +60,7 @@ def test_what_survives_a_slow_collection(monkeypatch: pytest.MonkeyPatch, slow: 
         assert (gc.get_freeze_count() >= before + len(kept)) is grows
 
 
+@pytest.mark.full
 def test_cycles_are_freed_once_twice_as_much_has_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a server that goes on for months from growing with what it dropped."""
     monkeypatch.setattr(collecting, "SLOW", 0.0)

@@ -194,7 +194,7 @@ def test_all_comments_are_kept() -> None:
         assert format_workflow(formatted) == formatted
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_a_tree_survives_its_text(tree: n.Workflow) -> None:
     """Parsing what was written gives the same tree, and writing that the same text."""
