@@ -177,7 +177,7 @@ rows := run("t:rows", {count: 20000})
 sorted := sort(rows, "n")
 same := sorted == sort(rows, "n")
 text := json(sorted)
-{first: sorted[0].n, same, size: len(text), found: jmespath(rows, "[?n == `5`].n | length(@)")}
+{first: sorted[0].n, same, size: len(text), found: jmespath(rows, "[?n == `7919`].n | length(@)")}
 """
     ran = drive(ex, source)
     assert ran.error is None
