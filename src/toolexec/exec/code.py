@@ -26,8 +26,9 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.languages import ALIASES, base_language
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_ranges, check_settings
-from toolexec.run.admission import RunKind, RunRequest, admit, begun
+from toolexec.run.admission import admit, begun
 from toolexec.run.chain import notify
+from toolexec.run.run_request import RunKind, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession

@@ -54,7 +54,8 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import acting, current_origin
 from toolexec.model.settings import check_settings
-from toolexec.run.admission import RunRequest, admit_durable
+from toolexec.run.admission import admit_durable
+from toolexec.run.run_request import RunRequest
 from toolexec.run.steps import refuse_excess
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Las
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.model.visible import visible_line
-from toolexec.run.admission import RunRequest, unapproved
 from toolexec.run.approval_requests import ApprovedArguments, arguments_digest, request_of
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
-from toolexec.run.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
+from toolexec.run.refusals import denied, unapproved
 from toolexec.run.resolve import Find, Resolution, decided, resolved, still_bound, trail_of
+from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
