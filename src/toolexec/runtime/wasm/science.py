@@ -39,7 +39,7 @@ from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped
 from toolexec.runtime.wasm.guest_run import GuestEnd, GuestRuns, describe_end, enforced_by_wasm, fuel_of
-from toolexec.runtime.wasm.python import execute_frame
+from toolexec.runtime.wasm.python_run import execute_frame
 
 __all__ = ["ProvidedFiles", "ScienceLanguage", "science_packages"]
 
