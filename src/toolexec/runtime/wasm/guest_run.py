@@ -17,6 +17,7 @@ from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolErr
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.outcome import Ending, judge
 from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.engine import fuel_for_cpu_ms
@@ -167,8 +168,15 @@ def _located(error: ToolExecError, end: GuestEnd) -> ToolExecError:
 def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
     """Return all limits but a rate of CPU; a guest has no processes at all."""
     counted = isinstance(request.gateway, Tools | CountedGateway)
-    return LimitsEnforced(
-        timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
+    return claim_limits(
+        timeout=True,
+        tool_calls=counted,
+        chain_steps=counted,
+        memory=True,
+        cpu=True,
+        cpus=False,
+        pids=True,
+        disk=True,
     )
 
 

@@ -24,6 +24,7 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.outcome import judge
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.config import WasmConfig
@@ -87,8 +88,15 @@ class PythonLanguage:
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Return all limits but a rate of CPU; a guest has no processes at all."""
         counted = isinstance(request.gateway, Tools | CountedGateway)
-        return LimitsEnforced(
-            timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
+        return claim_limits(
+            timeout=True,
+            tool_calls=counted,
+            chain_steps=counted,
+            memory=True,
+            cpu=True,
+            cpus=False,
+            pids=True,
+            disk=True,
         )
 
     async def check(self) -> Availability:
