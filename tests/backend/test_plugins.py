@@ -15,7 +15,8 @@ PLUGIN = """
     from toolexec import Tool
     from toolexec.backend.providers import Definition, ProvidedTool
     from toolexec.errors import ConfigurationError
-    from toolexec.runtime.wasm import WasmBackend
+    from toolexec.runtime.plugin import SandboxPlugin
+    from toolexec.runtime.wasm import WasmBackend, WasmConfig
 
     print("imported")
 
@@ -49,12 +50,14 @@ PLUGIN = """
     class Sandbox(WasmBackend):
         kind = "cell"
 
-        def __init__(self, settings):
-            super().__init__()
+
+    def plugin(make, **fields):
+        given = {"kind": "cell", "api": 1, "settings": WasmConfig, "profiles": {"standard": 15}, **fields}
+        return SandboxPlugin(make=make, **given)
 
 
-    def odd(settings):
-        return 3
+    cell = plugin(lambda settings, context: Sandbox(settings))
+    odd = plugin(lambda settings, context: 3, kind="odd")
 
 
     number = 3
@@ -68,7 +71,7 @@ ENTRIES = """
     command = no_such_module:make
 
     [toolexec.sandboxes]
-    cell = fortune_plugin:Sandbox
+    cell = fortune_plugin:cell
     odd = fortune_plugin:odd
     ruined = no_such_module:make
 """
@@ -196,6 +199,6 @@ def test_a_sandbox_is_loaded_when_it_is_named(installed: Path) -> None:
     assert lines[7:] == ["('cell', 'wasm')", "['cell', 'wasm']"]
     assert lines[:3] == ["[]", "imported", "['cell', 'wasm']"]
     assert "the plugin 'ruined' of fortune-plugin 1.0 (no_such_module:make) cannot be loaded" in lines[3]
-    assert "made something that is not a sandbox of that kind" in lines[4]
+    assert "the plugin for the sandbox odd made int, which is not a sandbox of that kind" in lines[4]
     assert "did you mean cell" in lines[5]
     assert lines[6] == "42"
