@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from tests.distributions import install, run
 
 PLUGIN = """
     from collections.abc import Mapping
@@ -77,29 +75,10 @@ ENTRIES = """
 """
 
 
-def install(path: Path, name: str, entries: str, module: str = "") -> None:
-    """Put a distribution into a directory, as an installer does."""
-    info = path / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(textwrap.dedent(entries))
-    (info / "RECORD").write_text("")
-    if module:
-        (path / "fortune_plugin.py").write_text(textwrap.dedent(module))
-
-
-def run(path: Path, program: str) -> list[str]:
-    """Run a program that has the distributions of *path*; gives the lines that it prints."""
-    code = f"import sys; sys.path.insert(0, {str(path)!r})\n{textwrap.dedent(program)}"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.splitlines()
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A directory with the plugin."""
-    install(tmp_path, "fortune-plugin", ENTRIES, PLUGIN)
+    install(tmp_path, "fortune-plugin", ENTRIES, {"fortune_plugin": PLUGIN})
     return tmp_path
 
 
