@@ -326,7 +326,7 @@ def test_a_plugin_has_settings_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_plugin_has_a_row_and_commands(tmp_path: Path) -> None:
-    """`toolexec doctor` shows what it needs, and `toolexec sandbox KIND` has what it brings."""
+    """`toolexec doctor` shows what it needs, and `toolexec sandbox` has the commands that it brings."""
     install(tmp_path, "cell-plugin", "[toolexec.sandboxes]\ncell = cell_plugin:PLUGIN\n", {"cell_plugin": GOOD})
     program = """
         import contextlib, io

@@ -78,8 +78,8 @@ class SandboxPlugin:
     `profiles` has the security profiles that it may serve, and its position among the candidates of each: the lowest
     number is the preferred one; wasm has 10, and the others follow in steps of ten (see `candidates`). `isolation` is
     what it usually gives ("": that of the sandbox which does the work). `doctor` is what `toolexec doctor` adds, and
-    `cli` returns commands for `toolexec sandbox KIND`. `read` is for kinds whose keys are fields of `SandboxSettings`:
-    it returns their settings, None for a kind that was not set up.
+    `cli` returns the commands that come under `toolexec sandbox`, by its kind. `read` is for kinds whose keys are
+    fields of `SandboxSettings`: it returns their settings, None for a kind that was not set up.
 
     Raises ConfigurationError for a name or a profile that cannot be.
 

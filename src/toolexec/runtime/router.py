@@ -323,7 +323,7 @@ class Runtime:
             if is_durable and (spoken or "python") not in getattr(backend, "replays", ()):
                 refused.append(f"{backend.kind} cannot make a run of {spoken or 'python'} again, as a durable one must")
                 continue
-            denied = self._denial(backend, profile)
+            denied = self._denial(backend, profile) or _without_opt_in(backend, request)
             if denied is not None:
                 refused.append(denied.message)
                 continue
@@ -361,6 +361,20 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
+
+
+def _without_opt_in(backend: SandboxBackend, request: ExecuteRequest) -> SandboxDeniedError | None:
+    """Return the error of a sandbox of a plugin that isolates nothing, for a request without the opt-in; ours has its
+    own."""
+    if backend.isolation not in ("none", "process") or backend.kind in KINDS:
+        return None
+    if request.metadata.get("unsafeOptIn") is True:
+        return None
+    return SandboxDeniedError(
+        f"{backend.kind} runs code without any isolation and needs an opt-in for it: pass unsafe_opt_in=True, "
+        'or metadata={"unsafeOptIn": True}',
+        backend=backend.kind,
+    )
 
 
 def _line_of(code: str, line: int) -> str:
