@@ -9,6 +9,7 @@ import pytest
 from tests.contract.outcomes.command_trials import COMMAND, command_trial
 from tests.contract.outcomes.grpc_stream_trials import GRPC_STREAMS, grpc_stream_trial
 from tests.contract.outcomes.grpc_trials import GRPC, grpc_trial
+from tests.contract.outcomes.guest_trials import GUEST, guest_trial
 from tests.contract.outcomes.http_trials import HTTP, OPENAPI, REDIRECTS, http_trial, openapi_trial, redirect_trial
 from tests.contract.outcomes.mcp_sse_trials import MCP_SSE, mcp_sse_trial
 from tests.contract.outcomes.mcp_task_trials import MCP_TASKS, mcp_task_trial
@@ -38,6 +39,7 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "remote runtime by post": (remote_post_trial, REMOTE_POST),
     "remote runtime": (remote_duplex_trial, REMOTE_DUPLEX),
     "run on a remote runtime": (remote_run_trial, REMOTE_RUN),
+    "guest": (guest_trial, GUEST),
 }
 CASES = [(kind, answer) for kind, (_, answers) in TRANSPORTS.items() for answer in answers]
 
