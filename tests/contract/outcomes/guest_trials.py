@@ -52,15 +52,15 @@ async def _guest(end: socket.socket, said: bytes) -> None:
     """Be the guest; *said* is what comes after the answer to its call."""
     reader, writer = await asyncio.open_connection(sock=end)
 
-    async def heard() -> None:
+    async def receive() -> None:
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
     try:
         writer.write(_HELLO)
-        await heard()  # hello
-        await heard()  # execute
+        await receive()  # hello
+        await receive()  # execute
         writer.write(_CALL)
-        await heard()
+        await receive()
         writer.write(said)
         await writer.drain()
     finally:

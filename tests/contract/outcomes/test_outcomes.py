@@ -65,7 +65,7 @@ async def test_an_odd_answer(kind: str, answer: str, check: str) -> None:
 
 @pytest.mark.parametrize("answer", READ)
 async def test_the_first_result_counts(answer: str) -> None:
-    """What a remote runtime says after the result of a run changes nothing, and calls without an answer are no loss."""
+    """The value stays, whatever a remote runtime sends after it, and although a call has no answer yet."""
     async with remote_run_trial(answer) as trial, Exec(runtime_backends=[trial.sandbox]) as ex:
         result = await ex.execute_code(trial.code, timeout=trial.timeout)
         assert result.raise_for_error().value == 5
