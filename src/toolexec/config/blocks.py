@@ -524,6 +524,7 @@ class DurableBlock(Block):
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
     linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
+    timer_linger: Seconds = _key(10.0, "A program's timer that is due so soon keeps it, too.", ge=0)
     temporal: TemporalBlock = TemporalBlock.model_construct()
 
 

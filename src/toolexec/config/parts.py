@@ -275,6 +275,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         if durable.postgres
         else ("durable.journal", durable.journal or None),
         "linger": ("durable.linger", durable.linger),
+        "timer_linger": ("durable.timer_linger", durable.timer_linger),
     }
     wanted = {
         name: value

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import CallRecord, CallState, Journal, Signal
-from toolexec.durable.replay import Replay
+from toolexec.durable.replay import TOOK, Replay
 from toolexec.errors import JournalError, RunError
 from toolexec.model.json_value import JSONObject
 
@@ -79,17 +79,30 @@ class CallLog:
     in the replay. The plain methods are for threads, `write` is for the event loop.
     """
 
-    def __init__(self, log: RunLog, replay: Replay, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        replay: Replay,
+        clock: Callable[[], float] | None = None,
+        took: Callable[[str], float | None] | None = None,
+    ) -> None:
+        """*took* gives how long the call of a step took, where others keep that."""
         self.log = log
         self.replay = replay
-        self.clock = clock
+        self.clock: Callable[[], float] = clock or host_clock.now
+        self._took = took
 
     def begin(self, record: CallRecord) -> None:
         """Write down that a call is about to be made."""
         self._guarded(partial(self._begin, record))
 
     def end(self, record: CallRecord, state: CallState, outcome: JSONObject) -> None:
-        """Write down how a call ended."""
+        """Write down how a call ended, and how long it took, where the program's clock goes on by that."""
+        if self.replay.keeps_time:
+            took = self._took(record.step) if self._took is not None else max(self.clock() - record.began, 0.0)
+            if took is not None:
+                outcome = {**outcome, TOOK: took}
+                self.replay.note_took(record.step, took)
         self._guarded(partial(self.log.end, record.step, state, outcome))
         self.replay.records[record.step] = CallRecord(
             step=record.step,

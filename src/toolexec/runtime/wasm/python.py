@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.guest import InstanceSettings, Starts
 from toolexec.runtime.wasm.programs import load_program
 from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun, execute_frame
+from toolexec.runtime.wasm.recorded import recorded_clock
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Instance, Program
@@ -129,7 +131,9 @@ class PythonLanguage:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
         others = len(self._runs)
-        workers = self.workers if others >= self.company else None  # a run alone is as quick here
+        keeps_time = request.gateway is not None and RequestServer(request.gateway).keeps_time
+        # A run alone is as quick here, and a clock that is recorded is in this process.
+        workers = self.workers if others >= self.company and not keeps_time else None
         elsewhere = workers is not None and workers.meet(others)
         kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
@@ -140,7 +144,10 @@ class PythonLanguage:
                 there.on_lost = run.lose
             instance = there or (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
-            instance.prepare(self.settings(request), run.gateway, PythonOutput(request.output))
+            settings = self.settings(request)
+            if (clock := recorded_clock(request, run.gateway)) is not None:
+                settings = replace(settings, clock=clock)
+            instance.prepare(settings, run.gateway, PythonOutput(request.output))
             return instance
 
         def after() -> None:

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolexec.backend.failures import is_cancelled
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     AnyInstance: TypeAlias = Instance | WorkerInstance
 
 __all__ = ["PythonOutput", "PythonRun", "execute_frame"]
+
+_LEAST_MORE = 0.1
+"""For how long a deadline that has moved is left alone at least."""
 
 _GRACE_SECONDS = 0.02
 """How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
@@ -114,7 +118,7 @@ class PythonRun:
 
         job = self._job = self._loop.create_task(threads.run(work))
         job.add_done_callback(self._hear)
-        alarm = ALARMS.at(self._ends, self._stop_late)
+        self._alarm = ALARMS.at(self._ends, self._stop_late)
         try:
             return await self._outcome
         except asyncio.CancelledError:
@@ -122,7 +126,7 @@ class PythonRun:
                 raise ClosedError("the run was stopped: its sandbox was closed", backend="wasm") from None
             raise
         finally:
-            alarm.off()
+            self._alarm.off()
             if self._outcome.cancelled():
                 self._stop()
                 self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
@@ -151,9 +155,14 @@ class PythonRun:
             self._outcome.set_result(error)
 
     def _stop_late(self) -> None:
-        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
+        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked. What it
+        has waited for by timers that are steps of its run does not count."""
         with self._lock:
             if self._is_over:
+                return
+            due, now = self.gateway.deadline(), monotonic()
+            if due > now and not self._asked_to_stop:
+                self._alarm = ALARMS.at(max(due, now + _LEAST_MORE), self._stop_late)
                 return
             self._stopped = "deadline"
         self._stop()

@@ -278,7 +278,7 @@ class ScienceLanguage:
         memory = min(memory, self.config.memory_bytes) if memory else self.config.memory_bytes
         options = {"memory_bytes": memory, "fuel": fuel, "cache_dir": self._cache()}
         try:
-            end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=ends)
+            end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=lambda: ends)
         finally:
             await calls.aclose()
         return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
