@@ -280,7 +280,7 @@ LONG_SLEEPS = {
 
 @pytest.mark.parametrize("name", LONG_SLEEPS)
 async def test_a_long_sleep_holds_no_process(place: Place, host: HostTime, name: str) -> None:
-    """It is listed with the time when it is due, and goes on then: not before, and in any process."""
+    """The run is listed with the time when it is due, and goes on then: not before, and in any process."""
     began = host.now
     async with place.open() as ex:
         result = await ex.execute_code(LONG_SLEEPS[name], language=name.split()[0], durable="run")

@@ -511,6 +511,7 @@ class TemporalBlock(Block):
     attempts: int = _key(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
     max_events: int = _key(8000, "A run continues in a new history after so many events.", ge=50)
     linger: Seconds = _key(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
+    timer_linger: Seconds = _key(10.0, "A program's timer that is no longer keeps the sandbox.", ge=0)
     deployment: str = _key("toolexec", "The name of the deployment that workers with a build_id belong to.")
     build_id: str = _key("", "The version of this worker in its deployment; empty: workers have none.")
     pinned: bool = _key(False, "Runs stay with the version of the worker that they began with.")
