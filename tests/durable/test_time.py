@@ -10,7 +10,11 @@ import pytest
 from tests.durable.host_time import HostTime, install
 
 from toolexec import Exec, Tool, ToolAnnotations
+from toolexec.durable.journal import RunRecord
+from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import RunWaitingError
+from toolexec.exec.run_data import origin_to_json, run_digest
+from toolexec.model.origin import current_origin
 
 ANY = {"type": "object"}
 REPEATABLE = ToolAnnotations(idempotent=True)
@@ -358,4 +362,59 @@ async def test_a_fixed_clock_stays_fixed(place: Place, host: HostTime) -> None:
         for durable in (None, "run"):
             result = await ex.execute_code(source, now=1000.0, durable=durable)
             assert (result.value, result.error) == ([1000, 7200], None)
+    assert host.paused == []
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_a_call_that_was_called_off_is_not_made_again(place: Place, host: HostTime, repeatable: bool) -> None:
+    """A time limit has cancelled it: a process that goes on neither repeats it nor asks what became of it."""
+    source = """
+import asyncio
+try:
+    async with asyncio.timeout(1):
+        await tools.fx.stuck()
+except TimeoutError:
+    await tools.fx.hold()
+return "late"
+"""
+    made: list[int] = []
+
+    async def stuck(args: dict[str, Any]) -> None:
+        made.append(1)
+        await asyncio.get_running_loop().create_future()
+
+    def opened() -> Exec:
+        ex = place.open()
+        hints = REPEATABLE if repeatable else ToolAnnotations()
+        ex.add(Tool(name="stuck", namespace="fx", input_schema=ANY, annotations=hints), handler=stuck)
+        return ex
+
+    place.hangs = True
+    async with opened() as ex:
+        run = asyncio.ensure_future(ex.execute_code(source, durable="run"))
+        await place.hung.wait()
+        run.cancel()
+        await asyncio.wait([run])
+    async with opened() as ex:
+        result = await ex.runs.resume("run")
+        assert (result.value, result.error) == ("late", None)
+        calls = await ex.runs.calls("run")
+        assert [call.state for call in calls if call.tool in ("fx:stuck", "run:settle")] == ["failed"]
+        assert (await ex.runs.replay("run")).same
+    assert made == [1]
+
+
+async def test_a_run_of_an_older_journal_keeps_its_clock(place: Place, host: HostTime) -> None:
+    """It was begun when a sleep moved the clock at once, and is repeated like that."""
+    source = "import time\nbegan = time.time()\ntime.sleep(7200)\nreturn [began, time.time() - began > 7199, tools.fx.count()]"
+    settings = {"given": {}, "origin": origin_to_json(current_origin()), "seed": 1, "now": 1000.0}
+    run = RunRecord(id="old", kind="code", source=source, digest=run_digest("code", source, {}), settings=settings)
+    with SQLiteJournal(place.directory / "runs.db") as journal:
+        journal.create(run)
+    async with place.open() as ex:
+        result = await ex.runs.resume("old")
+        assert result.error is None, result.error
+        assert result.value[1:] == [True, 1]
+        assert [call.tool for call in await ex.runs.calls("old")] == ["fx:count"]
+        assert (await ex.runs.replay("old")).same
     assert host.paused == []

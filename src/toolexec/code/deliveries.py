@@ -46,6 +46,10 @@ class Deliveries(Protocol):
         """Return whether it is recorded how the call ended, so that it must not be cancelled."""
         ...
 
+    def call_off(self, step: str) -> None:
+        """Take note that the code waits for a call no longer, which is cancelled now."""
+        ...
+
     def is_held(self, step: str) -> bool:
         """Return whether the call waits until no recorded group is left."""
         ...

@@ -75,6 +75,7 @@ class Replay:
         self._before = {step for step in self.records if "?" not in step}
         self._kept_at = 0
         self._held: set[str] = set()
+        self._called_off: set[str] = set()
         self._sole = ""
         self._loop = asyncio.get_running_loop()
         self._live = asyncio.Event()
@@ -188,6 +189,14 @@ class Replay:
         """Implement `Deliveries.is_known`."""
         record = self.records.get(step)
         return record is not None and is_over(record)
+
+    def call_off(self, step: str) -> None:
+        """Implement `Deliveries.call_off`."""
+        self._called_off.add(step)
+
+    def is_called_off(self, step: str) -> bool:
+        """Return whether the code has called off a call, or the chain that it is a step of."""
+        return any(_belongs(step, each) for each in self._called_off)
 
     def is_held(self, step: str) -> bool:
         """Implement `Deliveries.is_held`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -162,6 +163,9 @@ class DurableRunner:
         self._unmade.discard(call.step)
         try:
             result = await self._inner.run(self._keyed(call, record))
+        except asyncio.CancelledError:
+            await self._called_off(record)
+            raise
         except ClosedError:  # this process stops, which the run may outlive
             raise
         except ToolExecError as error:
@@ -213,6 +217,9 @@ class DurableRunner:
             await self._log.write(self._log.begin, record)
         try:
             result = await self._log.kept(waits.answer(call, record))
+        except asyncio.CancelledError:
+            await self._called_off(record)
+            raise
         except ToolExecError as error:
             if error is self.replay.failure:
                 raise
@@ -221,6 +228,11 @@ class DurableRunner:
         state, outcome = _ended(result)
         await self._log.write(self._log.end, record, state, outcome)
         return result if state == "done" else read_outcome(outcome)
+
+    async def _called_off(self, record: CallRecord) -> None:
+        """Record that a call was cancelled by the program itself, and not with all of the run."""
+        if self._waits is not None and self.replay.is_called_off(record.step):
+            await self._log.write(self._log.call_off, record)
 
     # -- in a thread --------------------------------------------------------------------------------------------
 

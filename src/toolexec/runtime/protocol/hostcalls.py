@@ -138,6 +138,7 @@ class HostCalls:
                 raise ProtocolError("a frame that blocks has one request, or says what it waits for")
             self._cancel_asked()
             return f"[{self._answer_one(requests[0])}]"
+        self._cancel_asked(requests)
         if requests:
             self._start(requests)
         self._cancel_asked()
@@ -153,6 +154,7 @@ class HostCalls:
         if self._stopped:
             raise GuestStoppedError
         requests, _ = self._take(frame)
+        self._cancel_asked(requests)
         if requests:
             self._start(requests)
         self._cancel_asked()
@@ -307,13 +309,17 @@ class HostCalls:
                 raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
         return requests, wait
 
-    def _cancel_asked(self) -> None:
-        """Cancel what a frame asked to, once its requests are on their way: one of them may be meant."""
+    def _cancel_asked(self, requests: Sequence[Message] = ()) -> None:
+        """Cancel what a frame asked to, but for its own *requests*, which are cancelled once they are on their way."""
+        if not self._asked_to_cancel:
+            return
+        later = {message.id for message in requests}
+        now = [message_id for message_id in self._asked_to_cancel if message_id not in later]
+        self._asked_to_cancel = [message_id for message_id in self._asked_to_cancel if message_id in later]
         if self._deliveries is not None:
-            self._given_up.update(self._asked_to_cancel)
-        for message_id in self._asked_to_cancel:
+            self._given_up.update(now)
+        for message_id in now:
             self._loop.call_soon_threadsafe(self._cancel, message_id)
-        self._asked_to_cancel.clear()
 
     def _count(self, message: Message) -> None:
         """Record a request; a guest that asks on and on without hearing the answers is ended."""
@@ -432,7 +438,7 @@ class HostCalls:
             self._ready.pop(step, None)
         if step:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._cancel, f"!{step}")
+                self._loop.call_soon_threadsafe(self._cancel_timer, f"!{step}")
 
     def _repeated(
         self, deliveries: Deliveries, group: Sequence[str], wanted: str, seconds: float | None
@@ -558,6 +564,11 @@ class HostCalls:
         if not self._stopped:
             self._begin_task(f"!{step}", self._run_timer(deliveries, step, seconds))
 
+    def _cancel_timer(self, key: str) -> None:
+        task = self._tasks.get(key)
+        if task is not None:
+            cancel_begun(task)
+
     async def _run_timer(self, deliveries: Deliveries, step: str, seconds: float) -> None:
         try:
             self._timer_failed = await self._sleep(deliveries, step, seconds)
@@ -586,8 +597,10 @@ class HostCalls:
         self._settle(message.id, text)
 
     def _cancel(self, message_id: str) -> None:
-        if self._deliveries is not None and self._deliveries.is_known(message_id):
-            return  # when it is repeated the answer is there at once, and so it must count now
+        if self._deliveries is not None:
+            if self._deliveries.is_known(message_id):
+                return  # when it is repeated the answer is there at once, and so it must count now
+            self._deliveries.call_off(message_id)
         task = self._tasks.get(message_id)
         if task is not None:
             cancel_begun(task)
