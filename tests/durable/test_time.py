@@ -405,7 +405,7 @@ return "late"
 
 
 async def test_a_run_of_an_older_journal_keeps_its_clock(place: Place, host: HostTime) -> None:
-    """It was begun when a sleep moved the clock at once, and is repeated like that."""
+    """The run was begun when a sleep moved the clock at once, and is repeated like that."""
     source = "import time\nbegan = time.time()\ntime.sleep(7200)\nreturn [began, time.time() - began > 7199, tools.fx.count()]"
     settings = {"given": {}, "origin": origin_to_json(current_origin()), "seed": 1, "now": 1000.0}
     run = RunRecord(id="old", kind="code", source=source, digest=run_digest("code", source, {}), settings=settings)
