@@ -67,7 +67,7 @@ class Deliveries(Protocol):
         ...
 
     def expect(self, step: str) -> None:
-        """Take note that the code has come to a timer, which is a step like a call."""
+        """Take note that the code has come to a step: a timer, or a call whose answer it may not wait for."""
         ...
 
     def took(self, step: str) -> float | None:

@@ -213,6 +213,8 @@ class HostCalls:
         rest: list[tuple[Message, AdmittedCall | None]] = []
         shared = False
         for message in requests:
+            if self._deliveries is not None:
+                self._deliveries.expect(message.id)
             admitted = self._server.admit_here(message, within) if self._helpers is not None else None
             if isinstance(admitted, str):
                 self._settle(message.id, admitted)
