@@ -12,7 +12,7 @@ import pytest
 import toolexec
 from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError
-from toolexec.run.admission import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin

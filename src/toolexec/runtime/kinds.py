@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.run.admission import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 
 __all__ = ["KINDS", "SANDBOXES", "candidates", "installed_kinds", "isolations", "plugin_of", "provide"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
-from toolexec.run.admission import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
 
 if TYPE_CHECKING:

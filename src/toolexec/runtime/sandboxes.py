@@ -12,7 +12,7 @@ from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import check_ranges, checked, unknown_setting
-from toolexec.run.admission import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend, judged_kind
 from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, plugin_of
 from toolexec.runtime.plugin import SandboxContext, SandboxPlugin

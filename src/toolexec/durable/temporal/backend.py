@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.durable.outcomes import outcome_of_error
-from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.durable.temporal.messages import SANDBOX, Rules, SandboxInput
 from toolexec.durable.temporal.requests import read_result, request_to_json
 from toolexec.durable.temporal.settings import TemporalSettings
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from toolexec.durable.journal import RunRecord
     from toolexec.durable.temporal.messages import CallSpec, RunSpec
     from toolexec.run.runner import Runner
-
-provide_sandboxes()  # for runtimes that are made without an Exec
 
 __all__ = ["RUN_ID", "TemporalBackend"]
 
