@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
-from toolexec.cli.plugin_commands import WithPlugins
 
 if TYPE_CHECKING:
     from toolexec.cli.code_input import CodeOptions
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["code", "doctor", "sandbox"]
 
 sandbox: typer.Typer = typer.Typer(
-    cls=WithPlugins, no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
+    no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
 )
 
 Packages = Annotated[

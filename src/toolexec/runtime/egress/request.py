@@ -8,16 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority
 from toolexec.runtime.egress.policy import Origin, Scheme
 
-__all__ = [
-    "Headers",
-    "ParsedRequest",
-    "RefusedError",
-    "asked_of_origin",
-    "asked_of_proxy",
-    "end_to_end",
-    "tunnel_to",
-    "values",
-]
+__all__ = ["Asked", "Headers", "RefusedError", "asked_of_origin", "asked_of_proxy", "end_to_end", "tunnel_to", "values"]
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -47,7 +38,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-class ParsedRequest(NamedTuple):
+class Asked(NamedTuple):
     """Where a request goes, and what it asks for there."""
 
     origin: Origin
@@ -69,16 +60,16 @@ def tunnel_to(target: bytes, headers: Headers) -> tuple[str, int]:
     return found
 
 
-def asked_of_proxy(target: bytes, headers: Headers) -> ParsedRequest:
+def asked_of_proxy(target: bytes, headers: Headers) -> Asked:
     """Return what a request to a proxy asks for: its target is a whole URL; raises RefusedError."""
     scheme, host, port, rest = _split(target)
     if scheme != "http":
         raise RefusedError(400, "for https use CONNECT")
     _check_host(headers, (host, port), 80)
-    return ParsedRequest(Origin("http", host, port), rest)
+    return Asked(Origin("http", host, port), rest)
 
 
-def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> ParsedRequest:
+def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> Asked:
     """Return what a request inside of a tunnel to *origin* asks for; raises RefusedError."""
     _check_host(headers, (origin.host, origin.port), DEFAULT_PORTS[origin.scheme])
     if target == b"*":
@@ -86,11 +77,11 @@ def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> ParsedRe
     if target.startswith(b"/"):
         if b"#" in target:
             raise RefusedError(400, "the target of a request has no fragment")
-        return ParsedRequest(origin, target.decode("ascii", "replace"))
+        return Asked(origin, target.decode("ascii", "replace"))
     scheme, host, port, rest = _split(target)
     if (scheme, host, port) != origin:
         raise RefusedError(403, f"this connection is to {origin.authority}, and the request for another host")
-    return ParsedRequest(origin, rest)
+    return Asked(origin, rest)
 
 
 def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -1,24 +1,8 @@
 """Containers of a containerd daemon, without Docker around it."""
 
-from __future__ import annotations
+from toolexec.errors.extras import unix_needed
 
-from typing import TYPE_CHECKING
-
-from toolexec.lazy import lazy_names
-
-if TYPE_CHECKING:
+with unix_needed("the sandbox containerd"):
     from toolexec.runtime.containers.containerd.engine import ContainerdBackend, ContainerdConfig, ContainerdEngine
-else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "toolexec.runtime.containers.containerd.engine": (
-                "ContainerdBackend",
-                "ContainerdConfig",
-                "ContainerdEngine",
-            ),
-        },
-        unix_for="the sandbox containerd",
-    )
 
 __all__ = ["ContainerdBackend", "ContainerdConfig", "ContainerdEngine"]
