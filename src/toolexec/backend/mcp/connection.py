@@ -225,7 +225,7 @@ class MCPConnection:
         self._changed.clear()
         self._wire, self._stdio = Wire(), None
         self.state, self.reason = "connecting", "connecting"
-        if self._last_end:  # who asks meanwhile is told why it is down, as before this try
+        if self._last_end:  # so that one can still see why it is down
             self.reason = f"connecting again, after: {self._last_end}"
         ready = lasting = False
         failure: BaseException = ConnectionError("the connection was lost")
