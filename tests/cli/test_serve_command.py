@@ -150,6 +150,7 @@ def test_http_is_served_with_health_and_metrics(tools_file: Path) -> None:
         line = ""
         while "serving" not in line:
             line = process.stderr.readline()
+            assert line, "the server ended without a word"
         address = re.search(r"at (http://127\.0\.0\.1:\d+)/tools ", line)
         assert address is not None, line
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -172,6 +173,7 @@ def test_a_missing_required_backend_shows(tools_file: Path) -> None:
         line = ""
         while "serving" not in line:
             line = process.stderr.readline()
+            assert line, "the server ended without a word"
         address = re.search(r"http://[\d.:]+", line)
         assert address is not None
         with pytest.raises(urllib.error.HTTPError, match="503") as caught:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import typer
-from tests.command_line import CliRunner, Result
+from typer.testing import CliRunner, Result
 
 from toolexec.cli.client_config import client_config
 from toolexec.cli.config_command import config
