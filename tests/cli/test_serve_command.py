@@ -64,6 +64,17 @@ def serving(*words: object, **environment: str) -> Iterator[subprocess.Popen[str
                 process.terminate()
 
 
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Wait for the line of stderr that says what is served; a server that ends before it is a failure."""
+    assert process.stderr is not None
+    before: list[str] = []
+    while line := process.stderr.readline():
+        if "serving" in line:
+            return line
+        before.append(line)
+    raise AssertionError(f"the server ended: {''.join(before)}")
+
+
 def ask(process: subprocess.Popen[str], message: dict[str, Any]) -> dict[str, Any]:
     """Send a request over stdin and read lines of stdout up to its answer."""
     assert process.stdin is not None
@@ -132,9 +143,7 @@ def test_dead_backends_hold_nothing_up(tmp_path: Path) -> None:
 def test_a_signal_ends_it_in_good_order(tools_file: Path, number: int, code: int, transport: str) -> None:
     """With the exit code of a signal, without a traceback."""
     with serving("-c", tools_file, "--transport", transport, "--port", "0") as process:
-        assert process.stderr is not None
-        while "serving" not in process.stderr.readline():
-            pass
+        first_line(process)
         if transport == "stdio":
             ask(process, HELLO)
         process.send_signal(number)
@@ -146,11 +155,7 @@ def test_a_signal_ends_it_in_good_order(tools_file: Path, number: int, code: int
 def test_http_is_served_with_health_and_metrics(tools_file: Path) -> None:
     """The address, with the port that was free, is on stderr; stdout stays empty."""
     with serving("-c", tools_file, "-t", "http", "-p", "0", "--set", "server.path=/tools") as process:
-        assert process.stderr is not None
-        line = ""
-        while "serving" not in line:
-            line = process.stderr.readline()
-            assert line, "the server ended without a word"
+        line = first_line(process)
         address = re.search(r"at (http://127\.0\.0\.1:\d+)/tools ", line)
         assert address is not None, line
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -169,11 +174,7 @@ def test_http_is_served_with_health_and_metrics(tools_file: Path) -> None:
 def test_a_missing_required_backend_shows(tools_file: Path) -> None:
     """As the settings name it."""
     with serving("-c", tools_file, "-t", "http", "-p", "0", "--set", 'http.required_backends=["gone"]') as process:
-        assert process.stderr is not None
-        line = ""
-        while "serving" not in line:
-            line = process.stderr.readline()
-            assert line, "the server ended without a word"
+        line = first_line(process)
         address = re.search(r"http://[\d.:]+", line)
         assert address is not None
         with pytest.raises(urllib.error.HTTPError, match="503") as caught:

@@ -188,13 +188,13 @@ class MCPConnection:
         pause = _FIRST_PAUSE
         try:
             while not self._stop.is_set():
-                began = time.monotonic()
+                began, last_end = time.monotonic(), self._last_end
                 was_ready, lasting = await self._run_session()
                 if self._stop.is_set():
                     return
                 if not was_ready and self._wire.probing and not self._handshake_only:
                     # Some servers of the older protocol end, or fail, on a first message that is not "initialize".
-                    self._handshake_only, self._last_end = True, ""
+                    self._handshake_only, self._last_end = True, last_end
                     continue
                 if time.monotonic() - began > self.server.restart_window:
                     pause = _FIRST_PAUSE
