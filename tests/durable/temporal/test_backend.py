@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ async def test_a_request_survives_its_caller(settings: TemporalSettings, tmp_pat
     try:
         assert (await backend.check()).ok
         with process("caller-of-sandbox", settings, effects):
-            await until(effects.exists, 0.05)
+            await until(partial(_has_answer, settings), 0.05)
         result = await run_slow_code(settings, effects)
         again = await run_slow_code(settings, effects)
     finally:
