@@ -296,6 +296,21 @@ async def test_a_cancelled_run_is_stopped(endpoint: str, gate: Gate) -> None:
     assert gate.stopped == ["0"]
 
 
+@pytest.mark.parametrize("kind", ["execute", "open"])
+async def test_what_is_cancelled_in_one_breath_with_its_request_keeps_no_place(endpoint: str, kind: str) -> None:
+    """Each is answered, and all room is there again, though none of them had begun."""
+    async with Client(endpoint) as client:
+        for number in range(10):
+            body = encode_request(ExecuteRequest(code="1"), run=f"r{number}")
+            await client.begin(kind, f"r{number}", body, False)
+            await client.send(f"r{number}", "cancel")
+        for number in range(10):
+            assert (await client.expect("refused", run=f"r{number}")).body
+        await client.execute("last", "call")
+        await client.answer("last", lambda message: 3)
+        assert (await client.result("last")).value == 3
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

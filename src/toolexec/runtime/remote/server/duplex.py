@@ -265,6 +265,7 @@ class DuplexConnection:
             request = self._verified(message)
             if message.type == "open":
                 duplex.opening = asyncio.create_task(self._open(duplex, request))
+                duplex.opening.add_done_callback(duplex.note_given_up)
             else:
                 fields = message.fields
                 duplex.run = hub.service.submit(
@@ -308,8 +309,6 @@ class DuplexConnection:
         except ToolExecError as error:
             self.hub.service.metrics.refused(error)
             duplex.done(Outcome.refused(error))
-        except asyncio.CancelledError:
-            duplex.done(Outcome.refused(SandboxUnavailableError("the session was given up before it was open")))
         else:
             duplex.opened()
 
@@ -426,6 +425,11 @@ class DuplexRun:
     def started(self) -> None:
         """Implement `Watcher.started`."""
         self._send("started")
+
+    def note_given_up(self, opening: asyncio.Task[None]) -> None:
+        """Say that there is no session when its opening was cancelled, be it before its first step."""
+        if opening.cancelled():
+            self.done(Outcome.refused(SandboxUnavailableError("the session was given up before it was open")))
 
     def opened(self) -> None:
         """Note that the session is open."""

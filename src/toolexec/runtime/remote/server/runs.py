@@ -97,6 +97,7 @@ class RemoteRun:
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.stopped_for: ToolExecError | None = None
+        self.has_begun: bool = False  # a task that is cancelled earlier runs none of what frees its place
         self.seconds = 0.0  # what is left of its time limit, as its caller says; 0: all of it
 
     @staticmethod
@@ -108,7 +109,8 @@ class RemoteRun:
         """Stop it; it ends with *why*, unless it is over."""
         if self.outcome is None and self.task is not None:
             self.stopped_for = self.stopped_for or why
-            self.task.cancel()
+            if self.has_begun:
+                self.task.cancel()
 
     async def ended(self) -> Outcome:
         """Return the outcome, once there is one."""
@@ -250,7 +252,10 @@ class RunService:
         traceparent: str,
     ) -> None:
         began = 0.0
+        run.has_begun = True
         try:
+            if run.stopped_for is not None:
+                raise asyncio.CancelledError
             if ticket is not None:
                 await self._wait(run, ticket)
             began = monotonic()
