@@ -24,8 +24,8 @@ def quick_settings() -> Iterator[TemporalSettings]:
         server.stop()
 
 
-# On a busy machine this server at times loses a workflow's task that a signal has caused: it says that it began, nobody
-# gets it, and its time-out never comes. 3 of 36 runs hung so beside four busy loops, and none of 14 on the dev server.
+# On a busy machine this server at times loses a workflow's task that a signal has caused: it says that it began, no
+# worker gets it, and its time-out never comes. 3 of 36 runs hung so beside four busy loops, and none of 14 on the dev server.
 @pytest.mark.soak
 async def test_a_chain_with_a_wait(quick_settings: TemporalSettings) -> None:
     """A chain of twenty steps, of which one waits for an input that must fit a schema, ends with the value."""

@@ -297,7 +297,7 @@ async def test_a_cancelled_run_is_stopped(endpoint: str, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("kind", ["execute", "open"])
-async def test_what_is_cancelled_in_one_breath_with_its_request_keeps_no_place(endpoint: str, kind: str) -> None:
+async def test_what_is_cancelled_before_its_first_step_keeps_no_place(endpoint: str, kind: str) -> None:
     """Each is answered, and all room is there again, though none of them had begun."""
     async with Client(endpoint) as client:
         for number in range(10):
