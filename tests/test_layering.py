@@ -1,8 +1,12 @@
-"""Imports point one way, from the command line down to the errors."""
+"""Imports point one way, from the command line down to the errors, and no two modules import each other."""
 
-import ast
-import re
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
+
+import pytest
+from tests.imports import Import, Modules
 
 import toolexec
 
@@ -28,9 +32,14 @@ ORDER = [
 ]
 FREE = {"testing"}  # the fakes and suites may use everything, and nothing uses them but a command that runs one
 
+REGISTRY = "toolexec.runtime.kinds"
+"""It has the names of modules, of which each is loaded when its kind of sandbox is named: they may use it, too."""
 
-# A line that may import from this package: to parse all files takes ten times as long.
-IMPORT = re.compile(r"^[ \t]*(?:from|import)[ ].*?\btoolexec\.(\w+)", re.MULTILINE)
+
+@cache
+def imports() -> list[Import]:
+    """All imports within the package, by statements and by strings."""
+    return [*Modules(ROOT).imports()]
 
 
 def _layer(module: str) -> str:
@@ -39,31 +48,95 @@ def _layer(module: str) -> str:
 
 def _is_wrong(layer: str, target: str) -> bool:
     """Return whether a module of one layer may not import from another."""
+    if layer not in ORDER:
+        return False
     if target in FREE:
         return layer != "cli"
     return target in ORDER and ORDER.index(target) > ORDER.index(layer)
 
 
+def _circle(found: list[Import]) -> list[str]:
+    """Return one circle of modules that import each other at run time: each with the next one, and the line."""
+    lines = {(each.module, each.target): each.line for each in found if not each.for_types}
+    graph: dict[str, set[str]] = {}
+    for module, target in lines:
+        graph.setdefault(module, set()).add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        path = error.args[1][::-1]  # it lists what is imported before what imports it
+        return [f"{module}:{lines[module, target]} imports {target}" for module, target in pairwise(path)]
+    return []
+
+
 def test_imports_point_one_way() -> None:
-    """No module imports from a layer above its own."""
-    wrong: list[str] = []
-    for path in ROOT.rglob("*.py"):
-        layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        if layer not in ORDER:
-            continue
-        text = path.read_text(encoding="utf-8")
-        if not any(_is_wrong(layer, target) for target in IMPORT.findall(text)):
-            continue
-        for node in ast.walk(ast.parse(text)):
-            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                if name.startswith("toolexec.") and _is_wrong(layer, _layer(name)):
-                    wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    """No module imports from a layer above its own, not even by its name in a string."""
+    wrong = [
+        f"{each.module}:{each.line} imports {each.target}"
+        for each in imports()
+        if _is_wrong(_layer(each.module), _layer(each.target))
+    ]
     assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Mutual imports are refused, in circles of any length, and inside of functions as well."""
+    assert _circle([each for each in imports() if not (each.in_string and each.module == REGISTRY)]) == []
 
 
 def test_every_directory_has_its_place() -> None:
     """A new package must be put into the order above."""
     directories = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert directories <= {*ORDER, *FREE}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package of two modules, of which the second one imports the first; `a` is exported by the package."""
+    root = tmp_path / "toolexec"
+    (root / "cli").mkdir(parents=True)
+    (root / "model").mkdir()
+    (root / "__init__.py").write_text("if TYPE_CHECKING:\n    from toolexec.cli import a\n")
+    (root / "cli" / "__init__.py").write_text("from .app import a\n")
+    (root / "cli" / "app.py").write_text("from toolexec.model import low\na = low.b\n")
+    (root / "model" / "__init__.py").write_text("")
+    return root
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from toolexec.cli.app import a",
+        "from toolexec.cli import a",
+        "from toolexec import a",
+        "from ..cli.app import a",
+        "import toolexec.cli.app",
+        "def later():\n    if True:\n        from toolexec.cli import app",
+        "def later():\n    try:\n        pass\n    except ImportError:\n        from toolexec.cli import app",
+        "a = import_module('toolexec.cli.app').a",
+        "MAKERS = {'a': 'toolexec.cli.app:a'}",
+    ],
+)
+def test_an_import_is_seen_however_it_is_written(package: Path, source: str) -> None:
+    """An import of the module above is wrong, and makes a circle with it."""
+    (package / "model" / "low.py").write_text(f"{source}\nb = 1\n")
+    found = Modules(package).imports()
+    low, app = "toolexec.model.low", "toolexec.cli.app"
+    assert [each.target for each in found if each.module == low] == [app]
+    assert _is_wrong(_layer(low), _layer(app))
+    assert sorted(line.partition(":")[0] for line in _circle(found)) == [app, low]
+
+
+def test_a_package_is_seen_in_an_f_string(package: Path) -> None:
+    """A layer is known at once where the module is known only at run time."""
+    (package / "model" / "low.py").write_text("a = import_module(f'toolexec.cli.{name}')\n")
+    targets = [each.target for each in Modules(package).imports() if each.module == "toolexec.model.low"]
+    assert targets == ["toolexec.cli"]
+
+
+def test_what_only_type_checkers_import_makes_no_circle(package: Path) -> None:
+    """An import for types is absent at run time, and points upward all the same."""
+    (package / "model" / "low.py").write_text("if TYPE_CHECKING:\n    from toolexec.cli.app import a\nb = 1\n")
+    found = Modules(package).imports()
+    assert _circle(found) == []
+    assert [each.for_types for each in found if each.module == "toolexec.model.low"] == [True]

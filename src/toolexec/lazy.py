@@ -11,12 +11,13 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, homes: Mapping[str, Sequence[str]], *, unix_for: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package that exports names of other modules (PEP 562).
 
     *homes* maps each module to the names that the package takes from it. A name is looked up once; then it is an
     ordinary attribute of the package. No name may be that of a submodule, which would take its place when it is loaded.
+    *unix_for* is the subject of the UnsupportedPlatformError where these modules need what this system lacks.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 
@@ -24,7 +25,13 @@ def lazy_names(
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home), name)
+        if unix_for:
+            from toolexec.errors.extras import unix_needed
+
+            with unix_needed(unix_for):
+                value = getattr(import_module(home), name)
+        else:
+            value = getattr(import_module(home), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from tests.distributions import install, run
 
 PLUGIN = """
     from collections.abc import Mapping
@@ -15,7 +13,8 @@ PLUGIN = """
     from toolexec import Tool
     from toolexec.backend.providers import Definition, ProvidedTool
     from toolexec.errors import ConfigurationError
-    from toolexec.runtime.wasm import WasmBackend
+    from toolexec.runtime.plugin import SandboxPlugin
+    from toolexec.runtime.wasm import WasmBackend, WasmConfig
 
     print("imported")
 
@@ -49,12 +48,14 @@ PLUGIN = """
     class Sandbox(WasmBackend):
         kind = "cell"
 
-        def __init__(self, settings):
-            super().__init__()
+
+    def plugin(make, **fields):
+        given = {"kind": "cell", "api": 1, "settings": WasmConfig, "profiles": {"standard": 15}, **fields}
+        return SandboxPlugin(make=make, **given)
 
 
-    def odd(settings):
-        return 3
+    cell = plugin(lambda settings, context: Sandbox(settings))
+    odd = plugin(lambda settings, context: 3, kind="odd")
 
 
     number = 3
@@ -68,35 +69,16 @@ ENTRIES = """
     command = no_such_module:make
 
     [toolexec.sandboxes]
-    cell = fortune_plugin:Sandbox
+    cell = fortune_plugin:cell
     odd = fortune_plugin:odd
     ruined = no_such_module:make
 """
 
 
-def install(path: Path, name: str, entries: str, module: str = "") -> None:
-    """Put a distribution into a directory, as an installer does."""
-    info = path / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(textwrap.dedent(entries))
-    (info / "RECORD").write_text("")
-    if module:
-        (path / "fortune_plugin.py").write_text(textwrap.dedent(module))
-
-
-def run(path: Path, program: str) -> list[str]:
-    """Run a program that has the distributions of *path*; gives the lines that it prints."""
-    code = f"import sys; sys.path.insert(0, {str(path)!r})\n{textwrap.dedent(program)}"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.splitlines()
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A directory with the plugin."""
-    install(tmp_path, "fortune-plugin", ENTRIES, PLUGIN)
+    install(tmp_path, "fortune-plugin", ENTRIES, {"fortune_plugin": PLUGIN})
     return tmp_path
 
 
@@ -196,6 +178,6 @@ def test_a_sandbox_is_loaded_when_it_is_named(installed: Path) -> None:
     assert lines[7:] == ["('cell', 'wasm')", "['cell', 'wasm']"]
     assert lines[:3] == ["[]", "imported", "['cell', 'wasm']"]
     assert "the plugin 'ruined' of fortune-plugin 1.0 (no_such_module:make) cannot be loaded" in lines[3]
-    assert "made something that is not a sandbox of that kind" in lines[4]
+    assert "the plugin for the sandbox odd made int, which is not a sandbox of that kind" in lines[4]
     assert "did you mean cell" in lines[5]
     assert lines[6] == "42"

@@ -114,3 +114,17 @@ def test_what_cannot_be_meant(cli: Cli, settings: Path) -> None:
     assert cli("runs", "resume", "-c", settings).exit_code == 2
     unknown = cli("runs", "show", "nothing", "-c", settings, "--json")
     assert (unknown.exit_code, json.loads(unknown.stdout)["error"]["code"]) == (3, "run_not_found")
+
+
+def test_code_that_sleeps_is_listed_with_its_due_time(
+    cli: Cli, tmp_path: Path, tools_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is that of the state directory, where the settings name none."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    settings = tmp_path / "toolexec.toml"
+    settings.write_text(f'[sources]\npython = ["{tools_file}"]\n[durable]\nlinger = 0.05\n')
+    code = "import time; time.sleep(3600)"
+    assert cli("code", "-e", code, "--durable", "long", "-c", settings).exit_code == 4
+    [run] = json.loads(cli("runs", "list", "-c", settings, "--json").stdout)["runs"]
+    [wait] = run["waits"]
+    assert (wait["kind"], wait["due"] - wait["since"]) == ("time", pytest.approx(3600))

@@ -72,7 +72,7 @@ class TestConfig:
 
     def test_all_that_is_missing_is_named(self) -> None:
         """Reports every missing part in one error, in a fixed order."""
-        with pytest.raises(ConfigurationError, match=r"missing required fields: index, run$"):
+        with pytest.raises(ConfigurationError, match=r"missing required fields: index, run, engine; .*EmbeddedEngine"):
             CodeConfig()
 
     async def test_a_missing_runner_is_named(self, testbed: GatewayTestbed) -> None:
@@ -84,41 +84,21 @@ class TestConfig:
         """The index is asked of the runner, and named where that has none."""
         layer = Timeout(testbed.runner, 1)
         with pytest.raises(ConfigurationError, match=r"missing required fields: index$"):
-            Executor(layer)
-        assert Executor(CodeConfig(index=testbed.index, run=layer)).config.index is testbed.index
+            Executor(layer, Engines([]))
+        assert Executor(CodeConfig(index=testbed.index, run=layer, engine=Engines([]))).config.index is testbed.index
 
-    async def test_a_runner_alone_is_enough(self, testbed: GatewayTestbed) -> None:
-        """Index and docs come from the runner, and Python runs in the embedded sandbox."""
-        made = Executor(testbed.runner)
-        assert made.config.index is testbed.index
-        code = "found = tools.search_tools('', 100)\nreturn [len(found), tools.suite.add(a=5, b=3)]"
-        result = await made.execute(ExecuteRequest(code=code, timeout=60))
-        assert result.raise_for_error().value == [len(list(testbed.index.tools())), 8]
-        assert [call.tool_id for call in result.tool_calls] == ["suite:add"]
-        assert result.backend is not None
-        assert result.backend.kind == "wasm"
+    async def test_a_runner_alone_lacks_an_engine(self, testbed: GatewayTestbed) -> None:
+        """Index and docs come from the runner; the error for the engine says what to give."""
+        with pytest.raises(ConfigurationError, match=r"missing required fields: engine; engine=EmbeddedEngine\(\)"):
+            Executor(testbed.runner)
 
-    @pytest.mark.parametrize("language", ["workflow", "dsl"])
-    async def test_a_runner_alone_runs_workflows(self, testbed: GatewayTestbed, language: str) -> None:
-        """The workflow language needs no sandbox and no engine."""
-        code = 'x := run("suite:add", {a: 5, b: 3})\nprint(x)\nreturn x + 1'
-        result = await Executor(testbed.runner).execute(ExecuteRequest(code=code, language=language))
-        assert (result.raise_for_error().value, result.stdout, result.language) == (9, "8\n", "workflow")
-        assert [call.tool_id for call in result.tool_calls] == ["suite:add"]
-
-    @pytest.mark.parametrize(
-        ("language", "message"),
-        [
-            ("go", r"runs python and workflow only, not go; .*engine=Runtime\("),
-            ("golang", r"runs python and workflow only, not go; .*engine=Runtime\("),
-        ],
-    )
-    async def test_without_an_engine_other_languages_are_refused(
-        self, testbed: GatewayTestbed, language: str, message: str
-    ) -> None:
-        """The refusal says what to do instead."""
-        with pytest.raises(ConfigurationError, match=message):
-            await Executor(testbed.runner).execute(ExecuteRequest(code="return 1", language=language))
+    async def test_a_runner_and_an_engine_are_enough(self, testbed: GatewayTestbed) -> None:
+        """An engine is given beside the runner, or in place of the one of a configuration."""
+        engine, other = ScriptedEngine(nothing), Engines([])
+        made = Executor(testbed.runner, engine)
+        assert (made.config.index, made.config.engine) == (testbed.index, engine)
+        assert Executor(made.config, other).config.engine is other
+        assert Executor(made.config).config.engine is engine
 
     async def test_timeout_and_max_tool_calls_are_settings(self, testbed: GatewayTestbed) -> None:
         """`timeout` and `max_tool_calls` are other names of `default_timeout` and the limit."""
@@ -144,7 +124,7 @@ class TestConfig:
     async def test_two_values_of_one_setting_are_refused(self, testbed: GatewayTestbed, config: dict[str, Any]) -> None:
         """It is unknown which of them is meant."""
         with pytest.raises(ConfigurationError, match=r"timeout|max_tool_calls"):
-            CodeConfig(run=testbed.runner, **config)
+            CodeConfig(run=testbed.runner, engine=Engines([]), **config)
 
     @pytest.mark.parametrize("timeout", [0, -1, "3", True])
     async def test_a_timeout_must_be_above_zero(self, testbed: GatewayTestbed, timeout: Any) -> None:

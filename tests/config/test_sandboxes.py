@@ -14,7 +14,7 @@ from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret
-from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, kubernetes_config, make_runtime, make_sandbox
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime, make_sandbox, settings_of
 from toolexec.runtime.wasm.backend import WasmBackend
 
 
@@ -155,7 +155,7 @@ operator = "Exists"
     (backend,) = make_runtime(made).backends
     assert backend.kind == "kubernetes"
     assert backend.isolation == "gvisor"
-    config = kubernetes_config(made)
+    config = settings_of("kubernetes", made)
     assert (config.kubeconfig, config.context, config.namespace) == ("/etc/code/kubeconfig", "code", "code")
     assert config.node_selector == {"pool": "code", "arch": "amd64"}
     assert [*config.tolerations] == [{"key": "code", "operator": "Exists"}]

@@ -19,7 +19,7 @@ from toolexec.errors import InputValidationError
 from toolexec.model.call import ToolCall
 from toolexec.model.tool import DRY_RUN
 from toolexec.run.audit import AuditLog
-from toolexec.run.audit.log import read_last
+from toolexec.run.audit.reading import read_last
 from toolexec.run.layer import Layer
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.telemetry import Telemetry

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE
 
-from toolexec import Exec, Filters, Step, SyncExec, ToolContext
+from toolexec import Exec, Filters, Step, ToolContext
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -64,13 +64,6 @@ def test_the_same_methods() -> None:
         assert chain.value == 3
         events = list(ex.stream_tool("math:count", {"to": 2}))
         assert [(event.kind, event.data) for event in events] == [("chunk", 0), ("chunk", 1), ("done", [0, 1])]
-
-
-def test_it_makes_its_own_exec() -> None:
-    """Without one it makes one."""
-    with SyncExec() as ex:
-        ex.add(lambda: 1, "t")
-        assert ex.run_tool("t").value == 1
 
 
 def test_there_is_one_twin() -> None:

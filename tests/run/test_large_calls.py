@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections import Counter
 from hashlib import blake2s
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.waiting import until
 
-from toolexec import Exec, Gate, Policy, Rule
+from toolexec import Exec, Gate, Policy, Rule, tool
 from toolexec.errors import InputValidationError, Outcome, PolicyError
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.redaction import Redactor
 from toolexec.model.tree_size import MANY, has_many
 from toolexec.run.audit import AuditLog
 from toolexec.run.audit.record import args_digest, redacted_args
+from toolexec.run.layer import Layer
+from toolexec.run.layers.approval import Approval
 from toolexec.run.layers.audit import Audit
+from toolexec.run.layers.budget import Budget
+from toolexec.run.layers.cache import Cache
+from toolexec.run.layers.ledger import Ledger
+from toolexec.run.results import ResultStore
+from toolexec.run.types import Result
 from toolexec.testing import loop_not_held
 
 ROWS: Any = [[number % 10, 2, 3, 4, 5, True] for number in range(20_000)] + [{"a": 1, "b": "x"}] * 2000
@@ -75,6 +86,120 @@ class TestLoop:
             ex.add(taken, "kit:take")
             async with loop_not_held():
                 await ex.run_tool("kit:take", {"rows": ["two words "] * 5 + ["hello world " * 200_000]})
+
+
+class Walks:
+    """The walks over many values in a test: by name, whether each was off the event loop."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.seen: dict[str, set[bool]] = {}
+        self.count: Counter[str] = Counter()
+        for name in WALKS:
+            module, _, function = name.rpartition(".")
+            owner: Any = Redactor if module == "Redactor" else import_module(module)
+            patch.setattr(owner, function, self._watched(name, getattr(owner, function)))
+
+    def _watched(self, name: str, walk: Any) -> Any:
+        def watched(*args: Any, **more: Any) -> Any:
+            if any(map(has_many, args)):
+                self.seen.setdefault(name, set()).add(threading.current_thread() is not threading.main_thread())
+            made = walk(*args, **more)
+            self.count[name] += any(map(has_many, args))
+            return made
+
+        return watched
+
+
+WALKS = (
+    "toolexec.run.approval_requests.canonical",
+    "toolexec.run.layers.approval.to_json",
+    "Redactor.value",
+    "toolexec.run.layers.ledger.canonical",
+    "toolexec.run.layers.cache.canonical_text",
+    "copy.deepcopy",
+    "toolexec.run.results.json_pieces",
+    "toolexec.run.door.own_parts",
+    "toolexec.run.resolve.are_same",
+)
+WHOLE = {"rows": OWN}
+
+
+class TestWhereTheyAreWalked:
+    """No part of a gate walks many values on the event loop."""
+
+    async def made(self, gate: Gate, *tools: Any, args: Any, **options: Any) -> Result:
+        """The result of a call of the first tool."""
+        async with Exec(gate=gate, **options) as ex:
+            for each in tools:
+                ex.add(each)
+            return await ex.run_tool(tools[0].tool.id, args)
+
+    @pytest.fixture
+    def walks(self, monkeypatch: pytest.MonkeyPatch) -> Walks:
+        """What walked, and where."""
+        return Walks(monkeypatch)
+
+    async def test_an_approval(self, walks: Walks) -> None:
+        """Arguments are copied, digested and looked through for secrets elsewhere, before and after the answer."""
+        policy = Policy([Rule("ask", tools="*")])
+        gate = Gate(policy=policy, approval=Approval(policy.decide, ask=lambda _: "once"))
+        assert (await self.made(gate, tool("kit:take")(taken), args=WHOLE)).value == len(OWN)
+        names = ("approval_requests.canonical", "layers.approval.to_json", "Redactor.value", "door.own_parts")
+        self.were_elsewhere(walks, *names)
+
+    async def test_the_approval_of_a_run(self, walks: Walks) -> None:
+        """The arguments of a chain are looked through elsewhere, too."""
+        policy = Policy([Rule("allow", tools="*"), Rule("ask", runs="chain")])
+        gate = Gate(policy=policy, approval=Approval(policy.decide, ask=lambda _: "once"))
+        async with Exec(gate=gate) as ex:
+            ex.add(taken, "kit:take")
+            assert (await ex.run_chain([{"tool": "kit:take", "args": WHOLE}])).value == len(OWN)
+        self.were_elsewhere(walks, "Redactor.value")
+
+    async def test_the_ledger(self, walks: Walks, tmp_path: Path) -> None:
+        """The digest by which equal calls are found is made elsewhere."""
+        ledger = Ledger(tmp_path / "effects.db")
+        try:
+            assert (await self.made(Gate(ledger=ledger), tool("kit:take")(taken), args=WHOLE)).value == len(OWN)
+        finally:
+            ledger.close()
+        self.were_elsewhere(walks, "ledger.canonical")
+
+    async def test_the_cache(self, walks: Walks) -> None:
+        """The key is made elsewhere, and so is the copy for a second caller of what is too large to be kept."""
+        going = asyncio.Event()
+
+        @tool("kit:echo", read_only=True)
+        async def echo(rows: Any) -> Any:
+            """Give back."""
+            await going.wait()
+            return rows
+
+        async with Exec(gate=Gate(cache=Cache(max_entry_bytes=1000))) as ex:
+            ex.add(echo)
+            calls = [asyncio.create_task(ex.run_tool("kit:echo", WHOLE)) for _ in range(2)]
+            await until(lambda: walks.count["toolexec.run.layers.cache.canonical_text"] == 2)
+            going.set()
+            first, second = [await call for call in calls]
+        assert first.value == second.value == OWN
+        assert first.value is not second.value
+        self.were_elsewhere(walks, "cache.canonical_text")
+
+    async def test_the_budget(self, walks: Walks) -> None:
+        """A result that is over the budget is written elsewhere."""
+        result = await self.made(Gate(budget=Budget(ResultStore())), tool("kit:give")(given), args={})
+        assert result.handle
+        self.were_elsewhere(walks, "results.json_pieces")
+
+    async def test_layers_of_the_user(self, walks: Walks) -> None:
+        """The copy by which a change after the rules is found is made and compared elsewhere."""
+        assert (await self.made(Gate(), tool("kit:take")(taken), args=WHOLE, layers=[Layer])).value == len(OWN)
+        self.were_elsewhere(walks, "door.own_parts", "resolve.are_same")
+
+    def were_elsewhere(self, walks: Walks, *names: str) -> None:
+        """All walks were off the loop, and these are among them."""
+        assert {name for name, off in walks.seen.items() if off != {True}} == set()
+        assert {name for name in names if not any(seen.endswith(name) for seen in walks.seen)} == set()
 
 
 async def test_a_time_limit_that_passes_during_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

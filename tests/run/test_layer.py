@@ -38,13 +38,15 @@ class Rule(Layer):
 
 
 class SlowRule(Layer):
-    """The same, in a coroutine."""
+    """The same, in coroutines."""
 
     async def before(self, call: ToolCall) -> ToolCall | Result | None:
         await asyncio.sleep(0)
         return Rule(self.inner).before(call)
 
-    after = Rule.after
+    async def after(self, call: ToolCall, result: Result) -> Result | None:
+        await asyncio.sleep(0)
+        return Rule.after(self, call, result)  # pyright: ignore[reportArgumentType]
 
 
 def echo(a: int) -> int:

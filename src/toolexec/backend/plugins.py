@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["BACKENDS", "SANDBOXES", "load_plugin", "plugin_names"]
+__all__ = ["BACKENDS", "SANDBOXES", "load_plugin", "owners_of", "plugin_names"]
 
 BACKENDS: Final = "toolexec.backends"
 """Kinds of providers: each a `MakeSource`."""
 SANDBOXES: Final = "toolexec.sandboxes"
-"""Sandboxes: each a function that takes SandboxSettings and returns a SandboxBackend."""
+"""Kinds of sandboxes: each a `SandboxPlugin`."""
 
 
 @cache
@@ -29,19 +30,28 @@ def plugin_names(group: str) -> list[str]:
     return sorted(_entries(group))
 
 
-def load_plugin(group: str, name: str) -> Any:
+def owners_of(group: str, name: str) -> str:
+    """Return the distributions that have the plugin *name* of a group, with their versions."""
+    return ", ".join(sorted(map(_owner, _entries(group).get(name, []))))
+
+
+def _is_function(loaded: object) -> str:
+    return "" if callable(loaded) else f"must be a function, not {type(loaded).__name__}"
+
+
+def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_function) -> Any:
     """Return what the plugin *name* of a group provides.
 
-    Raises ConfigurationError, with the distribution it comes from: there is none of this name, several distributions
-    have one, it cannot be loaded, or it cannot be called.
+    *problem* returns what keeps it from being used, such as "must be a function, not int"; "" for nothing. Raises
+    ConfigurationError, with the distribution it comes from: there is none of this name, several distributions have one,
+    it cannot be loaded, or it has a problem.
     """
     entries = _entries(group).get(name, [])
     if not entries:
         raise ConfigurationError(f"no distribution has a plugin {name!r} for {group}")
     if len({entry.value for entry in entries}) > 1:
-        owners = ", ".join(sorted(map(_owner, entries)))
         raise ConfigurationError(
-            f"the plugin {name!r} for {group} is in several distributions: {owners}; uninstall one"
+            f"the plugin {name!r} for {group} is in several distributions: {owners_of(group, name)}; uninstall one"
         )
     entry = entries[0]
     where = f"the plugin {name!r} of {_owner(entry)} ({entry.value})"
@@ -51,8 +61,8 @@ def load_plugin(group: str, name: str) -> Any:
         raise
     except BaseException as error:  # whatever it does when it is imported
         raise ConfigurationError(f"{where} cannot be loaded: {type(error).__name__}: {str(error)[:1000]}") from error
-    if not callable(loaded):
-        raise ConfigurationError(f"{where} must be a function, not {type(loaded).__name__}")
+    if wrong := problem(loaded):
+        raise ConfigurationError(f"{where} {wrong}")
     return loaded
 
 

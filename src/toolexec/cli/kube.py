@@ -51,10 +51,10 @@ def manifest(
         from toolexec.cli.serve import load_for_serving
         from toolexec.config.parts import sandbox_settings
         from toolexec.runtime.containers.kubernetes.manifest import make_manifest, to_yaml
-        from toolexec.runtime.sandboxes import kubernetes_config
+        from toolexec.runtime.sandboxes import settings_of
 
         loaded = load_for_serving((*shared, *(files or ())), {}, [], tools_needed=False)
-        config = kubernetes_config(sandbox_settings(loaded))
+        config = settings_of("kubernetes", sandbox_settings(loaded))
         given: dict[str, Any] = {"namespace": namespace, "runtime_class": runtime_class, "jobs": jobs}
         config = replace(config, **{name: value for name, value in given.items() if value})
         made = make_manifest(config, account=account, pool=pool, replicas=replicas, pods=pods)

@@ -11,7 +11,7 @@ from toolexec.cli.code_input import CodeOptions, read_program, read_settings
 from toolexec.cli.code_output import show_failure
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect
-from toolexec.cli.workflow import RunWanted, read_source, run_source, write
+from toolexec.cli.workflow_runs import RunWanted, read_source, run_source, write
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.visible import visible
 from toolexec.workflow.formatter import format_workflow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from toolexec.cli.session import Session
-    from toolexec.code.types import CodeEvent, CodeResult, EventCallback
+    from toolexec.cli.workflow_runs import RunWanted
+    from toolexec.code.types import CodeEvent
     from toolexec.model.json_value import JSONDict
-    from toolexec.run.types import OnError as OnErrorChoice
     from toolexec.workflow.findings import Finding
 
-__all__ = ["RunWanted", "read_source", "run_source", "workflow", "write"]
+__all__ = ["workflow"]
 
 workflow: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Workflows: small programs of tool calls that are checked before they run."
@@ -33,18 +32,6 @@ Inputs = Annotated[
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
-
-
-@dataclass(frozen=True, slots=True)
-class RunWanted:
-    """A run of a workflow as the command line asks for it; `words` spell the inputs."""
-
-    file: str
-    words: Sequence[str] = ()
-    timeout: float | None = None
-    on_error: OnErrorChoice = "stop"
-    dry_run: bool = False
-    durable: str | None = None
 
 
 @workflow.command("check")
@@ -74,6 +61,8 @@ def run_file(
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow: what it prints, and then its value."""
+    from toolexec.cli.workflow_runs import RunWanted
+
     wanted = RunWanted(file, inputs or (), timeout, on_error, dry_run, durable)
     perform_command(context, lambda s: run(s, wanted), config, as_json, tools_needed=False)
 
@@ -163,6 +152,7 @@ async def check(session: Session, files: list[str]) -> int:
     """
     from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
+    from toolexec.cli.workflow_runs import read_source
 
     sources = {name: read_source(name) for name in files}
     await connect(session)
@@ -215,6 +205,7 @@ async def run(session: Session, wanted: RunWanted) -> int:
     from toolexec.cli.code_output import Printed, show_failure
     from toolexec.cli.exit_codes import OK, code_of_run
     from toolexec.cli.tables import show_undone, value_text
+    from toolexec.cli.workflow_runs import read_source, run_source
 
     source, screen = read_source(wanted.file), session.screen
     if screen.as_json:
@@ -238,33 +229,13 @@ async def run(session: Session, wanted: RunWanted) -> int:
     return OK
 
 
-async def run_source(
-    session: Session, source: str, wanted: RunWanted, on_event: EventCallback | None = None
-) -> CodeResult:
-    """Run a workflow as it is *wanted*; raises WorkflowSyntaxError before anything runs."""
-    from toolexec.cli.arguments import read_args
-    from toolexec.cli.finding import connect
-    from toolexec.cli.runs import use_journal
-    from toolexec.exec.code import WorkflowSettings
-    from toolexec.workflow.inputs import input_schema
-    from toolexec.workflow.parser import parse
-
-    inputs = read_args(wanted.words, input_schema(parse(source).inputs))
-    await connect(session)
-    if wanted.durable is not None:
-        use_journal(session.ex)
-    settings = WorkflowSettings(on_event=on_event, on_error=wanted.on_error, dry_run=wanted.dry_run)
-    if wanted.timeout is not None:
-        settings["timeout"] = wanted.timeout
-    return await session.ex.run_workflow(source, inputs, durable=wanted.durable, **settings)
-
-
 async def reformat(session: Session, files: Sequence[str], *, check_only: bool) -> int:
     """Format workflows; stdin goes to stdout. Return FAILED where *check_only* finds one that is not formatted.
 
     Raises WorkflowSyntaxError, with the file's name, and ConfigurationError, both before anything is written.
     """
     from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.workflow_runs import read_source
     from toolexec.workflow.formatter import format_workflow
 
     sources = {name: read_source(name) for name in files}
@@ -297,30 +268,6 @@ async def from_chain(session: Session, file: str) -> int:
     else:
         session.screen.exact(text)
     return OK
-
-
-def read_source(name: str) -> str:
-    """Return the text of a workflow file, or of stdin for `-`; raises ConfigurationError when it cannot be read."""
-    from toolexec.cli.arguments import read_stdin
-    from toolexec.errors import ConfigurationError
-
-    if name == "-":
-        return read_stdin()
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"cannot read {name}: {reason}") from error
-
-
-def write(file: Path, text: str) -> None:
-    """Write a file; raises ConfigurationError when that fails."""
-    from toolexec.errors import ConfigurationError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def _replace(contents: Mapping[Path, str]) -> None:

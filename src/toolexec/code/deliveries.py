@@ -8,7 +8,17 @@ from typing import Protocol
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Deliveries"]
+__all__ = ["Deliveries", "is_timer", "timer_step"]
+
+
+def timer_step(number: int) -> str:
+    """Return the step of a program's timer: the first is `t1`. Guests number their calls, so none has that key."""
+    return f"t{number}"
+
+
+def is_timer(step: str) -> bool:
+    """Return whether a step is a timer of a program."""
+    return step[:1] == "t" and step[1:].isdigit()
 
 
 class Deliveries(Protocol):
@@ -19,6 +29,9 @@ class Deliveries(Protocol):
     that, in its order, once its answers are there; else what is ready, as ever. Either way it calls `deliver` with it.
     The methods may be called from any thread, `sleep` on the event loop.
     """
+
+    keeps_time: bool
+    """Whether the timers of code are steps of the run, and its clock goes on by the times that are recorded."""
 
     def upcoming(self) -> Sequence[str] | None:
         """Return the steps of the group that comes next, or None where nothing is recorded. Raises RunError when the
@@ -31,6 +44,10 @@ class Deliveries(Protocol):
 
     def is_known(self, step: str) -> bool:
         """Return whether it is recorded how the call ended, so that it must not be cancelled."""
+        ...
+
+    def call_off(self, step: str) -> None:
+        """Take note that the code waits for a call no longer, which is cancelled now."""
         ...
 
     def is_held(self, step: str) -> bool:
@@ -47,6 +64,14 @@ class Deliveries(Protocol):
 
     async def sleep(self, step: str, seconds: float, at: tuple[int, int] | None = None) -> None:
         """Wait for so long since the step was first begun."""
+        ...
+
+    def expect(self, step: str) -> None:
+        """Take note that the code has come to a step: a timer, or a call whose answer it may not wait for."""
+        ...
+
+    def took(self, step: str) -> float | None:
+        """Return how many seconds a step took by the host's clock; None where that is not recorded."""
         ...
 
     # An engine whose state is data need not do all of it again.

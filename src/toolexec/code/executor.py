@@ -6,9 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from importlib import import_module
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from toolexec.code.deliveries import Deliveries
 from toolexec.code.engine import Engine
@@ -41,14 +40,19 @@ __all__ = ["CodeConfig", "Executor", "check_timeout"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+_ENGINES: Final = (
+    "engine=EmbeddedEngine(), from toolexec.exec, runs Python and workflows with nothing to install; a Runtime([...]), "
+    "from toolexec.runtime, runs what its sandboxes can"
+)
+
 
 @checked("CodeConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeConfig:
     """The parts and limits of an `Executor`.
 
-    Only `run` is required, if it knows its index (a `DefaultRunner` does); `docs` are then made from the index. Without
-    an `engine`, Python runs in the embedded sandbox, and workflows in this process.
+    `run` and `engine` are required, and `index`, unless `run` knows its own (a `DefaultRunner` does); `docs` are made
+    from the index where there are none. An engine is a `Runtime` with sandboxes, or `toolexec.exec.EmbeddedEngine`.
 
     `default_timeout` is in seconds, for a run that asks for none (None: none), `max_timeout` the most that one may ask
     for (None: no ceiling). `limits` hold for a run that asks for none and are the most that one may ask for;
@@ -78,9 +82,11 @@ class CodeConfig:
 
     def __post_init__(self, timeout: float | None, max_tool_calls: int | None) -> None:
         index = self.index if self.index is not None else getattr(self.run, "index", None)
-        missing = [name for name, part in (("index", index), ("run", self.run)) if part is None]
+        parts = {"index": index, "run": self.run, "engine": self.engine}
+        missing = [name for name, part in parts.items() if part is None]
         if missing:
-            raise ConfigurationError(f"configuration error: missing required fields: {', '.join(missing)}")
+            hint = f"; {_ENGINES}" if "engine" in missing else ""
+            raise ConfigurationError(f"configuration error: missing required fields: {', '.join(missing)}{hint}")
         assert index is not None
         limits = self.limits if max_tool_calls is None else self.limits.narrow(Limits(max_tool_calls=max_tool_calls))
         if max_tool_calls and self.limits.max_tool_calls not in (0, max_tool_calls):
@@ -90,7 +96,6 @@ class CodeConfig:
         found: JSONDict = {
             "index": index,
             "docs": self.docs if self.docs is not None else InMemoryDocStore(index),
-            "engine": self.engine if self.engine is not None else _EmbeddedEngine(),
             "limits": limits,
             "default_timeout": self.default_timeout if timeout is None else timeout,
         }
@@ -107,41 +112,20 @@ def _two_values(name: str, value: object, other: str, second: object) -> Configu
     return ConfigurationError(f"configuration error: {name}={value!r} and {other}={second!r} differ; give one of them")
 
 
-class _EmbeddedEngine:
-    """The engine of an executor that was given none: workflows, and Python in the embedded sandbox, one for each
-    run."""
-
-    languages = frozenset({"python", "workflow"})
-    keeps_deadline = True
-
-    async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
-        # Imported by name: these are layers above this one, and only this default needs them.
-        if request.language == "workflow":
-            return await import_module("toolexec.workflow.engine").WorkflowEngine().execute(request, tools)
-        if request.language != "python":
-            raise ConfigurationError(
-                f"an executor without an engine runs python and workflow only, not {request.language}; give it one "
-                f"that runs {request.language}: CodeConfig(engine=Runtime([...])), from toolexec.runtime"
-            )
-        runtime: Any = import_module("toolexec.runtime.router").Runtime(
-            [import_module("toolexec.runtime.wasm").WasmBackend()]
-        )
-        try:
-            result: CodeResult = await runtime.execute(request, tools)
-        finally:
-            await runtime.aclose()
-        return result
-
-
 class Executor:
     """Runs code with tools. Safe for many runs at once; each has its own limits, trace and output."""
 
-    def __init__(self, config: CodeConfig | Runner) -> None:
-        """*config* may be just the runner of the tools: `Executor(runner)` is `Executor(CodeConfig(run=runner))`.
+    def __init__(self, config: CodeConfig | Runner, engine: Engine | None = None) -> None:
+        """*config* may be just the runner of the tools: `Executor(runner, engine)` is
+        `Executor(CodeConfig(run=runner, engine=engine))`. Beside a CodeConfig, *engine* takes the place of its own.
 
         Raises ConfigurationError as `CodeConfig` does.
         """
-        self.config: CodeConfig = config if isinstance(config, CodeConfig) else CodeConfig(run=config)
+        if not isinstance(config, CodeConfig):
+            config = CodeConfig(run=config, engine=engine)
+        elif engine is not None:
+            config = replace(config, engine=engine)
+        self.config: CodeConfig = config
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run code.

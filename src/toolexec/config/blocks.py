@@ -15,9 +15,11 @@ from toolexec.config.kinds import (
     File,
     Files,
     Kind,
+    LentKind,
     ListOf,
     PythonNames,
     Rate,
+    SandboxKind,
     SandboxKinds,
     Seconds,
     Size,
@@ -235,19 +237,7 @@ class RemoteBlock(Block):
     key_id: str = _key("", "The ID of the key that they know.")
     token: str = _key("", "The bearer token of the key.", secret=True)
     signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: Literal[
-        "wasm",
-        "bubblewrap",
-        "docker",
-        "containerd",
-        "kubernetes",
-        "gvisor",
-        "kata",
-        "firecracker",
-        "qemu",
-        "libkrun",
-        "unsafe_host",
-    ] = _key("wasm", "The kind of sandbox that code must run in there.")
+    sandbox: LentKind = _key("wasm", "The kind of sandbox that code must run in there.")
     isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
     protocol: Literal["duplex", "post"] = _key(
         "duplex", "How programs get there: over one connection from here, or by a request for each."
@@ -298,9 +288,7 @@ class ProxmoxBlock(Block):
     key_id: str = _key("", "The ID of the key that the runtime knows.")
     runtime_token: str = _key("", "The bearer token of the key.", secret=True)
     signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: Literal[
-        "wasm", "bubblewrap", "docker", "containerd", "kubernetes", "gvisor", "kata", "firecracker", "unsafe_host"
-    ] = _key("wasm", "The kind of sandbox that code must run in, inside the container.")
+    sandbox: LentKind = _key("wasm", "The kind of sandbox that code must run in, inside the container.")
     isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
     runtime_ca_file: File = _key("", "The certificates that the runtime's is checked against, PEM.")
     server_name: str = _key("", "The name that the certificate of the runtime has; empty: its address.")
@@ -320,21 +308,9 @@ class SandboxesBlock(Block):
     use: SandboxKinds = _key(
         (), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order."
     )
-    temporal: Literal[
-        "wasm",
-        "bubblewrap",
-        "docker",
-        "containerd",
-        "gvisor",
-        "kata",
-        "firecracker",
-        "kubernetes",
-        "qemu",
-        "libkrun",
-        "proxmox_lxc",
-        "remote",
-        "unsafe_host",
-    ] = _key("wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is.")
+    temporal: SandboxKind = _key(
+        "wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is."
+    )
     image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
     max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
@@ -368,6 +344,9 @@ class SandboxesBlock(Block):
     egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
     egress_secrets: ListOf[JSONDict] = _key(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
+    )
+    plugins: ListOf[JSONDict] = _key(
+        (), "Settings of sandboxes that other distributions have: kind, and what the plugin of that kind takes."
     )
     remote: RemoteBlock = RemoteBlock.model_construct()
     proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()
@@ -532,6 +511,7 @@ class TemporalBlock(Block):
     attempts: int = _key(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
     max_events: int = _key(8000, "A run continues in a new history after so many events.", ge=50)
     linger: Seconds = _key(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
+    timer_linger: Seconds = _key(10.0, "A program's timer that is no longer keeps the sandbox.", ge=0)
     deployment: str = _key("toolexec", "The name of the deployment that workers with a build_id belong to.")
     build_id: str = _key("", "The version of this worker in its deployment; empty: workers have none.")
     pinned: bool = _key(False, "Runs stay with the version of the worker that they began with.")
@@ -545,6 +525,7 @@ class DurableBlock(Block):
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
     linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
+    timer_linger: Seconds = _key(10.0, "A program's timer that is due so soon keeps it, too.", ge=0)
     temporal: TemporalBlock = TemporalBlock.model_construct()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,14 +16,17 @@ from pydantic.fields import FieldInfo
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
+from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, isolations
 
 __all__ = [
     "File",
     "Files",
     "Kind",
+    "LentKind",
     "ListOf",
     "PythonNames",
     "Rate",
+    "SandboxKind",
     "SandboxKinds",
     "Seconds",
     "Size",
@@ -120,13 +123,21 @@ def _python(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
 
 def _sandboxes(kinds: tuple[str, ...]) -> tuple[str, ...]:
     """Return kinds of sandboxes, of our own and of plugins that are installed; raises ValueError for others."""
-    if {*kinds} <= {*_SANDBOXES}:
-        return kinds
-    from toolexec.backend.plugins import SANDBOXES, plugin_names
-
-    if {*kinds} - {*_SANDBOXES, *plugin_names(SANDBOXES)}:
+    unknown = {*kinds} - {*KINDS}
+    if unknown and unknown - {*installed_kinds()}:
         raise ValueError("no such sandbox")
     return kinds
+
+
+def _one_of(words: Collection[str]) -> Callable[[str], str]:
+    """Return a check that raises ValueError for what is not among *words*."""
+
+    def check(value: str) -> str:
+        if value not in words:
+            raise ValueError("no such word")
+        return value
+
+    return check
 
 
 def _parse_switch(text: str) -> Any:
@@ -148,6 +159,10 @@ def _parse_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
+
+
+def _words(words: Collection[str]) -> Kind:
+    return Kind(" / ".join(words), f"one of {', '.join(words)}")
 
 
 ListOf = Annotated[tuple[T, ...], Strict(False)]  # files have lists
@@ -173,28 +188,18 @@ WorkerCount = Annotated[
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
 _FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
-_SANDBOXES: Final = (
-    "wasm",
-    "bubblewrap",
-    "docker",
-    "containerd",
-    "gvisor",
-    "kata",
-    "firecracker",
-    "kubernetes",
-    "qemu",
-    "libkrun",
-    "proxmox_lxc",
-    "remote",
-    "unsafe_host",
-    "temporal",
-)
+
+
+SandboxKind = Annotated[str, AfterValidator(_one_of(SANDBOXES)), _words(SANDBOXES)]
+"""A kind of sandbox of toolexec that is used without being named."""
+LentKind = Annotated[str, AfterValidator(_one_of(isolations())), _words(isolations())]
+"""A kind of sandbox that a remote runtime may run code in."""
 SandboxKinds = Annotated[
     ListOf[str],
     AfterValidator(_sandboxes),
     Kind(
-        f"list of {', '.join(_SANDBOXES)}",
-        f"a list of some of {', '.join(_SANDBOXES)}, and of plugins that are installed",
+        f"list of {', '.join(KINDS)}",
+        f"a list of some of {', '.join(KINDS)}, and of plugins that are installed",
         _parse_json,
     ),
 ]
@@ -223,8 +228,7 @@ def kind_of(field: FieldInfo) -> Kind:
 
 def _derived(annotation: object) -> Kind:
     if get_origin(annotation) is Literal:
-        words = get_args(annotation)
-        return Kind(" / ".join(words), f"one of {', '.join(words)}")
+        return _words(get_args(annotation))
     item = get_args(annotation)[0] if get_origin(annotation) is tuple else None
     if get_origin(item) is Literal:
         names = ", ".join(get_args(item))

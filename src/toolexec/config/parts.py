@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, ValidationError
@@ -12,6 +12,7 @@ from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.code.limits import Limits
@@ -274,6 +275,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         if durable.postgres
         else ("durable.journal", durable.journal or None),
         "linger": ("durable.linger", durable.linger),
+        "timer_linger": ("durable.timer_linger", durable.timer_linger),
     }
     wanted = {
         name: value
@@ -310,20 +312,37 @@ def _temporal_values(loaded: LoadedConfig) -> dict[str, Any]:
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Return which sandboxes there are; raises ConfigurationError."""
+    from toolexec.durable.sandboxes import provide_sandboxes
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
     values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "sandboxes"}
     inner = values.pop("temporal")
+    provide_sandboxes()
     if "temporal" in values["use"]:
         values["temporal"] = {"inner": inner, **_temporal_values(loaded)}
     hosts, tables = values.pop("egress"), values.pop("egress_secrets")
+    values["plugins"] = _by_kind(values["plugins"])
     values["kube_node_selector"] = dict(map(_label, values["kube_node_selector"]))
     if tables and not hosts:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))
     egress = Egress(hosts=hosts, secrets=secrets) if hosts else None
     return SandboxSettings(**values, egress=egress, remote=remote_settings(loaded), proxmox=proxmox_settings(loaded))
+
+
+def _by_kind(tables: Sequence[JSONObject]) -> dict[str, JSONObject]:
+    """Return the settings of sandboxes of plugins by kind; raises ConfigurationError for a table without one."""
+    found: dict[str, JSONObject] = {}
+    for table in tables:
+        own = dict(table)
+        kind = own.pop("kind", None)
+        if not isinstance(kind, str):
+            raise ConfigurationError("sandboxes.plugins: each table needs the kind of a sandbox")
+        if kind in found:
+            raise ConfigurationError(f"sandboxes.plugins: there are two tables of the kind {kind}")
+        found[kind] = own
+    return found
 
 
 def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:

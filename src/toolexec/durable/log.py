@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import CallRecord, CallState, Journal, Signal
-from toolexec.durable.replay import Replay
-from toolexec.errors import JournalError, RunError
+from toolexec.durable.outcomes import outcome_of_error
+from toolexec.durable.replay import TOOK, Replay
+from toolexec.errors import JournalError, Outcome, RunError, ToolExecError
 from toolexec.model.json_value import JSONObject
 
 __all__ = ["CallLog", "OwnedRun", "RunLog"]
@@ -79,17 +80,30 @@ class CallLog:
     in the replay. The plain methods are for threads, `write` is for the event loop.
     """
 
-    def __init__(self, log: RunLog, replay: Replay, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        replay: Replay,
+        clock: Callable[[], float] | None = None,
+        took: Callable[[str], float | None] | None = None,
+    ) -> None:
+        """*took* gives how long the call of a step took, where others keep that."""
         self.log = log
         self.replay = replay
-        self.clock = clock
+        self.clock: Callable[[], float] = clock or host_clock.now
+        self._took = took
 
     def begin(self, record: CallRecord) -> None:
         """Write down that a call is about to be made."""
         self._guarded(partial(self._begin, record))
 
     def end(self, record: CallRecord, state: CallState, outcome: JSONObject) -> None:
-        """Write down how a call ended."""
+        """Write down how a call ended, and how long it took, where the program's clock goes on by that."""
+        if self.replay.keeps_time:
+            took = self._took(record.step) if self._took is not None else max(self.clock() - record.began, 0.0)
+            if took is not None:
+                outcome = {**outcome, TOOK: took}
+                self.replay.note_took(record.step, took)
         self._guarded(partial(self.log.end, record.step, state, outcome))
         self.replay.records[record.step] = CallRecord(
             step=record.step,
@@ -103,6 +117,15 @@ class CallLog:
             ended=self.clock(),
             outcome=outcome,
         )
+
+    def call_off(self, record: CallRecord) -> None:
+        """Write down that the program has called off a call, after what had it do so: it is not made again."""
+        self.begin(record)
+        error = ToolExecError(
+            f"the program called off {record.tool}; it may have done a part of its work", tool_id=record.tool
+        )
+        error.outcome = Outcome.UNKNOWN
+        self.end(record, "failed", outcome_of_error(error))
 
     async def write(self, method: Callable[..., None], *args: object) -> None:
         """Call `begin` or `end`, and do not hold up the event loop."""

@@ -13,13 +13,15 @@ from toolexec.durable.journal import CallRecord, RunKind, Snapshot
 from toolexec.errors import RunError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Replay", "Sleeper"]
+__all__ = ["TOOK", "Replay", "Sleeper"]
 
 Sleeper = Callable[[str, float, "tuple[int, int] | None"], Awaitable[None]]
 _EACH = 100
 """After how many calls the state of the engine is kept again."""
 _EACH_WAIT = 10
 """The same, for a run that is suspended."""
+TOOK = "took"
+"""The key of an outcome that has how many seconds the call took, in runs whose clock goes on by that."""
 _MOST_BYTES = 4 << 20
 """How long a state may be, as JSON, to be worth its place."""
 
@@ -57,6 +59,9 @@ class Replay:
         """The calls of code that were made before the state which the engine went on from."""
         self.asked: set[str] = set()
         """The steps that the program has come to."""
+        self.keeps_time: bool = False
+        """Whether the timers of code are steps, and its clock goes on by the times that are recorded."""
+        self._took: dict[str, float] = {}
         self.writing = threading.Lock()
         """Hold it from `take_delivered` on until that is written: what came first is written first."""
         self._lock = threading.Lock()
@@ -70,9 +75,12 @@ class Replay:
         self._before = {step for step in self.records if "?" not in step}
         self._kept_at = 0
         self._held: set[str] = set()
+        self._called_off: set[str] = set()
         self._sole = ""
         self._loop = asyncio.get_running_loop()
         self._live = asyncio.Event()
+        for call in self.records.values():
+            self.note_took(call.step, (call.outcome or {}).get(TOOK))
         if not self._groups and not verify:
             self._live.set()
 
@@ -182,6 +190,14 @@ class Replay:
         record = self.records.get(step)
         return record is not None and is_over(record)
 
+    def call_off(self, step: str) -> None:
+        """Implement `Deliveries.call_off`."""
+        self._called_off.add(step)
+
+    def is_called_off(self, step: str) -> bool:
+        """Return whether the code has called off a call, or the chain that it is a step of."""
+        return any(_belongs(step, each) for each in self._called_off)
+
     def is_held(self, step: str) -> bool:
         """Implement `Deliveries.is_held`."""
         return any(_belongs(held, step) for held in tuple(self._held))
@@ -207,6 +223,25 @@ class Replay:
         self._slept.add(step)
         assert self.sleeper is not None
         await self.sleeper(step, seconds, at)
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def expect(self, step: str) -> None:
+        """Implement `Deliveries.expect`."""
+        self.asked.add(step)
+
+    def took(self, step: str) -> float | None:
+        """Implement `Deliveries.took`."""
+        return self._took.get(step)
+
+    def note_took(self, step: str, seconds: float | None) -> None:
+        """Take note how long a step took; a chain in code takes as long as its steps together."""
+        if seconds is None or "?" in step:
+            return
+        self._took[step] = seconds
+        chain, _, number = step.partition(".")
+        if number:
+            self._took[chain] = self._took.get(chain, 0.0) + seconds
 
     # -- failures -----------------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import toolexec.durable.clock as host_clock
+from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Index
 from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Snapshot, Wait
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner, definition_of
-from toolexec.durable.waits import RUN_TOOLS, Waits
+from toolexec.durable.waits import RUN_TOOLS, Waits, whole_length
 from toolexec.errors import CodeError, JournalError, RunError, RunWaitingError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.owner import this_owner
@@ -48,7 +50,8 @@ class Execution:
     """Runs what *run* is, which *owner* has claimed, and keeps it meanwhile.
 
     The calls that are not recorded are made by *inner*, whose tools *find* finds and *index* lists. A run that waits,
-    and does nothing else for *linger* seconds, is suspended. *lease* is for how many seconds it stays the owner's when
+    and does nothing else for *linger* seconds, is suspended, unless that is soon over: within *timer_linger* seconds
+    for a timer of its program, else within *linger*. *lease* is for how many seconds it stays the owner's when
     the process dies. *snapshot* is the last state of a workflow that was kept.
     """
 
@@ -64,6 +67,7 @@ class Execution:
         find: Find,
         index: Index,
         linger: float,
+        timer_linger: float,
         lease: float,
         snapshot: Snapshot | None = None,
     ) -> None:
@@ -71,6 +75,7 @@ class Execution:
         self._run = run
         self._owner = owner
         self._linger = linger
+        self._timer_linger = max(linger, timer_linger)
         self._lease = lease
         log = OwnedRun(journal, run.id, owner)
         self.replay: Replay = Replay(run.id, run.kind, calls, groups, snapshot=snapshot)
@@ -144,11 +149,15 @@ class Execution:
 
     def _idle(self) -> tuple[Wait, ...]:
         """Return what the run waits for, if there is nothing else that it does, and nothing of that is soon over."""
-        runner, now = self.runner, time.time()
+        runner, now = self.runner, host_clock.now()
         if runner.in_flight or not self.waits.open or time.monotonic() - runner.active < self._linger:
             return ()
         waits = tuple(self.waits.open.values())
-        return () if any(wait.due is not None and wait.due - now < self._linger for wait in waits) else waits
+        return () if any(self._is_soon(wait, now) for wait in waits) else waits
+
+    def _is_soon(self, wait: Wait, now: float) -> bool:
+        within = self._timer_linger if is_timer(wait.step) else self._linger
+        return wait.due is not None and min(wait.due - now, whole_length(wait)) < within
 
     async def _suspend(self, waits: Sequence[Wait]) -> bool:
         replay = self.replay

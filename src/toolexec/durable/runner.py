@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -10,7 +11,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
+import toolexec.durable.clock as host_clock
 from toolexec.backend.here import Wait as WaitHere
+from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Registered
 from toolexec.durable.decisions import Decisions
 from toolexec.durable.journal import CallRecord, CallState
@@ -40,6 +43,9 @@ from toolexec.run.types import Result
 
 __all__ = ["DurableRunner", "args_digest", "definition_of"]
 
+_BRIEF: Final = 0.05
+"""After how many seconds a program's timer is recorded that is not over by then."""
+
 
 class DurableRunner:
     """Makes each call of a run once, however often the run is made.
@@ -60,12 +66,14 @@ class DurableRunner:
         replay: Replay,
         waits: Waits | None = None,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        took: Callable[[str], float | None] | None = None,
     ) -> None:
+        """*took* gives how long the call of a step took, where *inner* knows that better."""
         self._inner = inner
         self._in_thread: ThreadRunner | None = thread_runner(inner)
         self._find = find
-        self._log = CallLog(log, replay, clock)
+        self._log = CallLog(log, replay, clock, took)
         self._waits = waits
         self._decisions = Decisions(self._log, waits) if waits is not None else None
         self._definitions: dict[str, tuple[Tool, str]] = {}
@@ -99,10 +107,22 @@ class DurableRunner:
         """Wait for so long since the step was first begun, as `run:sleep` does."""
         call = ToolCall("run:sleep", {"seconds": seconds}, step=step)
         record, digest = self._come(call)
-        if record is None or not is_over(record):
-            await self._turn(call)
-            assert self._waits is not None
-            await self._waited(self._waits, call, record, digest)
+        if record is not None and is_over(record):
+            return
+        await self._turn(call)
+        if self._waits is None:  # it is *inner* that waits
+            await self._make(None, call, digest, record)
+            return
+        if record is None and is_timer(step):  # most of those beside a call are called off at once, and leave no trace
+            record = self._record(None, call, digest, None)
+            self._count(1)  # the run must not be suspended before this is written down
+            try:
+                if seconds > _BRIEF:
+                    await host_clock.pause(_BRIEF)
+                await self._log.write(self._log.begin, record)
+            finally:
+                self._count(-1)
+        await self._waited(self._waits, call, record, digest)
 
     def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call in one piece; see `Runner.stream`."""
@@ -143,6 +163,9 @@ class DurableRunner:
         self._unmade.discard(call.step)
         try:
             result = await self._inner.run(self._keyed(call, record))
+        except asyncio.CancelledError:
+            await self._called_off(record)
+            raise
         except ClosedError:  # this process stops, which the run may outlive
             raise
         except ToolExecError as error:
@@ -188,11 +211,15 @@ class DurableRunner:
 
     async def _waited(self, waits: Waits, call: ToolCall, record: CallRecord | None, digest: str) -> Result:
         """Return the answer of a tool of the run itself: it waits, and does nothing that could be done twice."""
+        self.active = time.monotonic()  # the program may be about to set a timer beside it
         if record is None:
             record = self._record(None, call, digest, None)
             await self._log.write(self._log.begin, record)
         try:
             result = await self._log.kept(waits.answer(call, record))
+        except asyncio.CancelledError:
+            await self._called_off(record)
+            raise
         except ToolExecError as error:
             if error is self.replay.failure:
                 raise
@@ -201,6 +228,11 @@ class DurableRunner:
         state, outcome = _ended(result)
         await self._log.write(self._log.end, record, state, outcome)
         return result if state == "done" else read_outcome(outcome)
+
+    async def _called_off(self, record: CallRecord) -> None:
+        """Record that a call was cancelled by the program itself, and not with all of the run."""
+        if self._waits is not None and self.replay.is_called_off(record.step):
+            await self._log.write(self._log.call_off, record)
 
     # -- in a thread --------------------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+import toolexec.durable.clock as host_clock
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index, Registered, bulk
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from toolexec.discovery.index import ChangeListener
     from toolexec.durable.log import RunLog
 
-__all__ = ["RUN_TOOLS", "SETTLE_QUESTION", "DocsOfRun", "IndexOfRun", "Waits", "approval_of", "check_input"]
+__all__ = [
+    "RUN_TOOLS",
+    "SETTLE_QUESTION",
+    "DocsOfRun",
+    "IndexOfRun",
+    "Waits",
+    "approval_of",
+    "check_input",
+    "whole_length",
+]
 
 SETTLE_QUESTION: Final = (
     "Did this call do its work? The process that made it may still be at work, where only its connection was lost: "
@@ -103,12 +112,12 @@ class Waits:
     Where *index* has a tool of the same name as one of the run, that is called.
     """
 
-    def __init__(self, log: RunLog, index: Index, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: RunLog, index: Index, *, clock: Callable[[], float] | None = None) -> None:
         self.open: dict[str, Wait] = {}
         """What is waited for, by step."""
         self._log = log
         self._own = frozenset(tool_id for tool_id in RUN_TOOLS if index.find(tool_id) is None)
-        self._clock = clock
+        self._clock: Callable[[], float] = clock or host_clock.now
         self._look = _LOOK_REMOTE if log.is_remote else _LOOK
 
     def concerns(self, tool_id: str) -> bool:
@@ -180,6 +189,9 @@ class Waits:
                 left = due - self._clock() if due is not None else self._look
                 if left <= 0:
                     return None
+                if not name:  # nothing else ends it
+                    await host_clock.pause(min(left, whole_length(self.open[step])))
+                    return None
                 await asyncio.sleep(min(left, self._look))
         finally:
             self.open.pop(step, None)
@@ -188,6 +200,11 @@ class Waits:
         if self._log.is_remote:
             return await asyncio.to_thread(self._log.take, step, name)
         return self._log.take(step, name)
+
+
+def whole_length(wait: Wait) -> float:
+    """Return how many seconds a wait takes at most: it is no longer for a clock that was set back meanwhile."""
+    return float("inf") if wait.due is None else max(wait.due - wait.since, 0.0)
 
 
 def approval_of(payload: JSONValue) -> ApprovalAnswer:

@@ -8,6 +8,7 @@ from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolexec.exec.chain import ChainResult, Step
+    from toolexec.exec.embedded import EmbeddedEngine
     from toolexec.exec.facade import Exec
     from toolexec.exec.options import Options, SecurityProfile
     from toolexec.exec.sources import Added
@@ -17,6 +18,7 @@ else:
         __name__,
         {
             "toolexec.exec.chain": ("ChainResult", "Step"),
+            "toolexec.exec.embedded": ("EmbeddedEngine",),
             "toolexec.exec.facade": ("Exec",),
             "toolexec.exec.options": ("Options", "SecurityProfile"),
             "toolexec.exec.sources": ("Added",),
@@ -24,4 +26,4 @@ else:
         },
     )
 
-__all__ = ["Added", "ChainResult", "Exec", "Options", "SecurityProfile", "Step", "SyncExec"]
+__all__ = ["Added", "ChainResult", "EmbeddedEngine", "Exec", "Options", "SecurityProfile", "Step", "SyncExec"]

@@ -12,10 +12,11 @@ from toolexec.model.arguments import bounded
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin, acting, current_origin
-from toolexec.run.admission import RunRequest, asks_about
+from toolexec.run.admission import asks_about
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.grants import Grant
 from toolexec.run.layers.approval import Approval
+from toolexec.run.run_request import RunRequest
 
 if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns

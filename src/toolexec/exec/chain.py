@@ -16,10 +16,11 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.tool import DRY_RUN
 from toolexec.model.tree_size import has_many
-from toolexec.run.admission import RunRequest, begun
+from toolexec.run.admission import begun
 from toolexec.run.ceilings import refuse_above
 from toolexec.run.checks import check_first
 from toolexec.run.large import walked
+from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.steps import ChainResult, Step, Unknown, execute_chain, read_chain_steps, unknown_step
 from toolexec.run.types import OnError

@@ -16,6 +16,7 @@ from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import SKILL, CodeEvent, CodeResult, EventCallback, ExecuteRequest
+from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.home import Home
 from toolexec.exec.options import Options
@@ -26,8 +27,9 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.languages import ALIASES, base_language
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_ranges, check_settings
-from toolexec.run.admission import RunKind, RunRequest, admit, begun
+from toolexec.run.admission import admit, begun
 from toolexec.run.chain import notify
+from toolexec.run.run_request import RunKind, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession
@@ -132,6 +134,7 @@ class CodeRuns:
         self._check_open()
         if self._runtime is None:
             backends = self._options.runtime_backends
+            provide_sandboxes()
             if backends is None or isinstance(backends, SandboxSettings):
                 self._runtime = make_runtime(backends)
             else:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
+import toolexec.durable.clock as host_clock
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
 from toolexec.durable.engine import DurableEngine
@@ -54,7 +55,8 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import acting, current_origin
 from toolexec.model.settings import check_settings
-from toolexec.run.admission import RunRequest, admit_durable
+from toolexec.run.admission import admit_durable
+from toolexec.run.run_request import RunRequest
 from toolexec.run.steps import refuse_excess
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ _LOOK_AGAIN: Final = 0.5
 _LOOK_FAR: Final = 5.0
 _DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 _MAX_ID: Final = 200
+TIMERS: Final = "timers"
+"""The setting of a run that says what its program's timers are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +204,7 @@ class DurableRuns:
         """Return the IDs of runs that could go on. Raises ConfigurationError where they do so by themselves."""
         if self.engine is not None:
             raise _not_there("to go on with what is due", "its workers do that, whatever wakes a run")
-        return await self.do(self.journal.due, time.time(), limit)
+        return await self.do(self.journal.due, host_clock.now(), limit)
 
     @property
     def store(self) -> DurableEngine | _JournalStore:
@@ -275,9 +279,12 @@ class DurableRuns:
             raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
         digest = run_digest(kind, source, settings)
         origin = current_origin()
-        kept = {"given": settings, "origin": origin_to_json(origin), APPROVED: approved}
+        kept: JSONDict = {"given": settings, "origin": origin_to_json(origin), APPROVED: approved}
         if kind != "chain":
-            kept |= {"seed": secrets.randbits(63), "now": float(int(time.time()))}
+            now = host_clock.now()
+            kept |= {"seed": secrets.randbits(63), "now": round(now, 6) if kind == "code" else float(int(now))}
+        if kind == "code":
+            kept |= {TIMERS: "steps"}
         owner = new_owner()
         wanted = RunRecord(
             id=run_id,
@@ -351,7 +358,7 @@ class DurableRuns:
 
     async def _can_go_on(self, run: RunRecord) -> bool:
         """Return whether something is there that a run of the journal waits for."""
-        now, names = time.time(), {wait.name for wait in run.waits if wait.name}
+        now, names = host_clock.now(), {wait.name for wait in run.waits if wait.name}
         if any(wait.due is not None and wait.due <= now for wait in run.waits):
             return True
         signals = await self.do(self.journal.signals, run.id)
@@ -409,6 +416,7 @@ class DurableRuns:
             find=self._scope.resolver.resolve,
             index=self._scope.index,
             linger=self._options.linger,
+            timer_linger=self._options.timer_linger,
             lease=_LEASE,
             snapshot=snapshot,
         )
@@ -435,6 +443,8 @@ class DurableRuns:
                 own.setdefault(name, run.settings[name])
         if own.get("allowed_tools") is not None:
             own["allowed_tools"] = [*own["allowed_tools"], "run:*"]
+        # A clock that the caller has fixed stays fixed, and so does that of runs which were begun without this.
+        runner.replay.keeps_time = run.settings.get(TIMERS) == "steps" and "now" not in settings
         code = self._code()
 
         def change(config: CodeConfig) -> CodeConfig:

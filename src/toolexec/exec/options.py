@@ -94,7 +94,8 @@ class Options:
 
     Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
     `secretref:` to one, a `PostgresJournal`; with a `TemporalEngine` they run elsewhere. A run that waits, and does
-    nothing else for `linger` seconds, is suspended.
+    nothing else for `linger` seconds, is suspended; for a timer of its program, such as a sleep, only one that is due
+    in more than `timer_linger` seconds.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 
@@ -136,6 +137,7 @@ class Options:
     result_bytes: int = DEFAULT_RESULT_BYTES
     journal: Journal | DurableEngine | str | Path | None = None
     linger: float = 1.0
+    timer_linger: float = 10.0
 
     def __post_init__(self) -> None:
         if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
@@ -150,6 +152,8 @@ class Options:
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
         if not self.linger > 0:
             raise ConfigurationError(f"linger must be above 0 seconds, not {self.linger!r}")
+        if not self.timer_linger >= 0:
+            raise ConfigurationError(f"timer_linger must be 0 or more seconds, not {self.timer_linger!r}")
         for name in ("default_tool_calls", "max_tool_calls", "max_examples", "result_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
@@ -209,3 +213,4 @@ class ExecSettings(TypedDict, total=False):
     result_bytes: int
     journal: Journal | DurableEngine | str | Path | None
     linger: float
+    timer_linger: float

@@ -22,7 +22,6 @@ from toolexec.errors import ClosedError, ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
-from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
 from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
 from toolexec.model.binding import Binding
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
+    from toolexec.exec.facade import Exec
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
     from toolexec.model.json_value import JSONValue
@@ -52,8 +52,9 @@ T = TypeVar("T")
 
 
 class SyncExec:
-    """An Exec whose methods block. Use it as `with`, or call `close`.
+    """An Exec whose methods block; `Exec.sync` gives it. Use it as `with`, or call `close`.
 
+    >>> from toolexec import Exec
     >>> with Exec().sync as ex:
     ...     _ = ex.add(lambda a, b: a + b, "math:add")
     ...     ex.run_tool("math:add", {"a": 5, "b": 3}).value
@@ -65,8 +66,8 @@ class SyncExec:
     or an inline handler), where it would wait for itself.
     """
 
-    def __init__(self, exec: Exec | None = None) -> None:
-        self.exec: Exec = exec if exec is not None else Exec()
+    def __init__(self, exec: Exec) -> None:
+        self.exec = exec
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -354,6 +355,7 @@ class SyncExec:
 class SyncCodeSession:
     """A `CodeSession` whose methods block; `SyncExec.session` gives it. Use it as `with`.
 
+    >>> from toolexec import Exec
     >>> with Exec().sync as ex, ex.session() as session:
     ...     _ = session.execute_code("x = 20")
     ...     session.execute_code("x + 1").value

@@ -23,11 +23,12 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
 from toolexec.model.settings import check_ranges
-from toolexec.run.admission import RUN_KINDS, RunRequest, admit_durable
+from toolexec.run.admission import admit_durable
 from toolexec.run.gate import RECORDED
 from toolexec.run.large import ON_LOOP
 from toolexec.run.reconcile import check_outcome
 from toolexec.run.repeating import is_repeatable
+from toolexec.run.run_request import RUN_KINDS, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 from toolexec.runtime.base import SandboxBackend

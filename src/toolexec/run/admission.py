@@ -4,67 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from toolexec.errors import ApprovalRequiredError, PolicyError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import Origin
-from toolexec.run.gate import RECORDED
+from toolexec.errors import ToolExecError
+from toolexec.run.gate import RECORDED, Gate, GroupScope
+from toolexec.run.policy_rules import Verdict
+from toolexec.run.refusals import denied_run, unapproved
+from toolexec.run.run_request import RunRequest
 
-if TYPE_CHECKING:
-    from toolexec.run.gate import Gate, GroupScope
-    from toolexec.run.policy_rules import Verdict
-
-__all__ = [
-    "PROFILES",
-    "RUN_KINDS",
-    "ApprovesRuns",
-    "DecidesRuns",
-    "Profile",
-    "RunKind",
-    "RunRequest",
-    "admit",
-    "admit_durable",
-    "asks_about",
-    "begun",
-    "unapproved",
-]
-
-Profile: TypeAlias = Literal["dev", "standard", "hardened"]
-PROFILES: tuple[str, ...] = get_args(Profile)
-
-RunKind: TypeAlias = Literal["code", "workflow", "chain", "skill"]
-RUN_KINDS: tuple[str, ...] = get_args(RunKind)
-
-_NAMES: Final = {"code": "execute_code", "workflow": "run_workflow", "chain": "run_chain", "skill": "run_workflow"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """A run that is about to begin.
-
-    `profile` is the one that code will run in, and `language` what it is in, as `base_language` names it; only code has
-    them. `details` are facts without secrets, for audit and traces; `args` are what an approver is shown.
-    """
-
-    kind: RunKind
-    origin: Origin
-    profile: str = ""
-    language: str = ""
-    details: JSONObject = field(default_factory=JSONDict)
-    args: JSONObject = field(default_factory=JSONDict)
-
-    @property
-    def name(self) -> str:
-        """What the run is called where calls have the ID of their tool."""
-        return _NAMES[self.kind]
-
-    def __str__(self) -> str:
-        words = {"code": "code", "workflow": "a workflow", "chain": "a chain", "skill": "a skill"}[self.kind]
-        if self.kind == "code" and self.language:
-            words = f"{self.language} code"
-        return f"{words} in the profile {self.profile}" if self.profile else words
+__all__ = ["ApprovesRuns", "DecidesRuns", "admit", "admit_durable", "asks_about", "begun"]
 
 
 @runtime_checkable
@@ -113,7 +61,7 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
         return False
     verdict = gate.policy.decide_run(run)
     if verdict.effect == "deny":
-        raise _denied(run, verdict)
+        raise denied_run(run, verdict)
     if verdict.effect == "allow" or not asks:
         return False
     if not isinstance(gate.approval, ApprovesRuns):
@@ -139,24 +87,3 @@ async def admit_durable(gate: Gate, run: RunRequest, *, asks: bool = True) -> bo
 
 def _path(run: RunRequest) -> Literal["chain", "code"]:
     return "chain" if run.kind == "chain" else "code"
-
-
-def unapproved(run: RunRequest, verdict: Verdict) -> ApprovalRequiredError:
-    """Return the error for a run that no approver can be asked about."""
-    reason = f": {verdict.reason}" if verdict.reason else f" (the policy's {verdict.rule})"
-    return ApprovalRequiredError(
-        f"running {run} needs an approval{reason}, and there is no approver to ask here; have the policy allow it, or "
-        "run it where an approver can be asked",
-        op="approval",
-        details={"rule": verdict.rule, "reason": verdict.reason},
-    )
-
-
-def _denied(run: RunRequest, verdict: Verdict) -> PolicyError:
-    reason = f": {verdict.reason}" if verdict.reason else ""
-    return PolicyError(
-        f"the policy ({verdict.rule}) forbids running {run}{reason}; do not repeat it, but call the tools one by one, "
-        "or ask the administrator of the policy",
-        op="policy",
-        details={"rule": verdict.rule, "reason": verdict.reason},
-    )

@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.discovery.index import Registered
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor
 from toolexec.model.visible import visible_line
@@ -18,7 +18,7 @@ from toolexec.run.approvals import Approved
 from toolexec.run.audit.record import canonical
 from toolexec.run.policy_rules import Verdict
 
-__all__ = ["ApprovedArguments", "arguments_digest", "request_of"]
+__all__ = ["ApprovedArguments", "argument_digests", "arguments_digest", "request_of"]
 
 _MAX_DESCRIPTION: Final = 500
 _MAX_KEPT: Final = 10_000
@@ -31,23 +31,29 @@ def arguments_digest(args: JSONObject) -> str:
     return hashlib.blake2b(canonical(args), digest_size=16, key=_KEY).hexdigest()
 
 
+def argument_digests(args: JSONObject) -> dict[str, str]:
+    """Return what `arguments_digest` gives for each argument by itself, by its name."""
+    return {name: arguments_digest({"": value}) for name, value in args.items()}
+
+
 class ApprovedArguments:
     """Knows with which arguments a tool was last approved for a caller in a session; it keeps digests only."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, Approved], dict[str, str]] = OrderedDict()
 
-    def changed(self, session: str, wanted: Approved, args: JSONObject) -> tuple[str, ...]:
-        """Return the names of the arguments that are not as they were then; none where nothing was approved yet."""
+    def changed(self, session: str, wanted: Approved, digests: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the names of the arguments that are not as they were then; none where nothing was approved yet.
+        *digests* are what `argument_digests` gives."""
         before = self._kept.get((session, wanted))
         if before is None:
             return ()
-        return tuple(name for name, value in args.items() if before.get(name) != _digest(value))
+        return tuple(name for name, digest in digests.items() if before.get(name) != digest)
 
-    def keep(self, session: str, wanted: Approved, args: JSONObject) -> None:
+    def keep(self, session: str, wanted: Approved, digests: dict[str, str]) -> None:
         """Record what was approved just now."""
         key = (session, wanted)
-        self._kept[key] = {name: _digest(value) for name, value in args.items()}
+        self._kept[key] = digests
         self._kept.move_to_end(key)
         if len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)  # the next question marks nothing as changed
@@ -79,7 +85,3 @@ def request_of(
         backend=f"{binding.kind}:{binding.backend}" if binding.kind != "local" else "",
         digest=arguments_digest(args),
     )
-
-
-def _digest(value: JSONValue) -> str:
-    return arguments_digest({"": value})

@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError, RateLimitedError
 from toolexec.model.settings import checked
-from toolexec.run.admission import RunRequest
+from toolexec.run.run_request import RunRequest
 
 __all__ = ["CodeShares"]
 

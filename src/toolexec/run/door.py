@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from functools import partial
 from types import CoroutineType
@@ -107,8 +107,14 @@ class Admitting(Layer):
         self._find = find
         self._keeps = keeps
 
-    def before(self, call: ToolCall) -> None:
-        """Admit the call, with this tool, this binding and these arguments."""
+    def before(self, call: ToolCall) -> Coroutine[Any, Any, None] | None:
+        """Admit the call, with this tool, this binding and these arguments; many are copied off the event loop."""
+        if self._keeps and has_many(call.args):
+            return walked(partial(self._admit, call))
+        self._admit(call)
+        return None
+
+    def _admit(self, call: ToolCall) -> None:
         entry = resolved(call, self._find)
         known = call.resolution
         if not isinstance(known, Resolution) or known.find != self._find:
@@ -120,21 +126,30 @@ class Door(Layer):
     """Makes admitted calls, each as an Attempt; what was not decided on goes through the rules first.
 
     That is the case where a layer of the user has changed the call after the rules, and where the tool has changed
-    between two attempts. Attempts after the first one at a call are recorded here; the first is recorded as the call
-    itself.
+    between two attempts. With *keeps* the arguments are compared with the copy that `Admitting` kept. Attempts after
+    the first one at a call are recorded here; the first is recorded as the call itself.
     """
 
     undecided: Runner
     """The rules that decide, with this door behind them."""
 
-    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts | None) -> None:
+    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool = False) -> None:
         super().__init__(inner)
         self._find = find
         self._records = records
+        self._keeps = keeps
 
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""
-        attempt = self._attempt(call)
+        if self._keeps and has_many(call.args):
+            return self._run_large(call)
+        return self._run_attempt(call, self._attempt(call))
+
+    async def _run_large(self, call: ToolCall) -> Result:
+        """Compare many values with the copy of them off the event loop."""
+        return await self._run_attempt(call, await walked(partial(self._attempt, call)))
+
+    def _run_attempt(self, call: ToolCall, attempt: Attempt | None) -> CoroutineType[Any, Any, Result]:
         if attempt is None:
             return self.undecided.run(self._unknown(call))
         if self._records is None:
@@ -156,7 +171,8 @@ class Door(Layer):
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
-        attempt = self._attempt(call)
+        is_large = self._keeps and has_many(call.args)
+        attempt = await walked(partial(self._attempt, call)) if is_large else self._attempt(call)
         if attempt is None:
             events = self.undecided.stream(self._unknown(call))
         elif self._records is None:

@@ -224,7 +224,7 @@ class Gate:
         """
         records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
         keeps = bool(layers)
-        door = Door(runner, find, records)
+        door = Door(runner, find, records, keeps=keeps)
         door.undecided = self._in_place(door, find, records, keeps=keeps)
         made: Runner = door
         for layer in reversed(layers):

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ __all__ = [
     "json_pieces",
     "off_loop",
     "search",
+    "sorted_in_pieces",
     "spend_on",
     "surely_fits",
     "walked",
@@ -313,6 +314,11 @@ def _weight(value: Any) -> int:
     if isinstance(value, str):
         return len(value) >> 6
     return len(value) if isinstance(value, list | dict) else 0
+
+
+def sorted_in_pieces(items: Iterable[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
+    """Return what `sorted` does: of many, a few at a time, as one long sort would hold the interpreter."""
+    return _sorted(list(items), key)
 
 
 def _sorted(items: Any, key: Callable[[Any], Any] | None = None) -> list[Any]:

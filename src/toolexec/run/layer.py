@@ -38,8 +38,9 @@ class Layer:
     def before(self, call: ToolCall) -> Answer | Awaitable[Answer]:
         """Look at a call before it is made: raise to refuse it, or return what takes its place; may be a coroutine."""
 
-    def after(self, call: ToolCall, result: Result) -> Result | None:
-        """Look at the result of a call: return another one in its place, or None to leave it as it is.
+    def after(self, call: ToolCall, result: Result) -> Result | Awaitable[Result | None] | None:
+        """Look at the result of a call: return another one in its place, or None to leave it as it is; may be a
+        coroutine.
 
         Of a stream it is the last event's value or error.
         """
@@ -54,7 +55,11 @@ class Layer:
                 return answer
             call = answer or call
         result = await self.inner.run(call)
-        return (self.after(call, result) or result) if self._has_after else result
+        if self._has_after:
+            other = self.after(call, result)
+            if other is not None:
+                return other if isinstance(other, Result) else await other or result
+        return result
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece under the rule; see `Runner.stream`."""
@@ -70,6 +75,8 @@ class Layer:
             async for event in events:
                 if self._has_after and event.kind in ("done", "error"):
                     result = self.after(call, last_result(event, call))
+                    if result is not None and not isinstance(result, Result):
+                        result = await result
                     yield event if result is None else last_event(result)
                 else:
                     yield event
@@ -92,7 +99,11 @@ class Layer:
             return answer
         call = answer or call
         result = inner.run_in_thread(call, wait, within)
-        return (self.after(call, result) or result) if result is not None and self._has_after else result
+        if result is not None and self._has_after:
+            other = self.after(call, result)
+            if other is not None:
+                return other if isinstance(other, Result) else wait(other) or result
+        return result
 
 
 class ObserverLayer(Layer):

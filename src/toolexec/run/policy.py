@@ -9,21 +9,22 @@ from typing import Any, Final
 
 from toolexec.discovery.index import Registered
 from toolexec.discovery.view import without_hidden
-from toolexec.errors import ConfigurationError, PolicyError, ToolExecError, ToolNotFoundError
+from toolexec.errors import ConfigurationError, ToolExecError, ToolNotFoundError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.model.settings import checked
 from toolexec.model.tree_size import has_many
-from toolexec.run.admission import RunRequest
 from toolexec.run.large import walked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_conditions import as_json
 from toolexec.run.policy_rules import Decide, Effect, Rule, Verdict, check_effect, check_keys, is_destructive
+from toolexec.run.refusals import denied
 from toolexec.run.resolve import Find, decided, resolved
+from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
 
-__all__ = ["Authorize", "Effect", "Policy", "Rule", "Verdict", "denied"]
+__all__ = ["Authorize", "Effect", "Policy", "Rule", "Verdict"]
 
 _MAX_PLANS: Final = 50_000
 _MAX_VERDICTS: Final = 64
@@ -276,15 +277,3 @@ class Authorize(Layer):
 def _let_pass(entry: Registered, verdict: Verdict) -> None:
     if verdict.effect == "deny":
         raise denied(entry, verdict)
-
-
-def denied(entry: Registered, verdict: Verdict) -> PolicyError:
-    """Return the error for a call that a rule forbids."""
-    reason = f": {verdict.reason}" if verdict.reason else ""
-    return PolicyError(
-        f"the policy ({verdict.rule}) forbids this call of {entry.tool.id}{reason}; do not repeat it, but use another "
-        "tool, or ask whoever set up the policy",
-        tool_id=entry.tool.id,
-        op="policy",
-        details={"rule": verdict.rule, "reason": verdict.reason},
-    )

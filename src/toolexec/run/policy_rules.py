@@ -18,9 +18,9 @@ from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool
-from toolexec.run.admission import PROFILES, RUN_KINDS, RunRequest
 from toolexec.run.policy_conditions import Condition, read_conditions
 from toolexec.run.policy_truth import Truth
+from toolexec.run.run_request import PROFILES, RUN_KINDS, RunRequest
 
 __all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive", "plain_id"]
 

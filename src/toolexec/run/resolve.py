@@ -77,9 +77,10 @@ class Resolution:
 
     def again(self, call: ToolCall, copy: ToolCall, find: Find, entry: Registered) -> Resolution:
         """Return the resolution of a *copy* of *call* that is to be made with *entry*: admitted, if *call* was, for the
-        same tool, binding and arguments."""
+        same tool, binding and arguments. Whether these were changed in place is for the door to find."""
         made = Resolution(find, entry, self.trail)
-        if self.admitted(call) is entry and copy.tool_id == call.tool_id and copy.args is call.args:
+        is_admitted = self._admitted is self.entry is entry and self._args is call.args
+        if is_admitted and copy.tool_id == call.tool_id and copy.args is call.args:
             made.admit(copy, entry, self._kept)
         return made
 

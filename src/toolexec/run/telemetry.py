@@ -28,7 +28,9 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.redaction import Redactor
+from toolexec.run.audit.record import beginning
 from toolexec.run.gate import GroupEnd, GroupRun
+from toolexec.run.large import is_small
 from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
@@ -136,7 +138,8 @@ class Recorder:
         span.set_attributes(attributes)
 
     def _arguments(self, facts: ToolFacts, call: ToolCall) -> str:
-        shown = self.redact.value(call.args or {}, facts.marks())
+        args = call.args or {}
+        shown = self.redact.value(args if is_small(args) else beginning(args, self.redact, _MOST_ARGS), facts.marks())
         return json.dumps(shown, ensure_ascii=False)[:_MOST_ARGS]
 
     def _blame(self, span: Span, error: BaseException) -> None:

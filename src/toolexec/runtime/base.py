@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import ToolExecError
-from toolexec.run.admission import PROFILES, Profile
+from toolexec.run.run_request import PROFILES, Profile
 
 __all__ = [
     "LANGUAGES",

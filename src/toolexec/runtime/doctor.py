@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from toolexec.backend.plugins import SANDBOXES as GROUP
+from toolexec.backend.plugins import owners_of
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
@@ -20,16 +23,24 @@ from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, installed_kinds, plugin_of
+from toolexec.runtime.plugin import DoctorPackage, SandboxPlugin
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
-from toolexec.runtime.router import CANDIDATES, ISOLATIONS, Runtime
+from toolexec.runtime.router import ISOLATIONS, Runtime
 
-__all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
+__all__ = [
+    "CacheState",
+    "Finding",
+    "ServedProfile",
+    "State",
+    "cache_state",
+    "examine",
+    "served_profiles",
+    "wanted_packages",
+]
 
 State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up"]
-_REMEDIES: Final = {
-    "remote": "set endpoints, key_id and token in [sandboxes.remote]",
-    "proxmox_lxc": "set url, token_id, token_secret, node and vmid in [sandboxes.proxmox]",
-}
+_MCP: Final = DoctorPackage(name="mcp", purpose="MCP servers", install="toolexec[mcp]")
 _SURROUNDING: Final = frozenset({"container", "gvisor", "vm"})
 """Isolations that need something of this machine, without which no language runs."""
 _TIMEOUT: Final = 300.0  # what is used for the first time may have to be compiled
@@ -144,8 +155,16 @@ async def examine(
                 limits = await measure_limits(backend, _probe(backend)) if "python" in backend.languages else ({}, [])
             findings.append(_measured(runtime, found, backend, *(limits or ({}, []))) if measure else found)
     known = {backend.kind for backend in backends}
-    others = dict.fromkeys(kind for kinds in CANDIDATES.values() for kind in kinds if kind not in known)
-    return [*findings, *(_absent(kind) for kind in others)]
+    others = dict.fromkeys(kind for kinds in candidates().values() for kind in kinds if kind not in known)
+    plugins = [kind for kind in installed_kinds() if kind in KINDS or kind not in known]
+    return [*findings, *map(_absent, others), *map(_installed, plugins)]
+
+
+def wanted_packages(runtime: Runtime) -> dict[str, DoctorPackage]:
+    """Return the packages that toolexec and the sandboxes of *runtime* need or can use, by name."""
+    plugins = (_plugin(kind) for kind in dict.fromkeys([*SANDBOXES, *(each.kind for each in runtime.backends)]))
+    found = {each.name: each for plugin in plugins if plugin is not None for each in plugin.doctor.packages}
+    return {**found, _MCP.name: _MCP}
 
 
 def _measured(
@@ -173,15 +192,25 @@ def _probe(backend: SandboxBackend) -> Probe:
     return run
 
 
-def _absent(kind: str) -> Finding:
-    profiles = _profiles(kind)
-    return Finding(
-        kind=kind,
-        state="not_set_up",
-        profiles=profiles,
-        reason="this Exec was set up without it",
-        remedy=_REMEDIES.get(kind, "add it to runtime_backends"),
-    )
+def _absent(kind: str, usual: str = "add it to runtime_backends") -> Finding:
+    """Return how a kind is that no sandbox of the runtime is of: one that could be set up, or why it cannot."""
+    try:
+        plugin = plugin_of(kind)
+    except ConfigurationError as error:
+        return _unfit(kind, "failed", error.message, "update it, or uninstall it")
+    return _unfit(kind, "not_set_up", "this Exec was set up without it", plugin.doctor.set_up or usual)
+
+
+def _installed(kind: str) -> Finding:
+    """Return how a plugin is that no sandbox of the runtime is from."""
+    if kind not in KINDS:
+        return _absent(kind, "name it in use of [sandboxes]")
+    owners = owners_of(GROUP, kind)
+    return _unfit(kind, "failed", f"{owners} has a plugin for it, which is not used: it is one of ours", "uninstall it")
+
+
+def _unfit(kind: str, state: State, reason: str, fix: str) -> Finding:
+    return Finding(kind=kind, state=state, profiles=_profiles(kind), reason=reason, remedy=fix)
 
 
 def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[ServedProfile]:
@@ -236,10 +265,7 @@ async def _lack(backend: SandboxBackend) -> Finding | None:
     """Return what a sandbox that runs nothing at all here lacks: once, and not for each of its languages."""
     if backend.isolation not in _SURROUNDING:
         return None
-    try:
-        state = await backend.check()
-    except Exception as error:
-        state = Availability(ok=False, reason=_reason(error))
+    state = await _checked(backend, backend.check())
     if state.ok:
         return None
     return Finding(
@@ -254,11 +280,8 @@ async def _lack(backend: SandboxBackend) -> Finding | None:
 
 
 async def _examine(backend: SandboxBackend, language: str, *, measure: bool) -> Finding:
-    try:
-        by_language = isinstance(backend, _ByLanguage)
-        state = await (backend.check_language(language) if by_language else backend.check())
-    except Exception as error:
-        state = Availability(ok=False, reason=_reason(error))
+    by_language = isinstance(backend, _ByLanguage)
+    state = await _checked(backend, backend.check_language(language) if by_language else backend.check())
     found = Finding(
         kind=backend.kind,
         language=language,
@@ -308,7 +331,31 @@ def _request(backend: SandboxBackend, language: str, code: str, seconds: float) 
 
 
 def _profiles(kind: str) -> list[str]:
-    return [profile for profile in PROFILES if kind in CANDIDATES[profile]]
+    plugin = _plugin(kind)
+    return [profile for profile in PROFILES if plugin is not None and profile in plugin.profiles]
+
+
+def _plugin(kind: str) -> SandboxPlugin | None:
+    """Return the object of a kind; None for one that no distribution has."""
+    if kind not in SANDBOXES and kind not in installed_kinds():
+        return None
+    try:
+        return plugin_of(kind)
+    except ConfigurationError:
+        return None
+
+
+async def _checked(backend: SandboxBackend, check: Awaitable[Availability]) -> Availability:
+    """Return what a check finds; one that raises, or that does not end in time, is a finding, too."""
+    plugin = None if backend.kind in KINDS else _plugin(backend.kind)
+    patience = _TIMEOUT if plugin is None else plugin.doctor.patience
+    try:
+        async with asyncio.timeout(patience):
+            return await check
+    except TimeoutError:
+        return Availability(ok=False, reason=f"its check did not end within {patience:g} s")
+    except Exception as error:
+        return Availability(ok=False, reason=_reason(error))
 
 
 def _reason(error: Exception) -> str:

@@ -36,6 +36,7 @@ from toolexec.runtime.base import (
     SessionBackend,
     judged_kind,
 )
+from toolexec.runtime.kinds import KINDS, candidates
 from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.runs import OwnRuns
 
@@ -43,21 +44,7 @@ __all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
-CANDIDATES: Final[Mapping[str, Sequence[str]]] = {
-    "dev": ("unsafe_host",),
-    "standard": ("wasm", "bubblewrap", "docker", "containerd", "kubernetes", "proxmox_lxc", "remote"),
-    "hardened": (
-        "gvisor",
-        "kata",
-        "firecracker",
-        "kubernetes",
-        "docker",
-        "containerd",
-        "wasm",
-        "qemu",
-        "libkrun",
-    ),
-}
+CANDIDATES: Final[Mapping[str, Sequence[str]]] = candidates()
 """The kinds of sandbox that may serve a profile, the preferred one first."""
 
 ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
@@ -336,7 +323,7 @@ class Runtime:
             if is_durable and (spoken or "python") not in getattr(backend, "replays", ()):
                 refused.append(f"{backend.kind} cannot make a run of {spoken or 'python'} again, as a durable one must")
                 continue
-            denied = self._denial(backend, profile)
+            denied = self._denial(backend, profile) or _without_opt_in(backend, request)
             if denied is not None:
                 refused.append(denied.message)
                 continue
@@ -374,6 +361,20 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
+
+
+def _without_opt_in(backend: SandboxBackend, request: ExecuteRequest) -> SandboxDeniedError | None:
+    """Return the error of a sandbox of a plugin that isolates nothing, for a request without the opt-in; ours has its
+    own."""
+    if backend.isolation not in ("none", "process") or backend.kind in KINDS:
+        return None
+    if request.metadata.get("unsafeOptIn") is True:
+        return None
+    return SandboxDeniedError(
+        f"{backend.kind} runs code without any isolation and needs an opt-in for it: pass unsafe_opt_in=True, "
+        'or metadata={"unsafeOptIn": True}',
+        backend=backend.kind,
+    )
 
 
 def _line_of(code: str, line: int) -> str:
@@ -433,19 +434,22 @@ class _RoutedSession:
 
 
 async def _checked(backend: SandboxBackend, seconds: float) -> Availability:
-    """Return what *backend* says of itself; one that depends on an engine gets no longer for that than the run may
-    take."""
-    if backend.isolation not in _BY_ENGINES:
-        return await backend.check()
+    """Return what *backend* says of itself; one that depends on an engine, or is a plugin's, gets no longer for that
+    than the run may take. What a check raises, which it must not, is a reason, too."""
+    ours = backend.kind in KINDS
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(None if ours and backend.isolation not in _BY_ENGINES else seconds):
             return await backend.check()
     except TimeoutError:
+        what = "engine" if ours else "check"
         return Availability(
             ok=False,
-            reason=f"its engine did not answer within {seconds:g} s",
+            reason=f"its {what} did not answer within {seconds:g} s",
             remedy="see whether the engine runs, and is not stopped",
         )
+    except Exception as error:
+        logger.exception("the check of the sandbox %s failed", backend.kind)
+        return Availability(ok=False, reason=f"its check failed: {type(error).__name__}: {error}")
 
 
 def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteRequest:

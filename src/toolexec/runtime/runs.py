@@ -30,7 +30,7 @@ __all__ = [
     "Deadline",
     "GuestSession",
     "OwnRuns",
-    "Room",
+    "Slots",
     "language_of",
     "result_of",
 ]
@@ -202,7 +202,7 @@ class OwnRuns:
             await asyncio.wait(tasks)
 
 
-class Room:
+class Slots:
     """Lets in *size* at once; who finds none waits, first come, first served. Belongs to one event loop."""
 
     def __init__(self, size: int) -> None:

@@ -1,55 +1,32 @@
-"""All sandboxes of toolexec, set up together: what an `Exec` uses that brings none of its own."""
+"""All sandboxes that there are, set up together: what an `Exec` uses that brings none of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolexec.backend.plugins import SANDBOXES as PLUGINS
-from toolexec.backend.plugins import load_plugin, plugin_names
-from toolexec.errors import ConfigurationError, UnsupportedPlatformError
+from toolexec.errors import ConfigurationError, ToolExecError, UnsupportedPlatformError
 from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.settings import check_ranges, checked
-from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.router import CANDIDATES, Runtime
+from toolexec.model.settings import check_ranges, checked, unknown_setting
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.base import SandboxBackend, judged_kind
+from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, plugin_of
+from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
+from toolexec.runtime.router import Runtime
 
 if TYPE_CHECKING:
-    from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
-    from toolexec.runtime.containers.microvm.machine import VmmName
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
     from toolexec.runtime.remote.settings import RemoteSettings
 
-__all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "kubernetes_config", "make_runtime", "make_sandbox"]
+__all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "make_runtime", "make_sandbox", "settings_of"]
 
 RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
 """Sandboxes: a list, or by profile."""
-
-SANDBOXES: Final = (
-    "wasm",
-    "bubblewrap",
-    "docker",
-    "containerd",
-    "gvisor",
-    "kata",
-    "firecracker",
-    "kubernetes",
-    "qemu",
-    "libkrun",
-    "proxmox_lxc",
-    "remote",
-    "unsafe_host",
-)
-"""Every kind of sandbox that is used without being named."""
-_BY_SETTINGS: Final = {"proxmox_lxc": "proxmox", "remote": "remote"}
-"""Kinds that are there only with settings of their own, and the field of those."""
-_ELSEWHERE: Final = {"temporal": "toolexec.durable.temporal.sandboxes"}
-"""Kinds that have another one do the work, and where they are made; they are used only when they are named."""
 
 
 @checked("SandboxSettings")
@@ -72,9 +49,9 @@ class SandboxSettings:
     `kubeconfig` and all that begin with `kube_` are for the cluster; see `KubernetesConfig`. With `route_by_needs` a
     Python program that imports a package, or starts processes, goes to the first sandbox of its profile that has them.
     `remote` says where remote runtimes are, `proxmox` which containers of Proxmox VE run code: without them there is no
-    sandbox `remote`, and no `proxmox_lxc`.
+    sandbox `remote`, and no `proxmox_lxc`. `plugins` has the settings of kinds that other distributions have, by kind.
 
-    Raises ConfigurationError for an unknown kind.
+    Raises ConfigurationError for an unknown kind, in `use` or in `plugins`.
     """
 
     use: tuple[str, ...] = ()
@@ -106,16 +83,25 @@ class SandboxSettings:
     route_by_needs: bool = False
     remote: RemoteSettings | None = None
     proxmox: ProxmoxSettings | None = None
+    plugins: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def __post_init__(self) -> None:
         check_ranges("sandboxes", above={"max_running": self.max_running}, least={"warm": self.warm})
-        unknown = sorted({*self.use} - {*SANDBOXES, *_ELSEWHERE})
-        plugins = plugin_names(PLUGINS) if unknown else []
+        ours = sorted({*self.plugins} & {*KINDS})
+        if ours:
+            raise ConfigurationError(f"the sandbox {ours[0]} is of toolexec: its settings have names of their own")
+        unknown = sorted({*self.use, *self.plugins} - {*KINDS})
+        plugins = installed_kinds() if unknown else []
         unknown = [kind for kind in unknown if kind not in plugins]
         if unknown:
-            known = [*SANDBOXES, *_ELSEWHERE, *plugins]
+            known = [*dict.fromkeys([*KINDS, *plugins])]
             hint = did_you_mean(unknown[0], known, otherwise=f"use {', '.join(known)}")
             raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; {hint}")
+
+    def shared(self) -> JSONDict:
+        """Return the settings that all container sandboxes have, by the names of `ContainerConfig`."""
+        image = {"image": self.image} if self.image else {}
+        return {**image, "warm": self.warm, "max_running": self.max_running, "egress": self.egress}
 
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
@@ -125,182 +111,85 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
     """
     settings = settings or SandboxSettings()
-    order = {
-        profile: [
-            kind
-            for kind in settings.use
-            if _underneath(kind, settings) in kinds or kind not in (*SANDBOXES, *_ELSEWHERE)
-        ]
-        for profile, kinds in CANDIDATES.items()
-    }
-    kinds = settings.use or [kind for kind in SANDBOXES if _is_set_up(kind, settings)]
-    backends: list[SandboxBackend] = []
-    for kind in kinds:
+    if settings.use:
+        backends = [make_sandbox(kind, settings) for kind in settings.use]
+        order = {
+            profile: [backend.kind for backend in backends if profile in plugin_of(judged_kind(backend)).profiles]
+            for profile in PROFILES
+        }
+        return Runtime(backends, order=order, route_by_needs=settings.route_by_needs)
+    backends = []
+    for kind in SANDBOXES:
+        plugin = plugin_of(kind)
         try:
             with unix_needed(f"the sandbox {kind}"):
-                backends.append(make_sandbox(kind, settings))
+                own = settings_of(kind, settings)
+                if own is not None:
+                    backends.append(_make(plugin, own, settings))
         except UnsupportedPlatformError:  # those that work here are left
-            if settings.use:
-                raise
-    return Runtime(backends, order=order if settings.use else None, route_by_needs=settings.route_by_needs)
-
-
-def _is_set_up(kind: str, settings: SandboxSettings) -> bool:
-    return kind not in _BY_SETTINGS or getattr(settings, _BY_SETTINGS[kind]) is not None
-
-
-def _underneath(kind: str, settings: SandboxSettings) -> str:
-    """The kind of sandbox that runs the code in the end."""
-    if kind == "temporal":
-        return str(settings.temporal.get("inner", "wasm"))
-    if kind == "proxmox_lxc" and settings.proxmox is not None:
-        return settings.proxmox.sandbox
-    return settings.remote.sandbox if kind == "remote" and settings.remote is not None else kind
+            continue
+    return Runtime(backends, route_by_needs=settings.route_by_needs)
 
 
 def make_sandbox(kind: str, settings: SandboxSettings) -> SandboxBackend:
     """Return the sandbox of one kind; raises as `make_runtime` does."""
-    if kind in _MAKERS:
-        return _MAKERS[kind](settings)
-    if kind in _ELSEWHERE:
-        made: SandboxBackend = import_module(_ELSEWHERE[kind]).make(settings)
-        return made
-    return _of_plugin(kind, settings)
+    with unix_needed(f"the sandbox {kind}"):
+        return _make(plugin_of(kind), settings_of(kind, settings), settings)
 
 
-def _of_plugin(kind: str, settings: SandboxSettings) -> SandboxBackend:
-    """Return the sandbox that a plugin makes. Raises ConfigurationError for one that is broken."""
+def settings_of(kind: str, settings: SandboxSettings) -> Any:
+    """Return how the sandbox of one kind is set up under *settings*, as `SandboxPlugin.settings` has it; None for one
+    that is not set up. Raises ConfigurationError for settings that it refuses.
+    """
+    plugin = plugin_of(kind)
+    if plugin.read is not None:
+        return plugin.read(settings)
+    made = plugin.settings_class()
+    names = [each.name for each in fields(made)] if is_dataclass(made) else [*getattr(made, "model_fields", ())]
+    own = settings.plugins.get(kind, {})
+    for name in own:
+        if name not in names:
+            raise unknown_setting(f"the sandbox {kind}", name, names)
+    shared = {name: value for name, value in settings.shared().items() if name in names}
     try:
-        backend = load_plugin(PLUGINS, kind)(settings)
-    except ConfigurationError:
+        return made(**{**shared, **own})
+    except ToolExecError:
+        raise
+    except Exception as error:  # which may quote a secret, and is not kept as the cause for that
+        raise ConfigurationError(f"the settings of the sandbox {kind} are wrong: {_wrong_settings(error)}") from None
+
+
+def _wrong_settings(error: Exception) -> str:
+    """Return what is wrong with settings, without their values where pydantic says it."""
+    listed = getattr(error, "errors", None)
+    if not callable(listed):
+        return f"{type(error).__name__}: {error}"
+    found: Any = listed(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)
+
+
+def _make(plugin: SandboxPlugin, own: object, settings: SandboxSettings) -> SandboxBackend:
+    """Return the sandbox of a plugin. Raises ConfigurationError for a plugin that is broken."""
+    kind = plugin.kind
+    context = SandboxContext(
+        image=settings.image,
+        warm=settings.warm,
+        max_running=settings.max_running,
+        egress=settings.egress,
+        make=partial(make_sandbox, settings=settings),
+    )
+    if kind in KINDS:
+        return plugin.make(own, context)
+    try:
+        made: object = plugin.make(own, context)
+    except ToolExecError:
         raise
     except Exception as error:
         raise ConfigurationError(
-            f"the plugin for the sandbox {kind} failed: {type(error).__name__}: {error}"
+            f"the plugin for the sandbox {kind} failed: {type(error).__name__}: {str(error)[:1000]}"
         ) from error
-    if getattr(backend, "kind", None) != kind:
-        raise ConfigurationError(f"the plugin for the sandbox {kind} made something that is not a sandbox of that kind")
-    return backend
-
-
-def _shared(settings: SandboxSettings) -> JSONDict:
-    """The settings of all container sandboxes."""
-    image = {"image": settings.image} if settings.image else {}
-    return {**image, "warm": settings.warm, "max_running": settings.max_running, "egress": settings.egress}
-
-
-def _wasm(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.wasm.backend import WasmBackend
-
-    return WasmBackend(workers=settings.wasm_workers)
-
-
-def _bubblewrap(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
-
-    return BubblewrapBackend(BubblewrapConfig(**_shared(settings), bwrap=settings.bwrap))
-
-
-def _docker(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
-
-    return DockerBackend(DockerConfig(**_shared(settings), host=settings.docker_host, runtime=settings.docker_runtime))
-
-
-def _containerd(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
-
-    return ContainerdBackend(ContainerdConfig(**_shared(settings), address=settings.containerd_address))
-
-
-def _gvisor(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
-
-    return GvisorBackend(GvisorConfig(**_shared(settings), runsc=settings.runsc))
-
-
-def _kata(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.kata import KataBackend, KataConfig
-
-    return KataBackend(KataConfig(**_shared(settings), address=settings.containerd_address))
-
-
-def _microvm(vmm: VmmName, settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
-    from toolexec.runtime.containers.microvm.config import DEFAULT_VM_IMAGE
-
-    shared: JSONDict = {**_shared(settings), "image": settings.vm_image or DEFAULT_VM_IMAGE}
-    accelerator = settings.vm_accelerator if vmm in settings.use else "kvm"  # a slow one is never a surprise
-    if vmm != "qemu" and accelerator == "tcg":  # which is QEMU's alone
-        accelerator = "kvm"
-    program = {"qemu": settings.qemu, "firecracker": settings.firecracker}.get(vmm, "")
-    return MicrovmBackend(MicrovmConfig(**shared, vmm=vmm, program=program, accelerator=accelerator))
-
-
-def _kubernetes(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.containers.kubernetes import KubernetesBackend
-
-    return KubernetesBackend(kubernetes_config(settings))
-
-
-def kubernetes_config(settings: SandboxSettings) -> KubernetesConfig:
-    """Return how the kubernetes sandbox of *settings* is set up."""
-    from toolexec.runtime.containers.kubernetes.config import KubernetesConfig
-
-    return KubernetesConfig(
-        **_shared(settings),
-        kubeconfig=settings.kubeconfig,
-        context=settings.kube_context,
-        namespace=settings.kube_namespace,
-        runtime_class=settings.kube_runtime_class,
-        service_account=settings.kube_service_account,
-        node_selector=settings.kube_node_selector,
-        tolerations=settings.kube_tolerations,
-        pull_secrets=settings.kube_pull_secrets,
-        jobs=settings.kube_jobs,
-        network=settings.kube_network,
-    )
-
-
-def _remote(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.remote.backend import RemoteBackend
-
-    if settings.remote is None:
+    if not isinstance(made, SandboxBackend) or made.kind != kind:
         raise ConfigurationError(
-            "the sandbox remote needs to know where its servers are: set sandboxes.remote.endpoints"
+            f"the plugin for the sandbox {kind} made {type(made).__name__}, which is not a sandbox of that kind"
         )
-    return RemoteBackend(settings.remote)
-
-
-def _proxmox(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.remote.proxmox.backend import ProxmoxBackend
-
-    if settings.proxmox is None:
-        raise ConfigurationError(
-            "the sandbox proxmox_lxc needs to know where Proxmox VE is: set sandboxes.proxmox.url, node, and vmid or "
-            "template"
-        )
-    return ProxmoxBackend(settings.proxmox)
-
-
-def _unsafe(_: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
-
-    return UnsafeHostBackend()
-
-
-_MAKERS: Final[Mapping[str, Callable[[SandboxSettings], SandboxBackend]]] = {
-    "wasm": _wasm,
-    "bubblewrap": _bubblewrap,
-    "docker": _docker,
-    "containerd": _containerd,
-    "gvisor": _gvisor,
-    "kata": _kata,
-    "firecracker": partial(_microvm, "firecracker"),
-    "qemu": partial(_microvm, "qemu"),
-    "libkrun": partial(_microvm, "libkrun"),
-    "kubernetes": _kubernetes,
-    "proxmox_lxc": _proxmox,
-    "remote": _remote,
-    "unsafe_host": _unsafe,
-}
+    return made

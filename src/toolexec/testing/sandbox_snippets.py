@@ -42,6 +42,8 @@ class Snippets:
     """Calls suite:fail() and does not catch it."""
     swallows: str = ""
     """Calls suite:add ten times whatever happens, and gives how many succeeded."""
+    chains: str = ""
+    """Runs a chain of three calls of suite:add, and catches what comes of it."""
     spins: str = ""
     sleeps: str = ""
     waits: str = ""
@@ -96,6 +98,11 @@ for _ in range(10):
     except BaseException:
         pass
 made
+""",
+    chains="""
+try:
+    tools.run_chain([{"tool": "suite:add", "args": {"a": 1}}] * 3)
+except BaseException: pass
 """,
     spins="while True: pass",
     sleeps="import time\ntime.sleep(1000)",

@@ -184,6 +184,15 @@ async def the_cap_on_calls_holds(testbed: SandboxTestbed) -> None:
         assert len(tools.tool_calls()) == 3
 
 
+async def the_cap_on_chain_steps_holds(testbed: SandboxTestbed) -> None:
+    """Require that no more steps are made than the cap allows, where the sandbox claims that it holds."""
+    tools = testbed.tools(limits=Limits(max_chain_steps=2))
+    if testbed.snippets.chains and testbed.backend.enforces(testbed.request("1", tools)).chain_steps:
+        await testbed.run(testbed.snippets.chains, tools)
+        made = len(tools.tool_calls())
+        assert made <= 2, f"chain_steps is said to be limited to 2, but a chain made {made}"
+
+
 async def the_list_of_allowed_tools_holds(testbed: SandboxTestbed) -> None:
     """Require that a tool that is not on the list is not called."""
     tools = testbed.tools(allowed=("suite:slow",))
@@ -327,6 +336,7 @@ _ALL: Final[tuple[Any, ...]] = (
     a_failed_tool_can_be_caught,
     a_failed_tool_fails_the_program,
     the_cap_on_calls_holds,
+    the_cap_on_chain_steps_holds,
     the_list_of_allowed_tools_holds,
     the_deadline_stops_anything,
     claimed_limits_are_real,

@@ -24,6 +24,7 @@ def _error(code: str, outcome: str, status: int = 500) -> bytes:
     return response(status, f'{{"error": {{"code": "{code}", "message": "odd", "outcome": "{outcome}"}}}}'.encode())
 
 
+_NOT_SENT = '{"error": {"code": "sandbox_unavailable", "message": "odd", "outcome": "not_sent", "retryable": true}}'
 _OWN = {
     "a stream without a result": (Answer(_event("event: stdout", "data: x")), Outcome.UNKNOWN),
     "a stream that breaks off": (Answer(_event("id: 1", "event: stdout", "data: x")), Outcome.UNKNOWN),
@@ -33,6 +34,12 @@ _OWN = {
     "a full queue": (Answer(_error("queue_full", "not_sent", 503), works=False), Outcome.NOT_SENT),
     "a failure before the start": (Answer(_error("sandbox_unavailable", "not_sent"), works=False), Outcome.NOT_SENT),
     "a failure in the middle": (Answer(_error("sandbox_failed", "unknown")), Outcome.UNKNOWN),
+    "a failure after output that says that it was not sent": (
+        Answer(_event("event: stdout", "data: x", "", "event: error", f"data: {_NOT_SENT}")),
+        Outcome.UNKNOWN,
+    ),
+    "a result of NaN": (Answer(_event("event: result", 'data: {"value": NaN}')), Outcome.UNKNOWN),
+    "a result of infinity": (Answer(response(200, b'{"result": {"value": 1e999}}')), Outcome.UNKNOWN),
     "a failure that looks like none": (Answer(_error("queue_full", "unknown", 503)), Outcome.UNKNOWN),
 }
 _AGREED = {Outcome.REFUSED: Outcome.NOT_SENT, Outcome.DONE: Outcome.UNKNOWN}

@@ -11,7 +11,7 @@ import pytest
 from toolexec import Exec
 from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 from toolexec.run.audit import AuditLog
-from toolexec.run.audit.log import read_last
+from toolexec.run.audit.reading import read_last
 from toolexec.run.gate import Gate
 from toolexec.run.layers.audit import Audit
 

@@ -26,7 +26,7 @@ from tests.runtime.egress.conftest import Handler, Server, policy
 from toolexec.runtime.containers.network import Network
 from toolexec.runtime.egress import Egress, Secret
 from toolexec.runtime.egress.hiding import Compressed, Mask
-from toolexec.runtime.egress.secrets import Known, Masked
+from toolexec.runtime.egress.secrets import KnownSecrets, Masked
 
 TOKEN: Final = "s3cr3t Value/With+Signs=and<more>&\"q'\\end%41"
 
@@ -165,7 +165,7 @@ def cut(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 
 def passed(values: Iterable[str], parts: Iterable[bytes]) -> bytes:
     """Return what comes out of a body in *parts* after *values* were used."""
-    known = Known()
+    known = KnownSecrets()
     for value in values:
         known.add(value)
     masked = Masked(known)

@@ -11,19 +11,19 @@ from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.errors import SecretError
 from toolexec.model.redaction import Redactor
 from toolexec.runtime.egress import resolve_with
-from toolexec.runtime.egress.secrets import Known, Masked, SecretNotThereError
+from toolexec.runtime.egress.secrets import KnownSecrets, Masked, SecretNotThereError
 
 SECRET = 'pa"ss/wörd+=42'
 
 
-def masked(known: Known, parts: list[bytes]) -> bytes:
+def masked(known: KnownSecrets, parts: list[bytes]) -> bytes:
     hiding = Masked(known)
     return b"".join([*(hiding.feed(part) for part in parts), hiding.finish()])
 
 
 def test_spellings() -> None:
     """As it is, percent-encoded, in JSON, in hex, and in the middle of something in base64."""
-    known = Known()
+    known = KnownSecrets()
     known.add(SECRET)
     data = SECRET.encode()
     for before in range(4):
@@ -37,7 +37,7 @@ def test_spellings() -> None:
 
 def test_parts() -> None:
     """However a body is cut, the same comes out, and nothing is kept back without need."""
-    known = Known()
+    known = KnownSecrets()
     known.add(SECRET)
     known.add("another-secret")
     whole = (SECRET + " another-secre another-secret" + SECRET[:5]).encode() * 3
@@ -54,7 +54,7 @@ def test_parts() -> None:
 
 def test_nothing_to_hide() -> None:
     """Without secrets bytes stay what they are; the oldest of very many are forgotten at last."""
-    known = Known()
+    known = KnownSecrets()
     assert not known.mask()
     assert masked(known, [b"a", b"b"]) == b"ab"
     for number in range(300):
@@ -67,7 +67,7 @@ def test_nothing_to_hide() -> None:
 @pytest.mark.parametrize("value", ["", "42", "secret7", "  secret7  "])
 def test_short_secrets_are_refused(value: str) -> None:
     """Refuses secrets that do not stand out from other text."""
-    known = Known()
+    known = KnownSecrets()
     with pytest.raises(SecretNotThereError, match="at least 8"):
         known.add(value)
     assert not known.mask()

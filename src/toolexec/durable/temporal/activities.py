@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from toolexec.durable.journal import CallRecord, RunRecord, Signal
 from toolexec.durable.outcomes import error_to_json, outcome_of, read_outcome
-from toolexec.durable.replay import Replay
+from toolexec.durable.replay import TOOK, Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.exchanges import Exchanges
 from toolexec.durable.temporal.host import Host
@@ -104,7 +104,7 @@ class Activities:
             over = [read_call(call) for call in calls if call["state"] != "begun"]
             replay = Replay(record.id, record.kind, over, known["delivered"])
             async with _Link(handle, record, number, self._keeps_large) as link:
-                runner = DurableRunner(link, self._host.find, link, replay)
+                runner = DurableRunner(link, self._host.find, link, replay, took=link.took)
                 replay.sleeper = runner.sleep
                 ended = await self._host.run(record, runner, replay)
             if link.broken is not None:  # says nothing of the code: it is run again, with what is recorded
@@ -160,6 +160,7 @@ class _Link(Exchanges):
         self.run_id: str = record.id
         self._record = record
         self._digests: dict[str, str] = {}
+        self._took: dict[str, float] = {}
 
     def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
         """Keep it for the exchange that makes the call."""
@@ -189,7 +190,14 @@ class _Link(Exchanges):
             excess=excess,
             refused=error_to_json(refused) if refused is not None else None,
         )
-        return read_outcome(await self.ask(call.step, asdict(spec)))
+        outcome = await self.ask(call.step, asdict(spec))
+        if TOOK in outcome:
+            self._took[call.step] = outcome[TOOK]
+        return read_outcome(outcome)
+
+    def took(self, step: str) -> float | None:
+        """Return how many seconds a call took by the workflow's clock, once."""
+        return self._took.pop(step, None)
 
     def stream(self, call: ToolCall) -> Any:
         """Code does not stream its calls."""

@@ -115,6 +115,7 @@ class TemporalEngine:
             settings.max_events,
             settings.linger,
             bool(settings.large_directory),
+            settings.timer_linger,
         )
         record = replace(record, created=record.created or time())
         summary = {"kind": record.kind, "digest": record.digest, "caller": record.caller, "created": record.created}

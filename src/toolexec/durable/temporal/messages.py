@@ -31,7 +31,7 @@ __all__ = [
     "sent_args",
 ]
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of these messages: a worker refuses input of a newer one."""
 KINDS: Final[Mapping[RunKind, str]] = {
     "chain": "toolexec-chain",
@@ -56,6 +56,7 @@ class Rules:
     max_events: int = 8000
     linger: float = 1.0
     keeps_large: bool = True
+    timer_linger: float = 10.0
 
 
 @dataclass

@@ -32,7 +32,8 @@ class TemporalSettings:
     `call_timeout` (seconds) bounds one attempt at a tool call, `heartbeat_timeout` is how long a worker may be silent
     before its work is given to another one, `attempts` how often a call that can be repeated is begun when workers are
     lost. After `max_events` events a run continues in a new history. `linger` is how many seconds a run waits idle
-    before its sandbox is stopped, and its caller gets an answer.
+    before its sandbox is stopped, and its caller gets an answer; a timer of its program of `timer_linger` seconds or
+    less keeps the sandbox.
 
     With `build_id` workers are a version of `deployment`, as Temporal's worker versioning has it: new runs go to the
     version that the operator has made the current one, and those under way move on to it, or stay (`pinned`) with the
@@ -56,6 +57,7 @@ class TemporalSettings:
     attempts: int = 10
     max_events: int = 8000
     linger: float = 1.0
+    timer_linger: float = 10.0
     deployment: str = "toolexec"
     build_id: str = ""
     pinned: bool = False
@@ -70,8 +72,9 @@ class TemporalSettings:
         for name in ("call_timeout", "heartbeat_timeout", "attempts", "max_events", "large_bytes"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        if self.linger < 0:
-            raise ConfigurationError(f"linger must be 0 or more seconds, not {self.linger!r}")
+        for name in ("linger", "timer_linger"):
+            if not getattr(self, name) >= 0:
+                raise ConfigurationError(f"{name} must be 0 or more seconds, not {getattr(self, name)!r}")
 
     def queue_for(self, isolation: str) -> str:
         """Return the task queue of the workers with sandboxes of one isolation."""

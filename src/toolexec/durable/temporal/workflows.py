@@ -18,11 +18,12 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Index
 from toolexec.durable.decisions import read_decision
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
 from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error, read_outcome
-from toolexec.durable.replay import Replay
+from toolexec.durable.replay import TOOK, Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.dispatcher import Dispatcher
 from toolexec.durable.temporal.host import Host, host_of
@@ -41,7 +42,7 @@ from toolexec.durable.temporal.messages import (
     sent_args,
 )
 from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
-from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of
+from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of, whole_length
 from toolexec.errors import ExecutionError, InvalidResultError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
@@ -456,6 +457,7 @@ class _Code(_Run):
         super().__init__(given)
         self._dispatcher = Dispatcher()
         self._asked: set[str] = set()
+        self._timers: dict[str, asyncio.Task[None]] = {}
 
     async def _program(self) -> dict[str, Any]:
         """Have the code run; stop its sandbox while the run only waits, and run it again after that."""
@@ -506,6 +508,10 @@ class _Code(_Run):
         self._delivered += exchange.delivered
         for item in exchange.items:
             self._begin(CallSpec(**item))
+        for step in exchange.cancelled:
+            if (timer := self._timers.pop(step, None)) is not None:
+                timer.cancel()
+                self._asked.discard(step)
         return await self._dispatcher.answers(exchange, self._outcome)
 
     @exchange.validator
@@ -535,14 +541,16 @@ class _Code(_Run):
             call = CallRecord(step=spec.step, tool=spec.tool, definition="", args=spec.digest, sent=sent, began=began)
             self._calls[spec.step] = call_to_json(call)
         self._asked.add(spec.step)
-        asyncio.create_task(self._answer(spec))  # noqa: RUF006 - the workflow's loop keeps it
+        task = asyncio.create_task(self._answer(spec))  # the workflow's loop keeps it
+        if is_timer(spec.step):
+            self._timers[spec.step] = task
 
     async def _answer(self, spec: CallSpec) -> None:
         """Find the outcome of a call, and keep it."""
         try:
             if spec.refused is not None:
                 outcome: JSONDict = {"raised": spec.refused}
-            elif self._waits.concerns(spec.tool):
+            elif is_timer(spec.step) or self._waits.concerns(spec.tool):
                 call = ToolCall(spec.tool, spec.args, step=spec.step)
                 outcome = outcome_of(await self._waits.answer(call, read_call(self._calls[spec.step])))
             else:
@@ -554,7 +562,13 @@ class _Code(_Run):
                 raise
             outcome = outcome_of_error(ExecutionError(f"the call of {spec.tool} was lost: {error.cause or error}"))
         state = "done" if _is_done(outcome) else "failed"
-        self.note_end(spec.step, state, outcome)
+        took = max(workflow.time() - self._calls[spec.step]["began"], 0.0)
+        self.note_end(spec.step, state, outcome | {TOOK: took})
+
+    def _is_idle(self) -> bool:
+        waits = self._waits.open
+        short = any(is_timer(step) and whole_length(wait) <= self._rules.timer_linger for step, wait in waits.items())
+        return super()._is_idle() and not short
 
 
 def _own_name(name: str) -> str | None:

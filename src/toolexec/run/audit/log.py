@@ -1,38 +1,27 @@
-"""The audit log: one object to write to, whatever kind of file is behind it, and what reads the last records."""
+"""The audit log: one object to write to, whatever kind of file is behind it."""
 
 from __future__ import annotations
 
 import logging
-import os
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, get_args
-from urllib.parse import quote
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from toolexec.errors import AuditError, ConfigurationError
 from toolexec.model.arguments import RefusedArgs
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONObject
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
 from toolexec.run.audit.chain import Header, stamp, unsealed
-from toolexec.run.audit.jsonl import JsonLines, older_files
+from toolexec.run.audit.jsonl import JsonLines
+from toolexec.run.audit.reading import AuditFormat, audit_lines, format_of
 from toolexec.run.audit.record import args_digest, inside, redacted_args
 
-__all__ = ["ArgsMode", "AuditFormat", "AuditLog", "AuditReader", "Wanted", "format_of", "read_last"]
+__all__ = ["ArgsMode", "AuditLog"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
-AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
-
-Wanted: TypeAlias = Callable[[JSONDict], bool]
-
-_BLOCK: Final = 256 * 1024
-_SQLITE: Final = (".db", ".sqlite", ".sqlite3")
 
 
 class _Lines(Protocol):
@@ -168,8 +157,6 @@ class AuditLog:
 
 def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:
     """Return whether there is a log already that was begun without a key."""
-    from toolexec.run.audit.verify import audit_lines
-
     try:
         for _, _, line in audit_lines(path, kind):
             tail, _ = unsealed(line, None, check=False)
@@ -181,75 +168,3 @@ def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:
     except AuditError:
         pass
     return False
-
-
-def format_of(path: Path) -> AuditFormat:
-    """Return the format that a file's name asks for."""
-    return "sqlite" if path.suffix.lower() in _SQLITE else "jsonl"
-
-
-def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> list[JSONDict]:
-    """Return the last *count* records that are *wanted*, the oldest first; lines that are not records are left out.
-
-    Raises AuditError when the log cannot be read.
-    """
-    return list(islice(filter(wanted, _backwards(Path(path))), count))[::-1]
-
-
-class AuditReader:
-    """Gives the records that come into the log in *path* after *seq*, also over a rotation."""
-
-    def __init__(self, path: str | Path, seq: int) -> None:
-        self._path = Path(path)
-        self._seq = seq
-
-    def more(self) -> list[JSONDict]:
-        """Return those since the last time, the oldest first. Raises AuditError when the log cannot be read."""
-        found: list[JSONDict] = []
-        for data in _backwards(self._path):
-            if data["seq"] <= self._seq:
-                break
-            found.append(data)
-        if found:
-            self._seq = found[0]["seq"]
-        return found[::-1]
-
-
-def _backwards(path: Path) -> Iterator[JSONDict]:
-    """Yield all records, the youngest first."""
-    try:
-        for line in _rows(path) if format_of(path) == "sqlite" else _lines(path):
-            tail, _ = unsealed(line, None, check=False)
-            if tail is not None:
-                yield tail.data
-    except (OSError, sqlite3.Error) as error:
-        raise AuditError(f"the audit log {path} cannot be read: {error}", op="audit") from error
-
-
-def _rows(path: Path) -> Iterator[bytes]:
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
-        for (line,) in database.execute("SELECT line FROM records ORDER BY seq DESC"):
-            yield str(line).encode(errors="surrogatepass") + b"\n"
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    for file in [path, *(older for _, older in older_files(path))]:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield from _lines_of(fd)
-        finally:
-            os.close(fd)
-
-
-def _lines_of(fd: int) -> Iterator[bytes]:
-    """Yield the whole lines of a file, the last one first."""
-    at = os.fstat(fd).st_size
-    rest = b""
-    while at > 0:
-        start = max(at - _BLOCK, 0)
-        block = os.pread(fd, at - start, start) + rest
-        at = start
-        rest, *lines = block.splitlines(keepends=True)
-        if not at and rest:
-            lines.insert(0, rest)
-        yield from (line for line in reversed(lines) if line.endswith(b"\n"))

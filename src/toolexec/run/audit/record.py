@@ -13,13 +13,15 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_l
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import NAMING, REDACTED, Redactor
 from toolexec.model.tree_size import has_many
-from toolexec.run.large import is_small
+from toolexec.run.large import is_small, sorted_in_pieces
 from toolexec.run.types import Result
 
 __all__ = [
     "answer_part",
     "args_digest",
+    "beginning",
     "canonical",
+    "canonical_text",
     "inside",
     "origin_part",
     "outcome_of",
@@ -68,9 +70,15 @@ def canonical(value: Any) -> bytes:
     would be written.
     """
     try:
-        return "".join(_slices(value)).encode(errors="surrogatepass")
+        return canonical_text(value).encode(errors="surrogatepass")
     except (TypeError, ValueError, RecursionError):
         return "".join(_pieces(to_json_lossy(value), 0)).encode()
+
+
+def canonical_text(value: Any) -> str:
+    """Return the text of a JSON value, which is the same however its objects are ordered. Raises TypeError, ValueError
+    and RecursionError for what is not JSON."""
+    return "".join(_slices(value))
 
 
 def _slices(value: Any) -> Iterator[str]:
@@ -79,7 +87,7 @@ def _slices(value: Any) -> Iterator[str]:
         yield "".join(_pieces(value, 0))
     elif type(value) is dict:
         before = "{"
-        for name in sorted(value):
+        for name in sorted_in_pieces(value):
             yield before + "".join(_pieces({name: None}, 0))[1:-5]
             yield from _slices(value[name])
             before = ","
@@ -113,23 +121,28 @@ def redacted_args(args: JSONObject | None, redact: Redactor, schema: JSONObject 
         if len(text) <= _MAX_ARGS:
             return text
         return _encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
-    text = _encode(redact.value(to_json_lossy(_beginning(args or {}, redact)), schema))
+    text = _encode(redact.value(to_json_lossy(beginning(args or {}, redact)), schema))
     return _encode({"left_out": "more than 64 KiB of text, or 2,000 values", "start": text[:_MAX_START]})
 
 
-def _beginning(value: JSONValue, redact: Redactor) -> JSONValue:
-    """Return the first values of a large one, as many as 1 KiB has; a dict keeps what names its value, which may be
-    secret."""
-    left = _MAX_START
+def beginning(value: JSONValue, redact: Redactor, most: int = _MAX_START) -> JSONValue:
+    """Return the first values of a large one, as many as *most* characters have; a dict keeps what names its value,
+    which may be secret."""
+    left = most
 
     def copy(part: JSONValue) -> JSONValue:
         nonlocal left
         if type(part) is dict:
+            whole = cast("JSONDict", part)
             kept: JSONDict = {}
-            for name, item in cast("JSONDict", part).items():
-                if left > 0 or name in NAMING:
-                    left -= 1
-                    kept[name] = copy(item)
+            for name, item in whole.items():
+                if left <= 0:
+                    break
+                left -= 1
+                kept[name] = copy(item)
+            for name in NAMING:
+                if name in whole and name not in kept:
+                    kept[name] = copy(whole[name])
             return kept
         if type(part) is list or type(part) is tuple:
             items: list[JSONValue] = []
@@ -139,7 +152,10 @@ def _beginning(value: JSONValue, redact: Redactor) -> JSONValue:
                 left -= 1
                 items.append(copy(item))
             return items
-        return _start_of(part, redact) if type(part) is str and len(part) > _LONG_TEXT else part
+        if type(part) is not str:
+            return part
+        left -= len(part)
+        return _start_of(part, redact) if len(part) > _LONG_TEXT else part
 
     return copy(value)
 

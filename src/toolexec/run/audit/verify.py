@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
-from toolexec.errors import AuditError
 from toolexec.model.json_value import JSONDict
 from toolexec.run.audit.anchor import Head, default_key, head_in, heads_of, state_directory
 from toolexec.run.audit.chain import NO_HASH, Header, Tail, unsealed
-from toolexec.run.audit.jsonl import older_files
-from toolexec.run.audit.log import format_of
+from toolexec.run.audit.reading import audit_lines
 
-__all__ = ["Problem", "VerifyReport", "audit_lines", "verify"]
+__all__ = ["Problem", "VerifyReport", "verify"]
 
-_MAX_LINE: Final = 8 * 1024 * 1024
 _MAX_PROBLEMS: Final = 100
 
 
@@ -101,29 +94,6 @@ def verify(
     if expect and not check.met:
         check.wrong(place.name, f"no record has the hash {expect}: it was cut off, or is another log")
     return check.report(tuple(files))
-
-
-def audit_lines(path: Path, kind: str = "") -> Iterator[tuple[str, int, bytes]]:
-    """Yield every line with its file's name and its number, the oldest first; raises AuditError when a file cannot be
-    read."""
-    try:
-        if (kind or format_of(path)) == "sqlite":
-            yield from _rows(path)
-            return
-        for file in [*(file for _, file in reversed(older_files(path))), path]:
-            with file.open("rb") as lines:
-                number = 0
-                while line := lines.readline(_MAX_LINE):
-                    number += 1
-                    yield file.name, number, line
-    except (OSError, sqlite3.Error) as error:
-        raise AuditError(f"the audit log {path} cannot be read: {error}", op="audit") from error
-
-
-def _rows(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
-        for seq, line in database.execute("SELECT seq, line FROM records ORDER BY seq"):
-            yield path.name, int(seq) + 1, str(line).encode(errors="surrogatepass") + b"\n"
 
 
 class _Check:

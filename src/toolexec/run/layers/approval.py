@@ -6,10 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast, get_args
+from functools import partial
+from typing import Any, Final, TypeVar, cast, get_args
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import (
@@ -21,21 +22,25 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.model.json_value import JSONObject, NotJSONError, to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
+from toolexec.model.tree_size import has_many
 from toolexec.model.visible import visible_line
-from toolexec.run.admission import RunRequest, unapproved
-from toolexec.run.approval_requests import ApprovedArguments, arguments_digest, request_of
+from toolexec.run.approval_requests import ApprovedArguments, argument_digests, arguments_digest, request_of
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
+from toolexec.run.large import is_small, walked
 from toolexec.run.layer import Layer
-from toolexec.run.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
+from toolexec.run.refusals import denied, unapproved
 from toolexec.run.resolve import Find, Resolution, decided, resolved, still_bound, trail_of
+from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger(__name__)
 _ANSWERS: Final = get_args(ApprovalAnswer)
@@ -97,7 +102,13 @@ class Approval:
         ask = run.origin.ask or self.ask
         if ask is None:
             raise unapproved(run, verdict)
-        request = ApprovalRequest(
+        request = await _looked_through(run.args, partial(self._run_request, run, verdict))
+        answer = await _answer(ask, request, self.timeout)
+        if answer not in _ANSWERS or answer == "no":
+            raise _refusal(run.name, answer, self.timeout)
+
+    def _run_request(self, run: RunRequest, verdict: Verdict) -> ApprovalRequest:
+        return ApprovalRequest(
             tool_id=run.name,
             args=self.redact.value(run.args, None),
             reason=visible_line(verdict.reason, _MAX_REASON) or f"the policy ({verdict.rule}) requires an approval",
@@ -107,9 +118,6 @@ class Approval:
             longest="once",
             digest=arguments_digest(run.args) if run.kind != "chain" else "",  # of those, only the whole is approved
         )
-        answer = await _answer(ask, request, self.timeout)
-        if answer not in _ANSWERS or answer == "no":
-            raise _refusal(run.name, answer, self.timeout)
 
     def needs(self, entry: Registered, call: ToolCall) -> bool:
         """Return whether an approver is to be asked before this call of the tool."""
@@ -192,7 +200,8 @@ class AskFirst(Layer):
         """Return the call as it was approved; raises as `Approval` says."""
         if verdict.effect == "deny":
             raise denied(entry, verdict)
-        frozen = _frozen(entry, call)
+        frozen = await walked(partial(_frozen, entry, call)) if has_many(call.args) else _frozen(entry, call)
+        args = frozen.args or {}
         wanted = approved(entry, call.origin.caller)
         session, longest = call.origin.session, call.origin.approvals
         if self._approval.remembers(session, wanted, longest):
@@ -205,15 +214,17 @@ class AskFirst(Layer):
             async with line.turn:
                 if not self._approval.remembers(session, wanted, longest):
                     answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
+                    digests = await _looked_through(args, partial(argument_digests, args))
                     if line.unanswered == unanswered:
-                        changed = self._approval.arguments.changed(session, wanted, frozen.args or {})
-                        request = request_of(entry, frozen, verdict, self._approval.redact, changed)
+                        changed = self._approval.arguments.changed(session, wanted, digests)
+                        ask_for = partial(request_of, entry, frozen, verdict, self._approval.redact, changed)
+                        request = await _looked_through(args, ask_for)
                         answer = await _answer(ask, request, self._approval.timeout)
                         line.unanswered += answer == _UNANSWERED
                     if answer not in _ANSWERS or answer == "no":
                         raise _refusal(entry.tool.id, answer, self._approval.timeout)
                     self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
-                    self._approval.arguments.keep(session, wanted, frozen.args or {})
+                    self._approval.arguments.keep(session, wanted, digests)
         frozen.resolution = Resolution(self._find, self._unchanged(call, entry, wanted), trail_of(call))
         return frozen
 
@@ -244,6 +255,12 @@ class AskFirst(Layer):
                 details={"reason": "the tool has changed"},
             )
         return entry
+
+
+async def _looked_through(args: JSONObject, look: Callable[[], T]) -> T:
+    """Return what *look* gives, which digests *args* or looks for secrets in them: off the event loop where there is
+    much in them."""
+    return look() if is_small(args) else await walked(look)
 
 
 async def _answer(ask: Approver, request: ApprovalRequest, timeout: float) -> object:

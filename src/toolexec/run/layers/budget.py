@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from toolexec.errors import ConfigurationError, InvalidResultError, ToolExecError
@@ -13,7 +15,7 @@ from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
 from toolexec.run.framing import Framed, framed, note
-from toolexec.run.large import surely_fits
+from toolexec.run.large import is_small, surely_fits, walked
 from toolexec.run.layer import Layer
 from toolexec.run.outline import MIN_BYTES, Outline
 from toolexec.run.resolve import Find
@@ -126,5 +128,9 @@ class _Budgeted(Layer):
         super().__init__(inner)
         self._budget = budget
 
-    def after(self, call: ToolCall, result: Result) -> Result | None:
-        return self._budget.cut(result, call.origin) if call.origin.path == "direct" else None
+    def after(self, call: ToolCall, result: Result) -> Result | Awaitable[Result] | None:
+        if call.origin.path != "direct":
+            return None
+        cut = partial(self._budget.cut, result, call.origin)
+        content = result.reply.content if result.reply is not None else ()
+        return cut() if is_small(result.value) and is_small(content) else walked(cut)

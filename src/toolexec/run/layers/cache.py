@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
@@ -24,10 +25,12 @@ from toolexec.model.content import ToolReply
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ANYONE, Caller
 from toolexec.model.settings import checked
+from toolexec.model.tree_size import has_many
 from toolexec.run.approvals import approved
+from toolexec.run.audit.record import canonical_text
 from toolexec.run.cache_stores import CacheStore, MemoryCache, SQLiteCache
 from toolexec.run.cache_writes import Place, Writes, WriteWatch, place_of
-from toolexec.run.large import json_pieces
+from toolexec.run.large import json_pieces, walked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.repeating import above_zero, is_repeatable
@@ -43,7 +46,6 @@ CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_TOOLS: Final = 10_000
 _ANY: Final = CacheHint()
-_encode_args = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 @checked("Cache")
@@ -138,10 +140,10 @@ class Cache:
     def key(self, plan: _Plan, call: ToolCall) -> bytes | None:
         """Return the key of the call's answer; None for arguments that have no JSON form, which the call refuses."""
         try:
-            args = _encode_args(call.args or {})
+            args = canonical_text(call.args or {})
         except (TypeError, ValueError, RecursionError):
             try:
-                args = _encode_args(to_json(dict(call.args or {})))
+                args = canonical_text(to_json(dict(call.args or {})))
             except (NotJSONError, TypeError, ValueError, RecursionError):
                 return None
         text = f"{self._who(call.origin.caller)}\0{args}\0"
@@ -156,7 +158,7 @@ class Cache:
     def _who(self, caller: Caller) -> str:
         if self.identity == "none":
             return ""
-        return _encode_args([caller.tenant, caller.id]) if self.identity == "caller" else _encode_args([caller.tenant])
+        return canonical_text([caller.tenant, caller.id] if self.identity == "caller" else [caller.tenant])
 
     def get(self, key: bytes) -> bytes | None:
         """Return the answer under *key*, if there is one that still counts."""
@@ -208,7 +210,10 @@ class _Cached(Layer):
     async def run(self, call: ToolCall) -> Result:
         started = perf_counter()
         plan = self._cache.plan(resolved(call, self._find))
-        key = self._cache.key(plan, call) if plan.ttl else None
+        key = None
+        if plan.ttl:
+            find_key = partial(self._cache.key, plan, call)
+            key = await walked(find_key) if has_many(call.args) else find_key()
         if key is None:
             return await self.inner.run(call)
         if call.fresh:
@@ -275,7 +280,9 @@ class _Cached(Layer):
             return (await self._make(call, plan, key))[0]  # that answer is for the one who asked first
         if result.error is not None and flight.caller != call.origin.caller:
             return (await self._make(call, plan, key))[0]  # and it may be that one's credentials that were refused
-        return _decoded(answer, plan, started) if answer is not None else _shared(result)
+        if answer is not None:
+            return _decoded(answer, plan, started)
+        return await walked(partial(_shared, result)) if has_many(result.value) else _shared(result)
 
     def _begin(self, place: _Place, call: ToolCall, plan: _Plan) -> _Flight:
         listeners: list[ProgressCallback] = []

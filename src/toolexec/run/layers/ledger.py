@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,14 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ConfigurationError, Outcome, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
+from toolexec.model.tree_size import has_many
 from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect, state_of
+from toolexec.run.large import is_small, json_pieces, walked
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.reconcile import CHECK, check_outcome
@@ -153,7 +156,9 @@ class _Recorded(Layer):
 
     async def _begin(self, entry: Registered, call: ToolCall) -> Effect | Result:
         """Record that the call begins, or return the answer that is known; raises PolicyError."""
-        effect = self._effect(entry, call)
+        args = call.args or {}
+        digest = await walked(partial(_digest, args)) if has_many(args) else _digest(args)
+        effect = self._effect(entry, call, digest)
         has_key = bool(call.idempotency_key)
 
         def may_begin(earlier: Effect | None) -> bool:
@@ -177,12 +182,11 @@ class _Recorded(Layer):
         answer = await self._found_out(entry, call, earlier)
         if answer is not None:
             return answer
-        again = self._effect(entry, call, sent=earlier.sent)  # a backend that knows the key does it only once
+        again = self._effect(entry, call, digest, sent=earlier.sent)  # a backend that knows the key does it only once
         return again if self._effects.begin(again, may_begin) is None else await self._begin(entry, call)
 
-    def _effect(self, entry: Registered, call: ToolCall, sent: str = "") -> Effect:
+    def _effect(self, entry: Registered, call: ToolCall, args: str, sent: str = "") -> Effect:
         caller = call.origin.caller
-        args = blake2b(canonical(call.args or {}), digest_size=16).hexdigest()
         who = json.dumps([entry.tool.id, caller.tenant, caller.id, call.idempotency_key or f"\0{args}"])
         return new_effect(
             self._effects,
@@ -228,9 +232,11 @@ class _Recorded(Layer):
         if ask is None:
             return False
         schema = entry.tool.input_schema.to_json()
+        args = call.args or {}
+        show = partial(self._rules.redact.value, args, schema if isinstance(schema, Mapping) else None)
         request = ApprovalRequest(
             tool_id=entry.tool.id,
-            args=self._rules.redact.value(call.args or {}, schema if isinstance(schema, Mapping) else None),
+            args=show() if is_small(args) else await walked(show),
             reason=f"the same call began at {_moment(earlier)} and may have done its work; make it again?",
             caller=call.origin.caller,
             path=call.origin.path,
@@ -253,15 +259,25 @@ class _Recorded(Layer):
             logger.error("the outcome of %s is not recorded: %s", effect.tool, error)
 
 
+def _digest(args: JSONObject) -> str:
+    return blake2b(canonical(args), digest_size=16).hexdigest()
+
+
 def _value_of(result: Result) -> str | None:
     """Return the answer of a call as JSON; None where there is none that can be read, or that can be kept."""
     if result.error is not None and result.value is None:
         return None
+    pieces: list[str] = []
+    left = _MAX_VALUE
     try:
-        text = json.dumps(result.value, allow_nan=False)
+        for piece in json_pieces(result.value):
+            left -= len(piece)
+            if left < 0:
+                return None
+            pieces.append(piece)
     except (TypeError, ValueError, RecursionError):
         return None
-    return text if len(text) <= _MAX_VALUE else None
+    return "".join(pieces)
 
 
 def _repeated(entry: Registered, earlier: Effect) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 
 from toolexec.backend.here import Wait
 from toolexec.errors import BackendUnavailableError, InputValidationError, ToolExecError
@@ -12,6 +13,8 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import TRANSFORMED
 from toolexec.model.transform import ShownTool, Transforms
+from toolexec.model.tree_size import has_many
+from toolexec.run.large import walked
 from toolexec.run.layer import Layer
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
@@ -48,7 +51,7 @@ class Transforming(Layer):
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
-        made = self.before(call)
+        made = await self._made(call)
         if made is None:
             return await self.inner.run(call)
         try:
@@ -58,7 +61,7 @@ class Transforming(Layer):
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
-        made = self.before(call) or call
+        made = await self._made(call) or call
         events = self.inner.stream(made)
         try:
             async for event in events:
@@ -77,6 +80,10 @@ class Transforming(Layer):
             return self.inner_in_thread.run_in_thread(made, wait, within)
         except InputValidationError as error:
             raise self._named(error, made) from error
+
+    async def _made(self, call: ToolCall) -> ToolCall | None:
+        """Do what `before` does, off the event loop for many values."""
+        return await walked(partial(self.before, call)) if has_many(call.args) else self.before(call)
 
     def _shown(self, call: ToolCall) -> ShownTool | None:
         try:

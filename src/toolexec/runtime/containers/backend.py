@@ -39,7 +39,7 @@ from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.runs import GuestSession, Room, language_of, result_of
+from toolexec.runtime.runs import GuestSession, Slots, language_of, result_of
 
 __all__ = ["ContainerBackend"]
 
@@ -96,7 +96,7 @@ class ContainerBackend:
         self.config = config
         self.engine = engine
         self._network = Network(config.egress)
-        self._room = Room(config.max_running)
+        self._room = Slots(config.max_running)
         self._pool: WarmPool[ContainerGuest] = WarmPool(self._start_warm, size=config.warm, kinds=config.warm_kinds)
         self._spec = lru_cache(maxsize=_SPECS)(self._make_spec)
         self._known: Availability | None = None

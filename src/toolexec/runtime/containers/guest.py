@@ -69,7 +69,14 @@ class ContainerGuest:
         Raises SandboxUnavailableError when the container cannot be started or has no guest in it. Cancelling leaves
         nothing behind.
         """
-        container = await engine.start(image, spec)
+        return await cls.greet(await engine.start(image, spec), image, language, reach)
+
+    @classmethod
+    async def greet(
+        cls, container: Container, image: Image, language: str, reach: Reach | None = None
+    ) -> ContainerGuest:
+        """Return the guest of a *container* that was just started; raises as `start` does, and has closed the container
+        then."""
         guest: ContainerGuest | None = None
         try:
             if not (isinstance(container, Booted) and container.booted):

@@ -15,6 +15,7 @@ from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnav
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.runtime.base import Availability
+from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
 from toolexec.runtime.containers.containerd.runtimes import Runtime
@@ -122,7 +123,7 @@ class KataEngine(ContainerdEngine):
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """Implement `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
-        return LimitsEnforced(memory=True, cpus=True, pids=True, disk=True)
+        return claim_resources(memory=True, cpu=False, cpus=True, pids=True, disk=True)
 
     async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> JSONDict:
         """Implement `ContainerdEngine.configure`."""

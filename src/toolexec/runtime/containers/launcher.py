@@ -17,6 +17,7 @@ from toolexec.process.child import Child
 from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.runtime.base import Availability
+from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.engine import Container, Exit
 
 __all__ = [
@@ -103,17 +104,21 @@ def lacking(error: ToolExecError, version: str = "") -> Availability:
     return Availability(ok=False, reason=reason, remedy=fix, version=version)
 
 
-def held_by(controllers: Collection[str], *, pids: bool = False) -> LimitsEnforced:
+def held_by(controllers: Collection[str], *, pids: bool, disk: bool) -> LimitsEnforced:
     """Return the limits of a container that control groups with these *controllers* hold, by their names in version 1.
 
-    *pids* says that its processes are counted elsewhere too. The disk is always bounded: it is a tmpfs.
+    *pids* says that its processes are counted elsewhere too, *disk* that all it can write to has a size: with mounts as
+    `tmpfs_mounts` makes them, say. Neither has a default, as control groups hold no disk at all.
+
+    >>> held_by(("memory",), pids=False, disk=False).to_dict()["disk"]
+    False
     """
-    return LimitsEnforced(
+    return claim_resources(
         memory="memory" in controllers,
         cpu="cpuacct" in controllers,
         cpus="cpu" in controllers,
         pids=pids or "pids" in controllers,
-        disk=True,
+        disk=disk,
     )
 
 

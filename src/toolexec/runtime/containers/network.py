@@ -53,7 +53,7 @@ class Network:
             return None
         from toolexec.runtime.egress.authority import Authority
         from toolexec.runtime.egress.proxy import EgressProxy
-        from toolexec.runtime.egress.secrets import Known
+        from toolexec.runtime.egress.secrets import KnownSecrets
         from toolexec.runtime.egress.upstream import client_context
 
         if not self._shared:
@@ -61,7 +61,7 @@ class Network:
                 "resolve_secret": self._resolver(),
                 "authority": Authority(),
                 "trust": client_context(),
-                "known": Known(),  # what one container has used must not come back to another one
+                "known": KnownSecrets(),  # what one container has used must not come back to another one
             }
         reach = Reach()
         reach.proxy = EgressProxy(self._egress, **self._shared, on_request=reach.hear)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.runtime.egress.hiding import Compressed, Mask
 from toolexec.runtime.egress.policy import Egress
-from toolexec.runtime.egress.request import Asked, RefusedError, end_to_end, values
-from toolexec.runtime.egress.secrets import Known, Masked, SecretNotThereError, Swap
+from toolexec.runtime.egress.request import ParsedRequest, RefusedError, end_to_end, values
+from toolexec.runtime.egress.secrets import KnownSecrets, Masked, SecretNotThereError, Swap
 from toolexec.runtime.egress.upstream import Upstream, reason_of
 from toolexec.runtime.egress.wire import Wire, require_h11
 
@@ -33,7 +33,7 @@ class BrokenError(Exception):
 class Exchange:
     """Passes one request on. `status`, `sent` and `received` say how far it came."""
 
-    def __init__(self, policy: Egress, client: Wire, upstream: Upstream, swap: Swap, known: Known) -> None:
+    def __init__(self, policy: Egress, client: Wire, upstream: Upstream, swap: Swap, known: KnownSecrets) -> None:
         self._policy = policy
         self._client = client
         self._upstream = upstream
@@ -45,7 +45,7 @@ class Exchange:
         self.sent: int = 0
         self.received: int = 0
 
-    async def run(self, request: h11.Request, asked: Asked, whole: Callable[[], None]) -> None:
+    async def run(self, request: h11.Request, asked: ParsedRequest, whole: Callable[[], None]) -> None:
         """Answer *request* with what the host answers. *whole* is called just before the code has all of it.
 
         Raises RefusedError as long as nothing has been answered, and then BrokenError.
@@ -81,7 +81,7 @@ class Exchange:
             raise BrokenError(why) from cause
         raise RefusedError(504 if isinstance(cause, TimeoutError) else 502, why) from cause
 
-    async def _prepared(self, request: h11.Request, asked: Asked) -> tuple[h11.Request, bytes | None]:
+    async def _prepared(self, request: h11.Request, asked: ParsedRequest) -> tuple[h11.Request, bytes | None]:
         """Return the request as it goes on, and its body if that had to be looked at."""
         h11 = require_h11()
         swap = self._swap
@@ -221,7 +221,7 @@ class Exchange:
 class _Body:
     """The body of a response, without secrets."""
 
-    def __init__(self, policy: Egress, known: Known, head: h11.Response) -> None:
+    def __init__(self, policy: Egress, known: KnownSecrets, head: h11.Response) -> None:
         self._most = policy.max_response_bytes
         self._known = known
         self._encoded = _coding(head) not in (b"", b"identity")

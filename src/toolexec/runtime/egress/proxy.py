@@ -15,8 +15,8 @@ from toolexec.runtime.egress.address import LookUp, look_up
 from toolexec.runtime.egress.authority import Authority
 from toolexec.runtime.egress.exchange import BrokenError, Exchange
 from toolexec.runtime.egress.policy import Egress, EgressRecord, Origin
-from toolexec.runtime.egress.request import Asked, RefusedError, asked_of_origin, asked_of_proxy, tunnel_to
-from toolexec.runtime.egress.secrets import Known, ResolveSecret, Swap
+from toolexec.runtime.egress.request import ParsedRequest, RefusedError, asked_of_origin, asked_of_proxy, tunnel_to
+from toolexec.runtime.egress.secrets import KnownSecrets, ResolveSecret, Swap
 from toolexec.runtime.egress.tls import TlsStream
 from toolexec.runtime.egress.upstream import Upstream, client_context
 from toolexec.runtime.egress.wire import Ahead, Wire, require_h11
@@ -62,7 +62,7 @@ class EgressProxy:
         authority: Authority | None = None,
         find: LookUp = look_up,
         trust: ssl.SSLContext | None = None,
-        known: Known | None = None,
+        known: KnownSecrets | None = None,
     ) -> None:
         require_h11()
         if policy.secrets and resolve_secret is None:
@@ -73,7 +73,7 @@ class EgressProxy:
         self._on_request = on_request
         self._find = find
         self._trust = trust or client_context()
-        self._known = known or Known()
+        self._known = known or KnownSecrets()
         self._open = 0
 
     @property
@@ -109,7 +109,7 @@ class EgressProxy:
         return Swap(self.policy, origin, self._resolve, self._known)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownSecrets:
         """The secrets that have been used."""
         return self._known
 
@@ -189,7 +189,7 @@ class _Connection:
                 await inner.handshake()
         except (OSError, TimeoutError) as error:
             why = error.reason if isinstance(error, ssl.SSLError) else "the connection ended"
-            asked = Asked(origin, "")
+            asked = ParsedRequest(origin, "")
             self._report(None, asked, 0, reason=f"no TLS with the code: {why}", allowed=False)
             return
         try:
@@ -205,7 +205,7 @@ class _Connection:
 
     async def _one(self, client: Wire, request: h11.Request, origin: Origin | None) -> bool:
         """Answer one request; whether there may be another one on this connection."""
-        asked: Asked | None = None
+        asked: ParsedRequest | None = None
         exchange: Exchange | None = None
         told = False
 
@@ -266,7 +266,7 @@ class _Connection:
     def _report(
         self,
         request: h11.Request | None,
-        asked: Asked | None,
+        asked: ParsedRequest | None,
         status: int,
         exchange: Exchange | None = None,
         *,

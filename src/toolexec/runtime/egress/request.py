@@ -8,7 +8,16 @@ from typing import Final, NamedTuple, TypeAlias
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority
 from toolexec.runtime.egress.policy import Origin, Scheme
 
-__all__ = ["Asked", "Headers", "RefusedError", "asked_of_origin", "asked_of_proxy", "end_to_end", "tunnel_to", "values"]
+__all__ = [
+    "Headers",
+    "ParsedRequest",
+    "RefusedError",
+    "asked_of_origin",
+    "asked_of_proxy",
+    "end_to_end",
+    "tunnel_to",
+    "values",
+]
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -38,7 +47,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-class Asked(NamedTuple):
+class ParsedRequest(NamedTuple):
     """Where a request goes, and what it asks for there."""
 
     origin: Origin
@@ -60,16 +69,16 @@ def tunnel_to(target: bytes, headers: Headers) -> tuple[str, int]:
     return found
 
 
-def asked_of_proxy(target: bytes, headers: Headers) -> Asked:
+def asked_of_proxy(target: bytes, headers: Headers) -> ParsedRequest:
     """Return what a request to a proxy asks for: its target is a whole URL; raises RefusedError."""
     scheme, host, port, rest = _split(target)
     if scheme != "http":
         raise RefusedError(400, "for https use CONNECT")
     _check_host(headers, (host, port), 80)
-    return Asked(Origin("http", host, port), rest)
+    return ParsedRequest(Origin("http", host, port), rest)
 
 
-def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> Asked:
+def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> ParsedRequest:
     """Return what a request inside of a tunnel to *origin* asks for; raises RefusedError."""
     _check_host(headers, (origin.host, origin.port), DEFAULT_PORTS[origin.scheme])
     if target == b"*":
@@ -77,11 +86,11 @@ def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> Asked:
     if target.startswith(b"/"):
         if b"#" in target:
             raise RefusedError(400, "the target of a request has no fragment")
-        return Asked(origin, target.decode("ascii", "replace"))
+        return ParsedRequest(origin, target.decode("ascii", "replace"))
     scheme, host, port, rest = _split(target)
     if (scheme, host, port) != origin:
         raise RefusedError(403, f"this connection is to {origin.authority}, and the request for another host")
-    return Asked(origin, rest)
+    return ParsedRequest(origin, rest)
 
 
 def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -18,7 +18,7 @@ from toolexec.runtime.egress.policy import Egress, Origin
 
 __all__ = [
     "SHORTEST_SECRET",
-    "Known",
+    "KnownSecrets",
     "Masked",
     "ResolveSecret",
     "SecretNotThereError",
@@ -56,7 +56,7 @@ def resolve_with(resolver: SecretResolver) -> ResolveSecret:
     return resolve
 
 
-class Known:
+class KnownSecrets:
     """All values that secrets have had; none of them goes back to code."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Masked:
     Nothing is kept back but what may be the start of a value.
     """
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownSecrets) -> None:
         self._known = known
         self._kept = b""
 
@@ -107,7 +107,7 @@ class Masked:
 class Swap:
     """Puts the secrets for one origin into a request to it."""
 
-    def __init__(self, policy: Egress, origin: Origin, resolve: ResolveSecret, known: Known) -> None:
+    def __init__(self, policy: Egress, origin: Origin, resolve: ResolveSecret, known: KnownSecrets) -> None:
         self._resolve = resolve
         self._known = known
         self._in = {

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import math
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from toolexec.backend.failures import cancel_begun, is_cancelled
-from toolexec.code.deliveries import Deliveries
+from toolexec.code.deliveries import Deliveries, timer_step
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
 from toolexec.errors import ProtocolError, ToolExecError
@@ -38,7 +39,7 @@ from toolexec.runtime.protocol.messages import (
 )
 from toolexec.runtime.protocol.server import RequestServer
 
-__all__ = ["GuestStoppedError", "HostCalls"]
+__all__ = ["GuestStoppedError", "HostCalls", "StepClock"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -50,11 +51,24 @@ _MOST_PENDING = 50_000
 _MOST_QUESTIONS = 16
 _CALLS = frozenset({"run_tool", "run_chain"})
 _LONGEST_WAIT = 1e6
+_LONGEST_SLEEP = 1e9
 _GRACE_SECONDS = 0.1
 
 
 class GuestStoppedError(Exception):
     """The run is being stopped; raised in the guest's thread to get it out of a host call."""
+
+
+class StepClock(Protocol):
+    """The clock of a guest whose timers are steps of its run. It never goes back."""
+
+    def peek(self) -> int:
+        """Return its monotonic time, in nanoseconds; not a reading."""
+        ...
+
+    def skip_to(self, monotonic: int) -> None:
+        """Go on to *monotonic*, in nanoseconds, unless that is past."""
+        ...
 
 
 class HostCalls:
@@ -94,6 +108,16 @@ class HostCalls:
         self._waking = False
         self._stopped = False
         self._questions: deque[Message] = deque()  # this and the rest is touched on the event loop only
+        self.keeps_time: bool = server.keeps_time
+        """Whether the guest's timers are steps of its run."""
+        self.clock: StepClock | None = None
+        """The guest's clock, where that follows what is recorded; touched in the guest's thread only."""
+        self._sent: dict[str, int] = {}  # when by that clock
+        self._timers = 0  # how many there were
+        self._timer = ""  # the one that is set; guarded by the lock
+        self._timer_failed: ToolExecError | None = None
+        self._waited = 0.0  # by timers alone, which no deadline counts
+        self._waits_since: float | None = None
         self.on_first: Callable[[], None] | None = None
         """Called in the guest's thread when the guest asks the host for something for the first time."""
         self._asking = 0
@@ -114,13 +138,14 @@ class HostCalls:
                 raise ProtocolError("a frame that blocks has one request, or says what it waits for")
             self._cancel_asked()
             return f"[{self._answer_one(requests[0])}]"
+        self._cancel_asked(requests)
         if requests:
             self._start(requests)
         self._cancel_asked()
         timeout = wait.payload.get("timeout")
         seconds = None
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
-            seconds = min(max(timeout, 0), _LONGEST_WAIT)
+            seconds = min(max(timeout, 0), _LONGEST_WAIT if self.clock is None else _LONGEST_SLEEP)
         answers = self._await_answers(wait.id or "0", seconds)
         return f"[{','.join(answers)}]"
 
@@ -129,16 +154,67 @@ class HostCalls:
         if self._stopped:
             raise GuestStoppedError
         requests, _ = self._take(frame)
+        self._cancel_asked(requests)
         if requests:
             self._start(requests)
         self._cancel_asked()
 
+    def deadline(self) -> float:
+        """Return when the run is stopped, of `time.monotonic`: later by as long as timers alone have taken. From any
+        thread."""
+        since = self._waits_since
+        return self._ends + self._waited + (monotonic() - since if since is not None else 0.0)
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass, as a step of the run. In the guest's thread. Raises GuestStoppedError."""
+        if self._stopped or self._deliveries is None:
+            raise GuestStoppedError
+        step = self._next_timer(self._deliveries)
+        self._deliveries.direct(step)
+        self._waits_since = began = monotonic()
+        try:
+            failed = self._on_loop(partial(self._sleep, self._deliveries, step, seconds))
+        finally:
+            self._waited += monotonic() - began
+            self._waits_since = None
+        self._deliveries.direct("")
+        if failed is not None:
+            raise GuestStoppedError from failed
+
+    async def _sleep(self, deliveries: Deliveries, step: str, seconds: float) -> ToolExecError | None:
+        """Wait; return why the run cannot go on, if so."""
+        try:
+            await deliveries.sleep(step, min(seconds, _LONGEST_SLEEP))
+        except ToolExecError as error:
+            return error
+        return None
+
+    def _next_timer(self, deliveries: Deliveries) -> str:
+        self._timers += 1
+        step = timer_step(self._timers)
+        deliveries.expect(step)
+        return step
+
+    def _follow(self, deliveries: Deliveries, steps: Iterable[str], before: int | None = None) -> None:
+        """Have the guest's clock go on by as long as the steps have taken whose answers it gets, but not to the time
+        *before* which they came."""
+        if self.clock is None:
+            return
+        reached = 0
+        for step in steps:
+            sent, took = self._sent.pop(step, 0), deliveries.took(step)
+            if took is not None:
+                reached = max(reached, sent + round(took * 1e9))
+        self.clock.skip_to(reached if before is None else min(reached, before - 1))
+
     def _start(self, requests: list[Message]) -> None:
         """Have calls made that are not waited for here: by the helpers where a handler is sync, else by the loop."""
-        within = self._ends - monotonic()
+        within = self.deadline() - monotonic()
         rest: list[tuple[Message, AdmittedCall | None]] = []
         shared = False
         for message in requests:
+            if self._deliveries is not None:
+                self._deliveries.expect(message.id)
             admitted = self._server.admit_here(message, within) if self._helpers is not None else None
             if isinstance(admitted, str):
                 self._settle(message.id, admitted)
@@ -180,7 +256,7 @@ class HostCalls:
                 message, admitted = self._shared.popleft()
             except IndexError:
                 return
-            within = self._ends - monotonic()
+            within = self.deadline() - monotonic()
             answer = self._server.finish_here(message, admitted, self._wait_on_loop, within)
             if answer is None:  # what its tool is has changed meanwhile
                 self._loop.call_soon_threadsafe(self._begin, [(message, admitted)])
@@ -211,6 +287,8 @@ class HostCalls:
                 continue
             if kind in REQUESTS:
                 self._count(message)
+                if self.clock is not None:
+                    self._sent[message.id] = self.clock.peek()
                 if self._state.open_requests > _MAX_OPEN:  # each is a task, or an answer that is not fetched
                     raise ProtocolError(f"more than {_MAX_OPEN} requests are under way; await some of them first")
                 requests.append(message)
@@ -233,13 +311,17 @@ class HostCalls:
                 raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
         return requests, wait
 
-    def _cancel_asked(self) -> None:
-        """Cancel what a frame asked to, once its requests are on their way: one of them may be meant."""
+    def _cancel_asked(self, requests: Sequence[Message] = ()) -> None:
+        """Cancel what a frame asked to, but for its own *requests*, which are cancelled once they are on their way."""
+        if not self._asked_to_cancel:
+            return
+        later = {message.id for message in requests}
+        now = [message_id for message_id in self._asked_to_cancel if message_id not in later]
+        self._asked_to_cancel = [message_id for message_id in self._asked_to_cancel if message_id in later]
         if self._deliveries is not None:
-            self._given_up.update(self._asked_to_cancel)
-        for message_id in self._asked_to_cancel:
+            self._given_up.update(now)
+        for message_id in now:
             self._loop.call_soon_threadsafe(self._cancel, message_id)
-        self._asked_to_cancel.clear()
 
     def _count(self, message: Message) -> None:
         """Record a request; a guest that asks on and on without hearing the answers is ended."""
@@ -251,13 +333,14 @@ class HostCalls:
         """Return the answer to the only request of a frame."""
         if self._deliveries is not None:
             self._deliveries.direct(message.id)
-        answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
+        answer = self._server.answer_here(message, self._wait_on_loop, self.deadline() - monotonic())
         if answer is None:
             answer = self._on_loop(partial(self._server.answer, message))
         elif isinstance(answer, AdmittedCall):
             answer = self._on_loop(partial(self._server.finish, message, answer))
         if self._deliveries is not None:
             self._deliveries.direct("")
+            self._follow(self._deliveries, (message.id,))
         self._state.answered(message.id)
         self._pending -= 1
         return answer
@@ -319,18 +402,49 @@ class HostCalls:
             deliveries.direct(*self._state.open_ids)
             answers = self._next_answers(wanted, None)
             deliveries.direct("")
+            self._follow(deliveries, answers)
             return [*answers.values()]
+        timer = self._set_timer(deliveries, seconds) if seconds and self.clock is not None else ""
+        due = self.clock.peek() + math.ceil(seconds * 1e9) if timer and seconds and self.clock is not None else 0
         try:
             group = deliveries.upcoming()
             if group is not None:
-                return self._repeated(deliveries, group, wanted, seconds)
+                answers = self._repeated(deliveries, group, wanted, seconds)
+            else:
+                answers = self._next_answers(wanted, None if timer else seconds)
+                deliveries.deliver([*answers])
+            if self._timer_failed is not None:
+                raise self._timer_failed
         except ToolExecError as error:
             return self._refuse_open(error)
-        answers = self._next_answers(wanted, seconds)
-        deliveries.deliver([*answers])
-        return [*answers.values()]
+        finally:
+            self._end_timer(timer)
+        if self.clock is not None:
+            if timer in answers:
+                self.clock.skip_to(due)
+            self._follow(deliveries, answers, due if timer and timer not in answers else None)
+        return [answer for step, answer in answers.items() if step != timer]
 
-    def _repeated(self, deliveries: Deliveries, group: Sequence[str], wanted: str, seconds: float | None) -> list[str]:
+    def _set_timer(self, deliveries: Deliveries, seconds: float) -> str:
+        """Have a timer run beside the calls: a step of the run, which ends among their answers; return its key."""
+        step = self._next_timer(deliveries)
+        with self._lock:
+            self._timer = step
+        self._loop.call_soon_threadsafe(self._begin_timer, deliveries, step, seconds)
+        return step
+
+    def _end_timer(self, step: str) -> None:
+        """Call a timer off that may not be over."""
+        with self._lock:
+            self._timer = ""
+            self._ready.pop(step, None)
+        if step:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._cancel_timer, f"!{step}")
+
+    def _repeated(
+        self, deliveries: Deliveries, group: Sequence[str], wanted: str, seconds: float | None
+    ) -> dict[str, str]:
         """Return the answers that came together then. Raises RunError where they cannot come together now."""
         fits = wanted in group if wanted != "0" else bool(group) or seconds is not None
         lost = "" if fits else wanted
@@ -340,7 +454,7 @@ class HostCalls:
                     raise GuestStoppedError
                 missing = [message_id for message_id in group if message_id not in self._ready]
                 if not missing:
-                    answers = [self._ready.pop(message_id) for message_id in group]
+                    answers = {message_id: self._ready.pop(message_id) for message_id in group}
                     self._wanted = None
                     break
                 self._wanted = "0"
@@ -350,14 +464,21 @@ class HostCalls:
         else:
             asked = f"it waits for the answer to {wanted}" if wanted != "0" else "it waits for other answers"
             raise deliveries.diverged(lost, asked, f"the answer to {', '.join(group) or 'nothing, in time'}")
-        for message_id in group:
-            self._state.answered(message_id)
-        self._pending -= len(group)
+        self._received(answers)
         deliveries.deliver(group)
         return answers
 
+    def _received(self, answers: Iterable[str]) -> None:
+        """Take note that the guest receives these answers; that a timer is over is not one."""
+        for message_id in answers:
+            if message_id != self._timer:
+                self._state.answered(message_id)
+                self._pending -= 1
+
     def _may_come(self, deliveries: Deliveries, message_id: str) -> bool:
         """Return whether there may be an answer before all that is recorded was repeated."""
+        if message_id == self._timer:
+            return not deliveries.is_held(message_id)
         if not self._state.is_open(message_id):
             return False
         return message_id in self._given_up or not deliveries.is_held(message_id)
@@ -382,11 +503,9 @@ class HostCalls:
             with self._lock:
                 if self._stopped:
                     raise GuestStoppedError
-                if self._ready and (wanted == "0" or wanted in self._ready):
+                if self._ready and (wanted == "0" or wanted in self._ready or self._timer in self._ready):
                     answers, self._ready = self._ready, {}
-                    for message_id in answers:
-                        self._state.answered(message_id)
-                    self._pending -= len(answers)
+                    self._received(answers)
                     self._wanted = None
                     return answers
                 self._wanted = wanted
@@ -443,6 +562,25 @@ class HostCalls:
         if not task.done():
             self._tasks[key] = task
 
+    def _begin_timer(self, deliveries: Deliveries, step: str, seconds: float) -> None:
+        if not self._stopped:
+            self._begin_task(f"!{step}", self._run_timer(deliveries, step, seconds))
+
+    def _cancel_timer(self, key: str) -> None:
+        task = self._tasks.get(key)
+        if task is not None:
+            cancel_begun(task)
+
+    async def _run_timer(self, deliveries: Deliveries, step: str, seconds: float) -> None:
+        try:
+            self._timer_failed = await self._sleep(deliveries, step, seconds)
+        finally:
+            self._tasks.pop(f"!{step}", None)
+        with self._lock:
+            if self._timer != step:
+                return
+        self._settle(step, "")
+
     async def _answer(self, message: Message, admitted: AdmittedCall | None) -> None:
         try:
             if admitted is None:
@@ -461,8 +599,10 @@ class HostCalls:
         self._settle(message.id, text)
 
     def _cancel(self, message_id: str) -> None:
-        if self._deliveries is not None and self._deliveries.is_known(message_id):
-            return  # when it is repeated the answer is there at once, and so it must count now
+        if self._deliveries is not None:
+            if self._deliveries.is_known(message_id):
+                return  # when it is repeated the answer is there at once, and so it must count now
+            self._deliveries.call_off(message_id)
         task = self._tasks.get(message_id)
         if task is not None:
             cancel_begun(task)
@@ -475,7 +615,9 @@ class HostCalls:
         with self._lock:
             self._ready[message_id] = answer
             wanted = self._wanted
-            wake = wanted is not None and (wanted in ("0", message_id)) and not self._waking
+            wake = (
+                wanted is not None and (wanted in ("0", message_id) or message_id == self._timer) and not self._waking
+            )
             self._waking = self._waking or wake
         if wake:
             self._loop.call_soon_threadsafe(self._wake)

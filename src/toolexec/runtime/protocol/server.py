@@ -70,6 +70,8 @@ class RequestServer:
         self._relay = gateway if isinstance(gateway, Relay) else None
         self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
         self.deliveries: Deliveries | None = self._tools.deliveries if self._tools is not None else None
+        self.keeps_time: bool = self.deliveries is not None and self.deliveries.keeps_time
+        """Whether the timers of the code are steps of its run."""
 
     async def answer(self, message: Message) -> str:
         """Return the answer to a request, as JSON; raises nothing but what cancels it."""

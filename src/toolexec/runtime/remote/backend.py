@@ -25,9 +25,10 @@ from toolexec.errors.extras import extra_needed
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
 from toolexec.process.directory import check_names
+from toolexec.run.large import walked
 from toolexec.runtime.base import LANGUAGES, Availability, SandboxSession, located
 from toolexec.runtime.protocol.serving import serve_gateway
-from toolexec.runtime.remote.channel import Channel, Kind, NeverStartedError
+from toolexec.runtime.remote.channel import Channel, Kind, NeverStartedError, began_after_all
 from toolexec.runtime.remote.connection import EndpointConnection, RemoteSandbox
 from toolexec.runtime.remote.endpoints import Endpoints
 from toolexec.runtime.remote.post import PostClient
@@ -39,6 +40,8 @@ from toolexec.runtime.runs import GuestSession, OwnRuns
 __all__ = ["RemoteBackend"]
 
 _WASM_LANGUAGES: Final = frozenset({"python", "javascript", "python-science", "wasm"})
+_QUICK_BYTES: Final = 64 << 10
+"""How large a response is read on the event loop."""
 _STOP_SECONDS: Final = 2.0
 """For how long a caller that gives up waits until the program has stopped."""
 _RETRY_SECONDS: Final = 0.5
@@ -309,11 +312,14 @@ class RemoteBackend:
                 "again, as it may have done some of its work",
                 details={"began": True, "endpoint": endpoint.endpoint},
             ) from None
+        read = partial(read_response, body)
         try:
-            return read_response(body)
-        except SandboxFailedError:
-            raise
+            return read() if len(body) <= _QUICK_BYTES else await walked(read)
         except ToolExecError as error:
+            if error.outcome is Outcome.NOT_SENT and channel.began:
+                raise began_after_all(error) from error
+            if isinstance(error, SandboxFailedError):
+                raise
             if error.outcome is Outcome.NOT_SENT:
                 raise NeverStartedError(error, final=not error.retryable) from None
             raise SandboxFailedError(f"the remote runtime failed: {error.message}") from error

@@ -13,7 +13,7 @@ from toolexec.model.json_value import JSONObject
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
 from toolexec.runtime.remote.messages import Link, RemoteMessage
 
-__all__ = ["Channel", "NeverStartedError"]
+__all__ = ["Channel", "NeverStartedError", "began_after_all"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_KEPT: Final = 8 << 20
@@ -47,6 +47,10 @@ class Channel:
         self.run = run
         self.went: bool = False
         """Whether the word to start it has left: from then on it may run."""
+        self.was_started: bool = False
+        """Whether the server has said that it starts the run: only its sandbox may refuse it then."""
+        self.began: bool = False
+        """Whether the program has shown that it runs, by a call or by output: it cannot have been refused."""
         self.is_over_there: bool = False
         """Whether the server has said that it is over."""
         self.held: bool = False
@@ -122,7 +126,10 @@ class Channel:
         if self._link.ack_is_due:
             self._post(self._link.ack())
         match message.type:
+            case "started":
+                self.was_started = True
             case "frame":
+                self.was_started = self.began = True
                 self._take_frame(message.body)
             case "ready":
                 self.ready.set()
@@ -166,7 +173,8 @@ class Channel:
         if self.ended.done():
             return
         if message.type == "refused":
-            self.ended.set_exception(_refusal(message.body))
+            refusal = _refusal(message.body)
+            self.ended.set_exception(began_after_all(refusal.error) if self.began else refusal)
             self.ended.exception()
         else:
             self.ended.set_result(message.body)
@@ -177,6 +185,15 @@ class Channel:
         self.opened.set()
         self._changed.set()
         self._moved.set()
+
+
+def began_after_all(error: ToolExecError) -> SandboxFailedError:
+    """Return what a failure means that says that a program was not started, when it has shown that it was."""
+    return SandboxFailedError(
+        f"the remote runtime says that the program was not started, but it was ({error.message}); it is not run again, "
+        "as it may have done some of its work",
+        details={"began": True},
+    )
 
 
 def _refusal(body: bytes) -> NeverStartedError:

@@ -327,7 +327,7 @@ class EndpointConnection:
         """The server has no such run any more; its journal says what became of it."""
         self._parting.pop(channel.run, None)
         channel.is_over_there = True
-        if message.fields.get("state") == "never_started":
+        if message.fields.get("state") == "never_started" and not channel.was_started:
             channel.lose(self._never("the server was restarted before the program had started"))
             return
         channel.lose(self._lost(f"the server at {self.endpoint} was restarted while the program ran"))

@@ -13,6 +13,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from toolexec.code.limits import trace_of
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     Outcome,
@@ -23,7 +24,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONObject
 from toolexec.net.outcomes import outcome_of_status, retry_after
-from toolexec.runtime.remote.channel import NeverStartedError
+from toolexec.runtime.remote.channel import NeverStartedError, began_after_all
 from toolexec.runtime.remote.connection import RemoteSandbox, read_welcome, refusal_of
 from toolexec.runtime.remote.endpoints import common, tls_context
 from toolexec.runtime.remote.events import EventReader, ServerEvent
@@ -57,6 +58,11 @@ class _Attempt:
     request: ExecuteRequest
     last: str = ""
     printed: dict[str, list[str]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
+
+    @property
+    def began(self) -> bool:
+        """Whether the program has shown that it started: it printed something, or made a call."""
+        return any(self.printed.values()) or bool(trace_of(self.request.gateway))
 
 
 class PostClient:
@@ -169,6 +175,10 @@ class PostClient:
                 reason = str(error) or type(error).__name__
                 if not attempt.last:  # whether the server would know this run again is not known
                     raise self._lost(attempt, reason) from error
+            except ToolExecError as error:
+                if error.outcome is Outcome.NOT_SENT and attempt.began:
+                    raise began_after_all(error) from error
+                raise
             lost_at = lost_at or monotonic()
             if monotonic() - lost_at > self.settings.reconnect:
                 raise self._lost(attempt, reason)

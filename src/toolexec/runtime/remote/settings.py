@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import checked
+from toolexec.runtime.kinds import isolations
 from toolexec.runtime.remote.signature import SigningKey
 
-__all__ = ["SANDBOX_ISOLATION", "RemoteSettings"]
-
-SANDBOX_ISOLATION: Final = {
-    "wasm": "wasm",
-    "bubblewrap": "container",
-    "docker": "container",
-    "containerd": "container",
-    "kubernetes": "container",
-    "gvisor": "gvisor",
-    "kata": "vm",
-    "firecracker": "vm",
-    "qemu": "vm",
-    "libkrun": "vm",
-    "unsafe_host": "none",
-}
-"""The kinds of sandbox that a remote runtime may run code in, and the isolation of each."""
+__all__ = ["RemoteSettings"]
 
 
 @checked("RemoteSettings")
@@ -83,11 +69,12 @@ class RemoteSettings:
             raise ConfigurationError("the endpoints of a remote runtime are different ones")
         if not self.key_id or not self.token:
             raise ConfigurationError("a remote runtime needs a key_id and a token, as its server has them")
-        if self.sandbox not in SANDBOX_ISOLATION:
-            hint = did_you_mean(self.sandbox, SANDBOX_ISOLATION, otherwise=f"use {', '.join(SANDBOX_ISOLATION)}")
+        kinds = isolations()
+        if self.sandbox not in kinds:
+            hint = did_you_mean(self.sandbox, kinds, otherwise=f"use {', '.join(kinds)}")
             raise ConfigurationError(f"there is no sandbox {self.sandbox!r} for a remote runtime; {hint}")
-        if self.isolation and self.isolation not in SANDBOX_ISOLATION.values():
-            known = ", ".join(sorted({*SANDBOX_ISOLATION.values()}))
+        if self.isolation and self.isolation not in kinds.values():
+            known = ", ".join(sorted({*kinds.values()}))
             raise ConfigurationError(f"there is no isolation {self.isolation!r}; use {known}")
         if self.client_key and not self.client_cert:
             raise ConfigurationError("client_key goes nowhere without client_cert")
@@ -100,7 +87,7 @@ class RemoteSettings:
     @property
     def expected_isolation(self) -> str:
         """What surrounds code there."""
-        return self.isolation or SANDBOX_ISOLATION[self.sandbox]
+        return self.isolation or isolations()[self.sandbox]
 
     def key(self) -> SigningKey:
         """Return the key, with the values of its references. Blocks; raises SecretError and ConfigurationError."""

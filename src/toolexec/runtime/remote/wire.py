@@ -19,7 +19,7 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest, Output, ToolCallRecord
 from toolexec.errors import InvalidRequestError, ProtocolError, SandboxFailedError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, to_json, to_json_lossy
 from toolexec.runtime.protocol.wire import read_error
 
 __all__ = [
@@ -274,7 +274,7 @@ def read_response(body: bytes) -> CodeResult:
             failure = _read_error(_object(data["error"], "error"))
         if data.get("result") is not None:
             result = read_result(_object(data["result"], "result"))
-    except (InvalidRequestError, ProtocolError) as wrong:
+    except (InvalidRequestError, ProtocolError, NotJSONError) as wrong:
         raise SandboxFailedError(f"the response of the remote runtime makes no sense: {wrong}") from wrong
     if result is None:
         raise failure or SandboxFailedError("the remote runtime sent a response without a result")
@@ -284,11 +284,11 @@ def read_response(body: bytes) -> CodeResult:
 
 def read_result(data: JSONObject) -> CodeResult:
     """Return the result in a field `result`. Nothing in it is believed unchecked: what is of the wrong type counts as
-    absent."""
+    absent. Raises NotJSONError for a value with infinite numbers or half characters."""
     duration = data.get("duration_ms")
     files = data.get("files")
     return CodeResult(
-        value=data.get("value"),
+        value=to_json(data.get("value")),
         stdout=_text(data.get("stdout")),
         stderr=_text(data.get("stderr")),
         tool_calls=_read_calls(data.get("tool_calls")),
@@ -357,9 +357,13 @@ def _encoded(data: JSONDict) -> bytes:
         raise InvalidRequestError(f"this cannot be written as JSON: {error}") from error
 
 
+def _refuse_constant(name: str) -> JSONValue:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _decoded(body: bytes) -> JSONValue:
     try:
-        return json.loads(body)
+        return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
 

@@ -26,6 +26,7 @@ from toolexec.runtime.base import (
     SandboxSession,
     located,
 )
+from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.runs import GuestSession, OwnRuns, language_of, result_of
 from toolexec.runtime.unsafe_host.guest import Guest, Run
 from toolexec.runtime.unsafe_host.languages import Launcher
@@ -78,7 +79,16 @@ class UnsafeHostBackend:
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Implement `SandboxBackend.enforces`."""
-        return LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
+        return claim_limits(
+            timeout=True,
+            tool_calls=True,
+            chain_steps=True,
+            memory=False,
+            cpu=False,
+            cpus=False,
+            pids=False,
+            disk=False,
+        )
 
     async def check(self) -> Availability:
         """Return whether Python can be run; the reason lists the languages, and what is missing for the others."""

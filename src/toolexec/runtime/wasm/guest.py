@@ -137,11 +137,13 @@ class VirtualClock:
         self._passed = max(self._passed, monotonic)
 
 
-def make_clock(start: float | None) -> Clock:
-    """Return the real clock, or a virtual one that starts at *start*, in seconds since 1970.
+def make_clock(start: float | Clock | None) -> Clock:
+    """Return the real clock, or a virtual one that starts at *start*, in seconds since 1970; a clock as it is.
 
     Raises ConfigurationError for a start before 1970 or after 9999.
     """
+    if start is not None and not isinstance(start, int | float):
+        return start
     if start is None:
         return RealClock()
     if not math.isfinite(start) or not 0 <= start <= _LAST_SECOND:
@@ -210,16 +212,16 @@ class InstanceSettings:
     """What one run is granted.
 
     `memory_bytes` bounds the linear memory, `fuel` the instructions; None sets no bound of its own (the memory then
-    ends at 4 GiB). `clock` is where a virtual clock starts, in seconds since 1970, and `seed` that of the random
-    stream; None is the real clock and the system's random bytes. `files` are put into `/workspace`, where `disk_bytes`
-    bounds the content (None: 64 MiB). `output_bytes` bounds what stdout and stderr pass on. Nothing else of the host
-    can be granted.
+    ends at 4 GiB). `clock` is a clock, or where a virtual one starts, in seconds since 1970, and `seed` that of the
+    random stream; None is the real clock and the system's random bytes. `files` are put into `/workspace`, where
+    `disk_bytes` bounds the content (None: 64 MiB). `output_bytes` bounds what stdout and stderr pass on. Nothing else
+    of the host can be granted.
     """
 
     memory_bytes: int | None = None
     fuel: int | None = None
     env: Mapping[str, str] = field(default_factory=_no_environment)
-    clock: float | None = None
+    clock: float | Clock | None = None
     seed: int | None = None
     files: Mapping[str, bytes] = field(default_factory=_no_files)
     disk_bytes: int | None = None

@@ -17,16 +17,35 @@ from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolErr
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.engine import fuel_for_cpu_ms
-from toolexec.runtime.wasm.guest import Clock, InstanceFailed, InstanceStopped, Random, make_clock, make_random
+from toolexec.runtime.wasm.guest import (
+    Clock,
+    InstanceFailed,
+    InstanceStopped,
+    Random,
+    make_clock,
+    make_random,
+)
 from toolexec.runtime.wasm.instance import check_stack
+from toolexec.runtime.wasm.recorded import recorded_clock
 
-__all__ = ["GuestEnd", "GuestRuns", "describe_end", "enforced_by_wasm", "fuel_of", "time_and_chance"]
+__all__ = [
+    "GuestEnd",
+    "GuestRuns",
+    "describe_end",
+    "enforced_by_wasm",
+    "fuel_of",
+    "time_and_chance",
+]
 
 T = TypeVar("T")
 _KIND: Final = "wasm"
+_LEAST_MORE: Final = 0.1
+"""For how long a deadline that has moved is left alone at least."""
 _GRACE_SECONDS: Final = 0.05
 """How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
 
@@ -48,8 +67,11 @@ class GuestRuns:
         self._threads = WorkerThreads(most)
         self._stops: set[Callable[[], None]] = set()
 
-    async def run(self, work: Callable[[], T], *, stop: Callable[[], None], ends: float) -> tuple[T | None, bool]:
-        """Return what *work* gives in a thread, and whether it had to be stopped at *ends* (of `time.monotonic`).
+    async def run(
+        self, work: Callable[[], T], *, stop: Callable[[], None], ends: Callable[[], float]
+    ) -> tuple[T | None, bool]:
+        """Return what *work* gives in a thread, and whether it had to be stopped at *ends* (of `time.monotonic`), which
+        is asked again when that is reached.
 
         *stop* is called from any thread: on the deadline, on cancellation, and by `aclose`. What does not end soon
         after it, such as compiling, is left behind and gives None. Raises what *work* raises, and ConfigurationError
@@ -70,8 +92,11 @@ class GuestRuns:
                     over = True
 
         def _ring() -> None:
-            nonlocal late
+            nonlocal late, alarm
             with lock:
+                if not over and (due := ends()) > monotonic():
+                    alarm = ALARMS.at(max(due, monotonic() + _LEAST_MORE), _ring)
+                    return
                 late = not over
                 if late:
                     stop()
@@ -80,7 +105,7 @@ class GuestRuns:
 
         task: asyncio.Task[T] = asyncio.create_task(self._threads.run(_checked))
         self._stops.add(stop)
-        alarm = ALARMS.at(ends, _ring)
+        alarm = ALARMS.at(ends(), _ring)
         try:
             await asyncio.wait({task, rang}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -167,8 +192,15 @@ def _located(error: ToolExecError, end: GuestEnd) -> ToolExecError:
 def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
     """Return all limits but a rate of CPU; a guest has no processes at all."""
     counted = isinstance(request.gateway, Tools | CountedGateway)
-    return LimitsEnforced(
-        timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
+    return claim_limits(
+        timeout=True,
+        tool_calls=counted,
+        chain_steps=counted,
+        memory=True,
+        cpu=True,
+        cpus=False,
+        pids=True,
+        disk=True,
     )
 
 
@@ -177,13 +209,17 @@ def fuel_of(request: ExecuteRequest) -> int | None:
     return fuel_for_cpu_ms(request.limits.cpu_ms) if request.limits.cpu_ms else None
 
 
-def time_and_chance(request: ExecuteRequest, *, clock: bool = True) -> tuple[Clock, Random]:
-    """Return the clock and the random stream of a request; a virtual clock from 1970 on without *clock*.
+def time_and_chance(
+    request: ExecuteRequest, *, clock: bool = True, calls: HostCalls | None = None
+) -> tuple[Clock, Random]:
+    """Return the clock and the random stream of a request; a virtual clock from 1970 on without *clock*. *calls* are
+    those of a program whose timers may be recorded.
 
     Raises InvalidRequestError for a start that is not a time.
     """
     start = request.now if request.now is not None or clock else 0.0
     try:
-        return make_clock(start), make_random(request.seed)
+        made = make_clock(start)
+        return (recorded_clock(request, calls) if calls is not None else None) or made, make_random(request.seed)
     except ConfigurationError as error:
         raise InvalidRequestError(str(error), details=error.details) from error

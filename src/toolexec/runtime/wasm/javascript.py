@@ -221,7 +221,7 @@ class JavaScriptLanguage:
         disk = request.limits.disk_bytes
         files = ScriptFiles(request.files, min(disk, self.config.disk_bytes) if disk else self.config.disk_bytes)
         calls = HostCalls(RequestServer(request.gateway), request.output, ends)
-        guest, instance = self._prepare(loaded, request)
+        guest, instance = self._prepare(loaded, request, calls)
 
         def _stop() -> None:
             instance.stop()
@@ -231,7 +231,7 @@ class JavaScriptLanguage:
             return _run(loaded, request, _Script(guest, instance, calls, files))
 
         try:
-            end, late = await self._runs.run(_work, stop=_stop, ends=ends)
+            end, late = await self._runs.run(_work, stop=_stop, ends=calls.deadline)
         finally:
             await calls.aclose()
         return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
@@ -253,10 +253,10 @@ class JavaScriptLanguage:
         asked, ours = request.limits.memory_bytes, self.config.memory_bytes
         return min(asked, ours) if asked else ours
 
-    def _prepare(self, loaded: _Loaded, request: ExecuteRequest) -> tuple[CoreGuest, CoreInstance]:
+    def _prepare(self, loaded: _Loaded, request: ExecuteRequest, calls: HostCalls) -> tuple[CoreGuest, CoreInstance]:
         from toolexec.runtime.wasm.core import CoreGuest, CoreInstance
 
-        clock, random = time_and_chance(request)
+        clock, random = time_and_chance(request, calls=calls)
         guest = CoreGuest(clock=clock, random=random, output=request.output)
         memory = self._memory(request)
         return guest, CoreInstance(loaded.engine, guest, memory_bytes=memory, fuel=fuel_of(request))

@@ -436,7 +436,20 @@ globalThis.__toolexec = (() => {
     return outcome;
   }
 
+  // What only a run that waits may answer: a program that has ended does not wait for it.
+  const WAITS = ["run:sleep", "run:signal", "run:input"];
+
+  function leaveWaits() {
+    for (const [id, { payload }] of [...waiting]) {
+      if (!WAITS.includes(payload.id)) continue;
+      waiting.delete(id);
+      outbox.push(message("cancel", id, "{}"));
+    }
+    if (waiting.size === 0 && outbox.length > 0) host.post(`[${outbox.splice(0).join(",")}]`);
+  }
+
   function next() {
+    if (outcome !== undefined) leaveWaits();
     if (outcome !== undefined && (outcome.failed || waiting.size === 0)) return void host.finish(whole().text);
     const due = outcome === undefined ? untilDue() : undefined;
     if (waiting.size > 0) {

@@ -144,7 +144,7 @@ class ModuleLanguage:
             calls.stop()
 
         try:
-            end, late = await self._runs.run(lambda: self._run(run), stop=_stop, ends=ends)
+            end, late = await self._runs.run(lambda: self._run(run), stop=_stop, ends=calls.deadline)
         finally:
             await calls.aclose()
         result = describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
@@ -169,7 +169,7 @@ class ModuleLanguage:
 
     def _prepare(self, request: ExecuteRequest, pages: int, calls: HostCalls) -> _Run:
         hardened = request.profile == "hardened"
-        clock, random = time_and_chance(request, clock=not hardened)
+        clock, random = time_and_chance(request, clock=not hardened, calls=calls)
         markers = MarkerScanner()
         guest = CoreGuest(
             clock=clock,

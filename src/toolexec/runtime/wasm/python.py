@@ -1,25 +1,19 @@
-"""Python in the embedded sandbox: each run with its guest, its thread and its deadline."""
+"""Python in the embedded sandbox: its guests, those that are pre-warmed, in workers, or kept for a session."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import codecs
-import json
-import secrets
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.failures import is_cancelled
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult, Output, Stream
+from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import (
-    ClosedError,
     InvalidRequestError,
     ProtocolError,
     SandboxError,
@@ -31,35 +25,29 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.outcome import Ending, Stopped, judge
-from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.claims import claim_limits
+from toolexec.runtime.outcome import judge
 from toolexec.runtime.protocol.server import RequestServer
-from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.config import WasmConfig
-from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts
+from toolexec.runtime.wasm.guest import InstanceSettings, Starts
 from toolexec.runtime.wasm.programs import load_program
-from toolexec.runtime.wasm.workers.lost import WorkerLostError
+from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun, execute_frame
+from toolexec.runtime.wasm.recorded import recorded_clock
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Instance, Program
     from toolexec.runtime.wasm.pool import GuestPool
+    from toolexec.runtime.wasm.python_run import AnyInstance
     from toolexec.runtime.wasm.python_session import PythonSession
-    from toolexec.runtime.wasm.workers.instance import WorkerInstance
     from toolexec.runtime.wasm.workers.pool import Workers
 
-    AnyInstance: TypeAlias = Instance | WorkerInstance
-
-__all__ = ["PythonLanguage", "PythonOutput", "PythonRun"]
-
+__all__ = ["PythonLanguage"]
 
 _IDLE_SECONDS = 0.02
 """How long no program runs before guests are pre-warmed, which takes 5 ms of CPU each."""
 
 _MORE_BYTES = 1 << 20
 """What a worker's message may have beside all that a guest can hold."""
-
-_GRACE_SECONDS = 0.02
-"""How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
 
 
 class PythonLanguage:
@@ -102,8 +90,15 @@ class PythonLanguage:
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Return all limits but a rate of CPU; a guest has no processes at all."""
         counted = isinstance(request.gateway, Tools | CountedGateway)
-        return LimitsEnforced(
-            timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
+        return claim_limits(
+            timeout=True,
+            tool_calls=counted,
+            chain_steps=counted,
+            memory=True,
+            cpu=True,
+            cpus=False,
+            pids=True,
+            disk=True,
         )
 
     async def check(self) -> Availability:
@@ -136,7 +131,9 @@ class PythonLanguage:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
         others = len(self._runs)
-        workers = self.workers if others >= self.company else None  # a run alone is as quick here
+        keeps_time = request.gateway is not None and RequestServer(request.gateway).keeps_time
+        # A run alone is as quick here, and a clock that is recorded is in this process.
+        workers = self.workers if others >= self.company and not keeps_time else None
         elsewhere = workers is not None and workers.meet(others)
         kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
@@ -147,7 +144,10 @@ class PythonLanguage:
                 there.on_lost = run.lose
             instance = there or (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
-            instance.prepare(self.settings(request), run.gateway, PythonOutput(request.output))
+            settings = self.settings(request)
+            if (clock := recorded_clock(request, run.gateway)) is not None:
+                settings = replace(settings, clock=clock)
+            instance.prepare(settings, run.gateway, PythonOutput(request.output))
             return instance
 
         def after() -> None:
@@ -200,7 +200,7 @@ class PythonLanguage:
             instance.prepare(self.settings(request), switch, output)
             return instance
 
-        session = PythonSession(self, await self._threads.run(make), switch, output)
+        session = PythonSession(self.run_guest, self._sessions.discard, await self._threads.run(make), switch, output)
         self._sessions.add(session)
         return session
 
@@ -241,10 +241,6 @@ class PythonLanguage:
             await self.start()
         assert self._pool is not None
         return self._pool
-
-    def forget(self, session: PythonSession) -> None:
-        """Forget a session that has ended."""
-        self._sessions.discard(session)
 
     async def run_guest(
         self,
@@ -325,229 +321,6 @@ class PythonLanguage:
         if instance is not None:
             details["fuel_used"] = instance.fuel_used
         return BackendInfo(kind="wasm", isolation="wasm", details=details)
-
-
-class PythonOutput:
-    """Makes text of the bytes that a guest writes below Python's own streams, for `output`."""
-
-    def __init__(self, output: Output | None = None) -> None:
-        self.output = output
-        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
-
-    def __call__(self, stream: str, data: bytes) -> None:
-        """Pass *data* on, if there is an output."""
-        name: Stream = "stderr" if stream == "stderr" else "stdout"
-        if self.output is not None:
-            self.output.write(self._decoders[name].decode(data), name)
-
-
-class PythonRun:
-    """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
-
-    def __init__(
-        self,
-        server: RequestServer,
-        output: Output,
-        ends: float,
-        helpers: WorkerThreads,
-        starts: Starts | None,
-    ) -> None:
-        self._starts = starts
-        self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
-        self.left_behind = False
-        """Whether the guest did not end in time and is on its own now."""
-        self._ends = ends
-        self._loop = asyncio.get_running_loop()
-        self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
-        self._job: asyncio.Task[Any] | None = None
-        self._stopped: Stopped = ""
-        self._lock = threading.Lock()  # guards the three below
-        self._instance: AnyInstance | None = None
-        self._asked_to_stop = False
-        self._is_over = False
-        self._began = False
-        self._closed = False
-
-    async def run(
-        self,
-        threads: WorkerThreads,
-        open_instance: Callable[[PythonRun], AnyInstance],
-        frame: str,
-        after: Callable[[], None],
-    ) -> str | BaseException:
-        """Return what the guest answers, or the exception that ended it.
-
-        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
-        Cancelling stops the guest.
-        """
-
-        def work() -> None:
-            self._began = True
-            outcome: str | BaseException
-            leave = self.gateway.on_first = self._starts.enter() if self._starts is not None else _nothing
-            try:
-                if self._asked_to_stop:
-                    raise InstanceStopped("the guest was stopped before it began")
-                instance = open_instance(self)
-                self._enter(instance)
-                outcome = instance.run(frame)
-            except BaseException as error:
-                outcome = error
-            finally:
-                leave()
-            with self._lock:  # a deadline that passes from now on finds nothing to stop
-                self._instance = None
-                self._is_over = True
-            with suppress(RuntimeError):  # the loop is closed, so nothing waits
-                self._loop.call_soon_threadsafe(self._settle, outcome)
-            after()
-
-        job = self._job = self._loop.create_task(threads.run(work))
-        job.add_done_callback(self._hear)
-        alarm = ALARMS.at(self._ends, self._stop_late)
-        try:
-            return await self._outcome
-        except asyncio.CancelledError:
-            if self._closed and not is_cancelled():
-                raise ClosedError("the run was stopped: its sandbox was closed", backend="wasm") from None
-            raise
-        finally:
-            alarm.off()
-            if self._outcome.cancelled():
-                self._stop()
-                self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
-            self.gateway.stop()
-
-    def stop(self) -> None:
-        """Stop the run, for closing down; `run` then raises ClosedError."""
-        self._closed = True
-        if not self._outcome.done():
-            self._outcome.cancel()
-
-    def lose(self, how: str) -> None:
-        """Give up a guest whose worker process has ended, as *how* says; from any thread, also while a handler of the
-        guest holds up its own."""
-        with self._lock:
-            if self._is_over:
-                return
-        with suppress(RuntimeError):  # the loop is closed, so nothing waits
-            self._loop.call_soon_threadsafe(self._give_up, WorkerLostError(how))
-
-    def _give_up(self, error: WorkerLostError) -> None:
-        if not self._outcome.done():
-            self.left_behind = True
-            if self._job is not None:
-                self._loop.call_later(_GRACE_SECONDS, self._job.cancel)
-            self._outcome.set_result(error)
-
-    def _stop_late(self) -> None:
-        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
-        with self._lock:
-            if self._is_over:
-                return
-            self._stopped = "deadline"
-        self._stop()
-        with suppress(RuntimeError):  # the loop is closed, so nothing waits
-            self._loop.call_soon_threadsafe(self._loop.call_later, _GRACE_SECONDS, self._leave_behind)
-
-    def _leave_behind(self) -> None:
-        if not self._outcome.done():
-            self.left_behind: bool = True
-            if self._job is not None:
-                self._job.cancel()
-            self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
-
-    def _enter(self, instance: AnyInstance) -> None:
-        with self._lock:
-            self._instance = instance
-            stop = self._asked_to_stop
-        if stop:
-            instance.stop()
-
-    def _stop(self) -> None:
-        with self._lock:
-            self._asked_to_stop = True
-            if self._instance is not None:
-                self._instance.stop()
-        self.gateway.stop()
-
-    def _hear(self, job: asyncio.Task[Any]) -> None:
-        """Take the failure of a job that never began: there is no thread for it."""
-        error = None if job.cancelled() else job.exception()
-        if error is not None:
-            self._settle(error)
-
-    def _settle(self, outcome: str | BaseException) -> None:
-        if not self._outcome.done():
-            self._outcome.set_result(outcome)
-
-    def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
-        """Return what `judge` needs to know. Raises what ended the guest when it was not a failure of a guest."""
-        result: JSONDict | None = None
-        stopped: Stopped = self._stopped
-        stderr = lost = ""
-        if isinstance(outcome, str):
-            result, stopped = result_payload(outcome), ""
-        elif isinstance(outcome, InstanceFailed):
-            stderr = outcome.message
-            if not stopped:
-                stopped, result = _why(outcome, self.gateway.exit_code)
-        elif isinstance(outcome, WorkerLostError):
-            lost = str(outcome)
-        elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
-            raise outcome
-        return Ending(
-            result=result,
-            stopped=stopped,
-            stderr=stderr,
-            lost=lost,
-            reason="worker_ended" if lost else "",
-            retryable=bool(lost),
-            memory_limited=True,
-            disk_limited=True,
-            seconds=seconds,
-            began=self._began,
-        )
-
-
-def _why(failure: InstanceFailed, exit_code: int | None) -> tuple[Stopped, JSONDict | None]:
-    match failure.reason:
-        case "fuel":
-            return "cpu", None
-        case "memory":
-            return "memory", None
-        case "stack":
-            return "", _failed("RecursionError", "RecursionError: the calls of the program are nested too deep")
-        case "exit":
-            code = failure.exit_code if exit_code is None else exit_code
-            return "", _failed("SystemExit", f"the program ended itself with exit code {code}")
-        case "host":
-            return "violation", None
-        case _:
-            return "", None
-
-
-def _failed(kind: str, message: str) -> JSONDict:
-    return {"error": {"kind": kind, "message": message}}
-
-
-def execute_frame(request: ExecuteRequest) -> str:
-    """Return the `execute` message for *request*."""
-    payload: JSONDict = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
-    if request.env:
-        payload["env"] = dict(request.env)
-    if request.args:
-        payload["args"] = list(request.args)
-    if request.stdin:
-        payload["stdin"] = base64.b64encode(request.stdin).decode()
-    if request.names:
-        payload["names"] = dict(request.names)
-    payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
-    return json.dumps({"type": "execute", "id": "1", "payload": payload})
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _lowest(ours: int, asked: int) -> int:

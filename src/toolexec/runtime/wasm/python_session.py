@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxFailedError
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
 from toolexec.runtime.wasm.instance import Instance
-from toolexec.runtime.wasm.python import PythonLanguage, PythonOutput, PythonRun
+from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun
 
 __all__ = ["HostSwitch", "PythonSession"]
+
+RunGuest: TypeAlias = Callable[
+    [ExecuteRequest, Callable[[PythonRun], Instance], Callable[[], None]], Awaitable[CodeResult]
+]
+"""Runs the program of a request in the guest that the second argument gives, and then calls the third."""
 
 
 class HostSwitch:
@@ -37,8 +44,17 @@ class HostSwitch:
 class PythonSession:
     """One guest for several programs; see `SandboxSession`."""
 
-    def __init__(self, language: PythonLanguage, instance: Instance, switch: HostSwitch, output: PythonOutput) -> None:
-        self._language = language
+    def __init__(
+        self,
+        run_guest: RunGuest,
+        closed: Callable[[PythonSession], None],
+        instance: Instance,
+        switch: HostSwitch,
+        output: PythonOutput,
+    ) -> None:
+        """*closed* is called with the session when it was closed."""
+        self._run_guest = run_guest
+        self._closed = closed
         self._instance = instance
         self._switch = switch
         self._output = output
@@ -61,7 +77,7 @@ class PythonSession:
                 """Leave the gateway: it is stopped, and the next run may have put its own there already."""
 
             try:
-                result = await self._language.run_guest(request, open_instance, after)
+                result = await self._run_guest(request, open_instance, after)
                 finished = True
             finally:
                 if not finished:
@@ -74,7 +90,7 @@ class PythonSession:
     async def aclose(self) -> None:
         """Free the guest."""
         self._end("it was closed")
-        self._language.forget(self)
+        self._closed(self)
 
     def _end(self, reason: str) -> None:
         self._over = self._over or reason

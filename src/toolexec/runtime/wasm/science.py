@@ -39,7 +39,7 @@ from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped
 from toolexec.runtime.wasm.guest_run import GuestEnd, GuestRuns, describe_end, enforced_by_wasm, fuel_of
-from toolexec.runtime.wasm.python import execute_frame
+from toolexec.runtime.wasm.python_run import execute_frame
 
 __all__ = ["ProvidedFiles", "ScienceLanguage", "science_packages"]
 
@@ -278,7 +278,7 @@ class ScienceLanguage:
         memory = min(memory, self.config.memory_bytes) if memory else self.config.memory_bytes
         options = {"memory_bytes": memory, "fuel": fuel, "cache_dir": self._cache()}
         try:
-            end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=ends)
+            end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=lambda: ends)
         finally:
             await calls.aclose()
         return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))

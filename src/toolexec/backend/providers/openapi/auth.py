@@ -18,14 +18,14 @@ from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.model.origin import Origin
 from toolexec.net.auth import RequestAuth
 
-__all__ = ["Auth", "Used", "secrets_of_auth"]
+__all__ = ["Auth", "UsedSecrets", "secrets_of_auth"]
 
 
 _SECRET: Final = ("refresh_token", "secret_access_key", "session_token")
 
 
 @dataclass(slots=True)
-class Used:
+class UsedSecrets:
     """What the requests of one call were sent with: each token that was asked for by what it belongs to, what
     authenticates each request by itself, and `secrets` that are not those of the settings."""
 
@@ -67,7 +67,9 @@ class Auth:
         """Whether all callers have the same credentials."""
         return self._callers is None
 
-    async def apply(self, security: tuple[tuple[str, ...], ...], draft: Draft, used: Used, origin: Origin) -> None:
+    async def apply(
+        self, security: tuple[tuple[str, ...], ...], draft: Draft, used: UsedSecrets, origin: Origin
+    ) -> None:
         """Add what the first alternative of *security* asks for that a call of *origin* has credentials for; note it in
         *used*.
 
@@ -96,7 +98,7 @@ class Auth:
         """Return the credentials of a caller; one that has none is refused, unless nothing asks for them."""
         return await callers.of(origin) if any(security) else {}
 
-    def refused(self, used: Used) -> bool:
+    def refused(self, used: UsedSecrets) -> bool:
         """Drop the tokens of a request that was refused; return whether it had any, so that others may be accepted.
 
         A token that another call has got since then stays, and is the one to try.
@@ -105,7 +107,7 @@ class Auth:
             self._tokens.refuse(key, value)
         return bool(used.tokens)
 
-    async def _add(self, name: str, credential: Credential, draft: Draft, used: Used) -> None:
+    async def _add(self, name: str, credential: Credential, draft: Draft, used: UsedSecrets) -> None:
         scheme = self._schemes.known[name]
         kind = str(scheme.get("scheme", "")).lower()
         if isinstance(credential, Mapping) and is_sigv4(credential):
@@ -120,7 +122,7 @@ class Auth:
             token = credential if isinstance(credential, str) else await self._token(name, credential, used)
             _put("Authorization", f"Bearer {token}", draft)
 
-    async def _token(self, name: str, credential: Mapping[str, str], used: Used) -> str:
+    async def _token(self, name: str, credential: Mapping[str, str], used: UsedSecrets) -> str:
         url = self._schemes.token_url(name, credential)
         if not given_token_url(credential):
             secret = "refresh token" if "refresh_token" in credential else "client secret"

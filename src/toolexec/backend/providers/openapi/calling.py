@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from toolexec.backend.providers.caching import for_caller_only
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
-from toolexec.backend.providers.openapi.auth import Auth, Used
+from toolexec.backend.providers.openapi.auth import Auth, UsedSecrets
 from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.backend.providers.openapi.response import SUCCESS, reply_of
@@ -58,7 +58,7 @@ class Caller:
 
     async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
         """Send the request of a call and return what the response means."""
-        used = Used()
+        used = UsedSecrets()
         try:
             response = await self._client.send(await self._request(operation, call, used))
             if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
@@ -69,7 +69,7 @@ class Caller:
 
     async def stream(self, operation: Operation, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Send the request of a call and yield the items of its response as they arrive."""
-        used = Used()
+        used = UsedSecrets()
         item = partial(self._clean, used)
         answer = partial(self._answer, operation, used)
         try:
@@ -85,7 +85,7 @@ class Caller:
         except ToolExecError as error:
             raise clean_error(error, self._scrubber(used)) from error
 
-    async def _request(self, operation: Operation, call: ToolCall, used: Used) -> HTTPRequest:
+    async def _request(self, operation: Operation, call: ToolCall, used: UsedSecrets) -> HTTPRequest:
         """Return the request of a call, with its credentials."""
         if not operation.server:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
@@ -94,16 +94,18 @@ class Caller:
         await self._auth.apply(operation.security, draft, used, call.origin)
         return replace(draft.request(), auth=used.signer)
 
-    def _answer(self, operation: Operation, used: Used, response: HTTPResponse, items: list[Any] | None = None) -> Any:
+    def _answer(
+        self, operation: Operation, used: UsedSecrets, response: HTTPResponse, items: list[Any] | None = None
+    ) -> Any:
         used.secrets |= written_secrets(response.credentials)
         answer = reply_of(operation, response, self._scrubber(used), shown=self._shown, items=items)
         answer = self._clean(used, answer)
         return answer if self._auth.is_shared else for_caller_only(answer)
 
-    def _clean(self, used: Used, value: Any) -> Any:
+    def _clean(self, used: UsedSecrets, value: Any) -> Any:
         return clean_answer(value, self._scrubber(used))
 
-    def _scrubber(self, used: Used) -> Scrubber:
+    def _scrubber(self, used: UsedSecrets) -> Scrubber:
         """Return what takes the credentials out of answers, those that the call was made with among them."""
         if not used.secrets:
             return self._hide

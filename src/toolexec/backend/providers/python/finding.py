@@ -13,13 +13,13 @@ from toolexec.backend.providers.python.foreign import foreign_tool
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.declare import FunctionTool, declare
 
-__all__ = ["Found", "find_tools", "is_exec", "load_target"]
+__all__ = ["FoundTools", "find_tools", "is_exec", "load_target"]
 
 _HOLDERS: Final = ("tools", "get_tools", "to_tool_list")
 """Where objects keep their tools: attributes with them, or methods without arguments that return them."""
 
 
-class Found:
+class FoundTools:
     """The tools of one target: `tools`, and what could not become one by its name with the reason."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ def is_exec(value: Any) -> bool:
     return not isinstance(value, type) and all(hasattr(value, name) for name in ("run_tool", "stream_tool", "index"))
 
 
-def find_tools(value: Any, where: str) -> Found:
+def find_tools(value: Any, where: str) -> FoundTools:
     """Return the tools of a module, a function, a tool of any framework, or an object or collection that has tools.
 
     Raises ConfigurationError for what has none.
     """
-    found = Found()
+    found = FoundTools()
     if isinstance(value, ModuleType):
         members = {id(each): (name, each) for name, each in vars(value).items() if not name.startswith("_")}
         for name, each in members.values():
@@ -77,14 +77,14 @@ def find_tools(value: Any, where: str) -> Found:
     return found
 
 
-def _tool_or_none(found: Found, where: str, value: Any) -> FunctionTool[..., Any] | None:
+def _tool_or_none(found: FoundTools, where: str, value: Any) -> FunctionTool[..., Any] | None:
     try:
         return _as_tool(value)
     except ToolExecError as error:
         raise ConfigurationError(f"{where}: {error.message}") from error
 
 
-def _take(found: Found, name: str, make: Callable[[], FunctionTool[..., Any] | None]) -> None:
+def _take(found: FoundTools, name: str, make: Callable[[], FunctionTool[..., Any] | None]) -> None:
     try:
         tool = make()
     except ToolExecError as error:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypedDict
 
 from toolexec.backend.local import LocalBackend
-from toolexec.backend.providers.python.finding import Found, find_tools, is_exec, load_target
+from toolexec.backend.providers.python.finding import FoundTools, find_tools, is_exec, load_target
 from toolexec.backend.providers.source import Definition, MakeCall, MakeStream, ProvidedTool
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError, ToolExecError
@@ -67,7 +67,7 @@ class PythonSource:
             if is_exec(value):
                 offered += await self._of_exec(value)
             else:
-                found: Found = find_tools(value, self._where)
+                found: FoundTools = find_tools(value, self._where)
                 skipped |= found.skipped
                 offered += [self._of_function(tool) for tool in found.tools]
         return self._definition(offered, skipped)

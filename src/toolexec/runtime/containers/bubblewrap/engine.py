@@ -89,7 +89,9 @@ class BubblewrapEngine(Launcher):
             return machine.problem
         self._version = machine.version
         image = await self.resolve(self.config.image)
-        self._held = held_by(machine.controllers, pids=self._shell(image.reference))
+        self._held = held_by(
+            machine.controllers, pids=self._shell(image.reference), disk=True
+        )  # all it can write to is a tmpfs
         container = await self.start(image, checks.trial(image.reference, self.config))
         output, code = await run_trial(container, checks.TRIAL_TIME)
         return checks.judged(output, code, container.said(), image.name)

@@ -1,8 +1,24 @@
 """Containers of a containerd daemon, without Docker around it."""
 
-from toolexec.errors.extras import unix_needed
+from __future__ import annotations
 
-with unix_needed("the sandbox containerd"):
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
     from toolexec.runtime.containers.containerd.engine import ContainerdBackend, ContainerdConfig, ContainerdEngine
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.runtime.containers.containerd.engine": (
+                "ContainerdBackend",
+                "ContainerdConfig",
+                "ContainerdEngine",
+            ),
+        },
+        unix_for="the sandbox containerd",
+    )
 
 __all__ = ["ContainerdBackend", "ContainerdConfig", "ContainerdEngine"]

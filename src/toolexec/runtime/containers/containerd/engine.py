@@ -86,7 +86,7 @@ class ContainerdEngine(DaemonLauncher["Client", "Resolver"]):
         super().__init__()
         self.config: ContainerdConfig = config or ContainerdConfig()
         self._store = store
-        self._held = held_by(mounted_controllers())
+        self._held = held_by(mounted_controllers(), pids=False, disk=True)  # all it can write to is a tmpfs
         self._runtimes = Runtimes(self.config.runsc)
 
     @property
@@ -95,7 +95,7 @@ class ContainerdEngine(DaemonLauncher["Client", "Resolver"]):
         return runtime_named(self.config.runtime).isolation
 
     async def _check(self) -> Availability:
-        self._held = held_by(mounted_controllers())
+        self._held = held_by(mounted_controllers(), pids=False, disk=True)  # all it can write to is a tmpfs
         problem = await asyncio.to_thread(look_at_socket, self.config.socket)
         if problem is not None:
             return problem

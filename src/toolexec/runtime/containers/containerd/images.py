@@ -30,7 +30,7 @@ from toolexec.runtime.containers.containerd.api import (
 from toolexec.runtime.containers.containerd.client import Calls, Client, status_of
 from toolexec.runtime.images.archive import DIGEST_LABEL, machine
 
-__all__ = ["Found", "Images"]
+__all__ = ["Images", "ResolvedImage"]
 
 _CHUNK: Final = 1 << 20
 _MOST_JSON: Final = 4 << 20
@@ -45,7 +45,7 @@ _INDEXES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ResolvedImage:
     """An image that containerd has: its name there, its digest, its labels, and what it points to."""
 
     name: str
@@ -79,7 +79,7 @@ class Images:
         self._client = client
         self._snapshotter = snapshotter
 
-    async def find(self, names: Sequence[str]) -> Found | None:
+    async def find(self, names: Sequence[str]) -> ResolvedImage | None:
         """Return the first of *names* that is there. Raises SandboxUnavailableError as `Client.call` does."""
         for name in names:
             try:
@@ -89,7 +89,7 @@ class Images:
                     continue
                 raise
             target = answer.image.target
-            return Found(
+            return ResolvedImage(
                 name=name,
                 digest=target.digest,
                 labels=dict(answer.image.labels),
@@ -98,7 +98,7 @@ class Images:
             )
         return None
 
-    async def unpacked(self, image: Found) -> str:
+    async def unpacked(self, image: ResolvedImage) -> str:
         """Return the snapshot with the root file system of *image*, which is made if it is not there.
 
         Raises SandboxUnavailableError for an image that is not complete, or not for this machine.
@@ -110,7 +110,7 @@ class Images:
                 await self._unpack(layers, lease)
         return top
 
-    async def take_in(self, name: str, archive: Path, digest: str) -> Found:
+    async def take_in(self, name: str, archive: Path, digest: str) -> ResolvedImage:
         """Return the image in *archive*, an OCI layout as one tar, under the name *name*; *digest* becomes a label.
 
         Raises SandboxUnavailableError for an archive that is damaged, and as `Client.call` does.
@@ -125,7 +125,7 @@ class Images:
                 if status_of(error) != "ALREADY_EXISTS":
                     raise
                 await self._client.call(Calls.update_image, images_pb2.UpdateImageRequest(image=image), lease=lease)
-            found = Found(
+            found = ResolvedImage(
                 name=name,
                 digest=str(target["digest"]),
                 labels=labels,
@@ -135,7 +135,7 @@ class Images:
             await self._unpack(await self._layers(found), lease)
             return found
 
-    async def _layers(self, image: Found) -> _Layers:
+    async def _layers(self, image: ResolvedImage) -> _Layers:
         """Return what an image is made of; of one for several machines, the one for this."""
         document = await self._json(image.digest, image.name)
         if image.media_type in _INDEXES or "manifests" in document:

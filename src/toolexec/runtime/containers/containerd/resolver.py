@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.runtime.containers.containerd.client import Client
-from toolexec.runtime.containers.containerd.images import Found, Images
+from toolexec.runtime.containers.containerd.images import Images, ResolvedImage
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.images.archive import DIGEST_LABEL
 from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing, next_step, parse_reference
@@ -64,7 +64,7 @@ class Resolver:
                 known = self._known[name] = _Known(image, parent, monotonic() + _HOLDS)
             return known
 
-    async def _resolve(self, name: str) -> Found:
+    async def _resolve(self, name: str) -> ResolvedImage:
         try:
             reference = parse_reference(name)
         except ConfigurationError as error:
@@ -86,7 +86,7 @@ class Resolver:
         check_pin(reference, _digests(found), name)
         return found
 
-    async def _load(self, reference: Reference, stored: StoredImage) -> Found:
+    async def _load(self, reference: Reference, stored: StoredImage) -> ResolvedImage:
         """Take in the archive of an image of our store, which is kept from being removed meanwhile."""
         assert self._store is not None
         hold = await asyncio.to_thread(self._store.hold, stored)
@@ -121,6 +121,6 @@ def _names(reference: Reference, given: str) -> list[str]:
     return [*dict.fromkeys(name for name in (given, given.partition("@")[0], reference.full, tagged) if name)]
 
 
-def _digests(found: Found) -> set[str]:
+def _digests(found: ResolvedImage) -> set[str]:
     """Return the digests that an image can be pinned to: containerd's, and that of our store."""
     return {found.digest, found.labels.get(DIGEST_LABEL, "")} - {""}

@@ -1,8 +1,24 @@
 """Containers of a Docker or Podman daemon, here or on another machine."""
 
-from toolexec.errors.extras import unix_needed
+from __future__ import annotations
 
-with unix_needed("the sandbox docker"):
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
     from toolexec.runtime.containers.docker.engine import DockerBackend, DockerConfig, DockerEngine
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.runtime.containers.docker.engine": (
+                "DockerBackend",
+                "DockerConfig",
+                "DockerEngine",
+            ),
+        },
+        unix_for="the sandbox docker",
+    )
 
 __all__ = ["DockerBackend", "DockerConfig", "DockerEngine"]

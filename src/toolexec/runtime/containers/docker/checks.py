@@ -9,6 +9,7 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability
+from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.docker.filters import has_filters
 from toolexec.runtime.containers.docker.host import DockerHost, explain
 
@@ -90,7 +91,7 @@ def enforced(info: JSONObject, runtime: str) -> LimitsEnforced:
     """Return which limits hold, by what the daemon found in its kernel: in rootless mode without delegated control
     groups, none of those that need one.
     """
-    return LimitsEnforced(
+    return claim_resources(
         memory=bool(info.get("MemoryLimit")),
         cpu=True,
         cpus=bool(info.get("CpuCfsQuota")),

@@ -1,8 +1,24 @@
 """Sandboxes of gVisor: the code talks to a kernel of its own, written in Go, and not to the host's."""
 
-from toolexec.errors.extras import unix_needed
+from __future__ import annotations
 
-with unix_needed("the sandbox gvisor"):
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
     from toolexec.runtime.containers.gvisor.engine import GvisorBackend, GvisorConfig, GvisorEngine
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.runtime.containers.gvisor.engine": (
+                "GvisorBackend",
+                "GvisorConfig",
+                "GvisorEngine",
+            ),
+        },
+        unix_for="the sandbox gvisor",
+    )
 
 __all__ = ["GvisorBackend", "GvisorConfig", "GvisorEngine"]

@@ -100,7 +100,7 @@ class GvisorEngine(Launcher):
     def __init__(self, config: GvisorConfig | None = None, *, store: ImageStore | None = None) -> None:
         super().__init__()
         self.config: GvisorConfig = config or GvisorConfig()
-        self._held = held_by((), pids=True)
+        self._held = held_by((), pids=True, disk=True)  # all it can write to is a tmpfs
         self._roots = RootFilesystems(store)
         self._runsc = ""
         self._cgroups: Cgroups | None = None
@@ -140,7 +140,8 @@ class GvisorEngine(Launcher):
         if not self._looked and self.config.cgroups is not False:
             self._cgroups = find_cgroups()
         self._looked = True
-        self._held = held_by(self._cgroups.controllers if self._cgroups is not None else (), pids=True)
+        controllers = self._cgroups.controllers if self._cgroups is not None else ()
+        self._held = held_by(controllers, pids=True, disk=True)
         if self.config.cgroups:
             check_cgroups(self._cgroups)
 

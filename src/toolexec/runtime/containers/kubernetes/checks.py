@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.kubernetes.config import KubernetesConfig, isolation_of
 from toolexec.runtime.containers.kubernetes.failures import KubeError, refusal
 from toolexec.runtime.containers.kubernetes.spec import POLICY, policy_body
@@ -29,7 +30,7 @@ __all__ = [
     "server_version",
 ]
 
-_HELD: Final = LimitsEnforced(memory=True, cpus=True, disk=True)
+_HELD: Final = claim_resources(memory=True, cpu=False, cpus=True, pids=False, disk=True)
 """What a pod is held to by the cluster. Its processes are counted by the kubelet for the whole pod, if at all, and
 its CPU time can be read only with permissions that allow much more."""
 

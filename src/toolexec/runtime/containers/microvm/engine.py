@@ -8,12 +8,12 @@ from dataclasses import replace
 from time import perf_counter
 from typing import ClassVar, Final, Protocol, runtime_checkable
 
-from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.settings import checked
 from toolexec.process.settling import uncut
 from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
@@ -70,7 +70,7 @@ class MicrovmEngine(Launcher):
             self.config.boot_seconds,
             fresh=self.config.fresh_interpreter,
         )
-        self._held = LimitsEnforced(memory=True, cpu=True, cpus=True, pids=True, disk=True)
+        self._held = claim_resources(memory=True, cpu=True, cpus=True, pids=True, disk=True)
 
     @property
     def vmm(self) -> Vmm:

@@ -11,10 +11,11 @@ from typing import Any
 
 from .bare import Module, current_loop, with_names
 from .channel import Channel, HostCalls
+from .compiling import compile_program
 from .errors import CLASSES, ToolError
 from .importing import make_importable
 from .lenient import Printing, take_on
-from .program import LAST, NOTHING, compile_program
+from .program import LAST, NOTHING
 from .streams import Printed
 from .tools import Tools
 from .values import from_text, to_text

@@ -1,4 +1,4 @@
-"""A program that has to be parsed to be made runnable; see `program`."""
+"""A program that has to be parsed to be made runnable; see `compiling`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from toolexec.runtime.remote.proxmox.containers import Containers
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError
 from toolexec.runtime.remote.proxmox.owners import PREFIX, CloneNotes, read_notes
 from toolexec.runtime.remote.proxmox.running import RunningContainer, connect, ended
-from toolexec.runtime.runs import Room
+from toolexec.runtime.runs import Slots
 
 __all__ = ["ClonePool"]
 
@@ -31,7 +31,7 @@ class ClonePool:
         self.kind = kind
         self.settings = containers.client.settings
         self._containers = containers
-        self._room = Room(self.settings.max_clones)
+        self._room = Slots(self.settings.max_clones)
         self._names: dict[int, str] = {}
         self._idle: list[RunningContainer] = []
         self._making: set[asyncio.Task[RunningContainer]] = set()

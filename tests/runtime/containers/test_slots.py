@@ -1,4 +1,4 @@
-"""Room for so many containers at once."""
+"""Slots for so many containers at once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.runs import Room
+from toolexec.runtime.runs import Slots
 
 pytestmark = pytest.mark.anyio
 BACKEND = SimpleNamespace(kind="docker")
 
 
 async def test_who_comes_first_is_let_in_first() -> None:
-    room = Room(2)
+    room = Slots(2)
     order: list[int] = []
 
     async def visit(number: int) -> None:
@@ -32,7 +32,7 @@ async def test_who_comes_first_is_let_in_first() -> None:
 
 
 async def test_who_waits_in_vain_is_told_so() -> None:
-    room = Room(1)
+    room = Slots(1)
     await room.enter(monotonic() + 60, BACKEND)
     with pytest.raises(SandboxUnavailableError, match="1 programs run in docker already") as caught:
         await room.enter(monotonic() + 0.01, BACKEND)
@@ -46,7 +46,7 @@ async def test_who_waits_in_vain_is_told_so() -> None:
 
 @pytest.mark.parametrize("let_in", [False, True])
 async def test_who_is_cancelled_takes_no_room(let_in: bool) -> None:
-    room = Room(1)
+    room = Slots(1)
     await room.enter(monotonic() + 60, BACKEND)
     waiting = asyncio.create_task(room.enter(monotonic() + 60, BACKEND))
     await asyncio.sleep(0.01)
@@ -61,7 +61,7 @@ async def test_who_is_cancelled_takes_no_room(let_in: bool) -> None:
 
 
 async def test_nobody_jumps_the_queue() -> None:
-    room = Room(1)
+    room = Slots(1)
     await room.enter(monotonic() + 60, BACKEND)
     first = asyncio.create_task(room.enter(monotonic() + 60, BACKEND))
     await asyncio.sleep(0)

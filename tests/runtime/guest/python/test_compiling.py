@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.guest.python.program import LAST, NOTHING, Program, _from_text, compile_program
+from toolexec.runtime.guest.python.compiling import _from_text, compile_program
+from toolexec.runtime.guest.python.program import LAST, NOTHING, Program
 from toolexec.runtime.guest.python.tree import from_tree
 
 

@@ -1,0 +1,44 @@
+"""The errors for calls and runs that a policy does not let begin."""
+
+from __future__ import annotations
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import ApprovalRequiredError, PolicyError
+from toolexec.run.policy_rules import Verdict
+from toolexec.run.run_request import RunRequest
+
+__all__ = ["denied", "denied_run", "unapproved"]
+
+
+def denied(entry: Registered, verdict: Verdict) -> PolicyError:
+    """Return the error for a call that a rule forbids."""
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    return PolicyError(
+        f"the policy ({verdict.rule}) forbids this call of {entry.tool.id}{reason}; do not repeat it, but use another "
+        "tool, or ask whoever set up the policy",
+        tool_id=entry.tool.id,
+        op="policy",
+        details={"rule": verdict.rule, "reason": verdict.reason},
+    )
+
+
+def denied_run(run: RunRequest, verdict: Verdict) -> PolicyError:
+    """Return the error for a run that a rule forbids."""
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    return PolicyError(
+        f"the policy ({verdict.rule}) forbids running {run}{reason}; do not repeat it, but call the tools one by one, "
+        "or ask the administrator of the policy",
+        op="policy",
+        details={"rule": verdict.rule, "reason": verdict.reason},
+    )
+
+
+def unapproved(run: RunRequest, verdict: Verdict) -> ApprovalRequiredError:
+    """Return the error for a run that no approver can be asked about."""
+    reason = f": {verdict.reason}" if verdict.reason else f" (the policy's {verdict.rule})"
+    return ApprovalRequiredError(
+        f"running {run} needs an approval{reason}, and there is no approver to ask here; have the policy allow it, or "
+        "run it where an approver can be asked",
+        op="approval",
+        details={"rule": verdict.rule, "reason": verdict.reason},
+    )

@@ -1,0 +1,54 @@
+"""The kinds of sandbox `firecracker`, `qemu` and `libkrun`: one backend with three VMMs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from toolexec.model.json_value import JSONDict
+from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
+
+if TYPE_CHECKING:
+    from toolexec.runtime.containers.microvm import MicrovmConfig
+    from toolexec.runtime.containers.microvm.machine import VmmName
+    from toolexec.runtime.sandboxes import SandboxSettings
+
+__all__ = ["FIRECRACKER", "LIBKRUN", "QEMU"]
+
+_SETTINGS: Final = "toolexec.runtime.containers.microvm.config:MicrovmConfig"
+
+
+def _read(vmm: VmmName, settings: SandboxSettings) -> MicrovmConfig:
+    from toolexec.runtime.containers.microvm import MicrovmConfig
+    from toolexec.runtime.containers.microvm.config import DEFAULT_VM_IMAGE
+
+    shared: JSONDict = {**settings.shared(), "image": settings.vm_image or DEFAULT_VM_IMAGE}
+    accelerator = settings.vm_accelerator if vmm in settings.use else "kvm"  # a slow one is never a surprise
+    if vmm != "qemu" and accelerator == "tcg":  # which is QEMU's alone
+        accelerator = "kvm"
+    program = {"qemu": settings.qemu, "firecracker": settings.firecracker}.get(vmm, "")
+    return MicrovmConfig(**shared, vmm=vmm, program=program, accelerator=accelerator)
+
+
+def _make(settings: MicrovmConfig, _: SandboxContext) -> SandboxBackend:
+    from toolexec.runtime.containers.microvm import MicrovmBackend
+
+    return MicrovmBackend(settings)
+
+
+def _plugin(vmm: VmmName, position: int) -> SandboxPlugin:
+    return SandboxPlugin(
+        kind=vmm,
+        api=1,
+        settings=_SETTINGS,
+        make=_make,
+        profiles={"hardened": position},
+        isolation="vm",
+        read=partial(_read, vmm),
+    )
+
+
+FIRECRACKER = _plugin("firecracker", 30)
+QEMU = _plugin("qemu", 80)
+LIBKRUN = _plugin("libkrun", 90)

@@ -1,0 +1,99 @@
+"""Which kinds of sandbox there are: those of toolexec, by where each is described, and those of other distributions."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from toolexec.errors import ConfigurationError
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
+
+__all__ = ["KINDS", "SANDBOXES", "candidates", "installed_kinds", "isolations", "plugin_of", "provide"]
+
+_HOMES: Final = {
+    "wasm": "toolexec.runtime.wasm.plugin:PLUGIN",
+    "bubblewrap": "toolexec.runtime.containers.bubblewrap.plugin:PLUGIN",
+    "docker": "toolexec.runtime.containers.docker.plugin:PLUGIN",
+    "containerd": "toolexec.runtime.containers.containerd.plugin:PLUGIN",
+    "gvisor": "toolexec.runtime.containers.gvisor.plugin:PLUGIN",
+    "kata": "toolexec.runtime.containers.kata_plugin:PLUGIN",
+    "firecracker": "toolexec.runtime.containers.microvm.plugin:FIRECRACKER",
+    "kubernetes": "toolexec.runtime.containers.kubernetes.plugin:PLUGIN",
+    "qemu": "toolexec.runtime.containers.microvm.plugin:QEMU",
+    "libkrun": "toolexec.runtime.containers.microvm.plugin:LIBKRUN",
+    "proxmox_lxc": "toolexec.runtime.remote.proxmox.plugin:PLUGIN",
+    "remote": "toolexec.runtime.remote.plugin:PLUGIN",
+    "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
+}
+_PROVIDED: Final = {"temporal": ""}
+"""Kinds of packages that build on this one, which `provide` them; they are used only when they are named."""
+
+SANDBOXES: Final = (*_HOMES,)
+"""Every kind of sandbox that is used without being named."""
+KINDS: Final = (*SANDBOXES, *_PROVIDED)
+"""Every kind of sandbox that comes with toolexec."""
+
+
+def provide(kind: str, home: str) -> None:
+    """Say where the object of a kind is, as `module:NAME`: for packages that this one must not know."""
+    _PROVIDED[kind] = home
+
+
+def installed_kinds() -> list[str]:
+    """Return the kinds that other distributions have, sorted; none of them is loaded, and a name of ours among them is
+    one that cannot be used."""
+    from toolexec.backend.plugins import SANDBOXES as GROUP
+    from toolexec.backend.plugins import plugin_names
+
+    return plugin_names(GROUP)
+
+
+def plugin_of(kind: str) -> SandboxPlugin:
+    """Return the object of a kind, imported if need be.
+
+    Raises ConfigurationError for one that is not there, and for a plugin that cannot be used: it says which
+    distribution that is from, and why.
+    """
+    home = _HOMES.get(kind) or _PROVIDED.get(kind)
+    if home is not None:
+        module, _, name = home.partition(":")
+        if not module:
+            raise ConfigurationError(f"the sandbox {kind} is not loaded: import toolexec.durable.temporal")
+        found: SandboxPlugin = getattr(import_module(module), name)
+        return found
+    from toolexec.backend.plugins import SANDBOXES as GROUP
+    from toolexec.backend.plugins import load_plugin
+
+    return load_plugin(GROUP, kind, lambda loaded: _problem(kind, loaded))
+
+
+def _problem(kind: str, loaded: object) -> str:
+    """Return what keeps something from being the plugin of *kind*; "" for nothing."""
+    if not isinstance(loaded, SandboxPlugin):
+        return f"must be a SandboxPlugin, not {type(loaded).__name__}; see docs/extending.md"
+    if loaded.api != PLUGIN_API:
+        newer = "toolexec" if loaded.api > PLUGIN_API else "the plugin"
+        return f"is written for the plugin API {loaded.api}, and this toolexec has {PLUGIN_API}; update {newer}"
+    return "" if loaded.kind == kind else f"is one of the kind {loaded.kind!r}; both names must be the same"
+
+
+@cache
+def candidates() -> dict[str, tuple[str, ...]]:
+    """Return the kinds of toolexec that may serve each profile, the preferred one first."""
+    plugins = [plugin_of(kind) for kind in SANDBOXES]
+    return {
+        profile: tuple(
+            plugin.kind
+            for plugin in sorted(plugins, key=lambda plugin: plugin.profiles.get(profile, 0))
+            if profile in plugin.profiles
+        )
+        for profile in PROFILES
+    }
+
+
+@cache
+def isolations() -> dict[str, str]:
+    """Return the kinds of toolexec that run code by themselves, and the isolation that each usually gives."""
+    return {kind: isolation for kind in SANDBOXES if (isolation := plugin_of(kind).isolation)}

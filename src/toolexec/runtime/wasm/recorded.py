@@ -1,0 +1,54 @@
+"""The clock of a program that can be made again, and whose timers are steps of its run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from toolexec.runtime.wasm.guest import STEP_NANOSECONDS, VirtualClock
+
+if TYPE_CHECKING:
+    from toolexec.runtime.base import ExecuteRequest
+    from toolexec.runtime.protocol.hostcalls import HostCalls
+
+__all__ = ["RecordedClock", "recorded_clock"]
+
+_SECOND: Final = 1_000_000_000
+_LAST: Final = 253_402_300_799 * _SECOND
+"""The end of the year 9999, the last moment that datetime knows."""
+
+
+class RecordedClock(VirtualClock):
+    """A clock of a program that can be made again. It goes on by what the program's calls and timers have taken, which
+    is recorded, and by 1 us at each reading; it never goes back. A sleep is a timer: *sleep* lets so many seconds pass,
+    and records that.
+    """
+
+    def __init__(self, start: float, sleep: Callable[[float], None]) -> None:
+        super().__init__(start)
+        self._sleep = sleep
+
+    def peek(self) -> int:
+        """Return the monotonic clock; not a reading."""
+        return self._passed
+
+    def skip_to(self, monotonic: int) -> None:
+        """Go on to *monotonic*, unless that is past; to the end of the year 9999 at most."""
+        self._passed = max(self._passed, min(monotonic, _LAST - self._start))
+
+    def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
+        """Wait, as a step of the run."""
+        left = monotonic - self._passed
+        if left > STEP_NANOSECONDS and not stopped.is_set():
+            self._sleep(left / _SECOND)
+        self.skip_to(monotonic)
+
+
+def recorded_clock(request: ExecuteRequest, calls: HostCalls) -> RecordedClock | None:
+    """Return the clock of a program whose timers *calls* records as steps of its run; None for any other program."""
+    if not calls.keeps_time or request.now is None:
+        return None
+    clock = RecordedClock(request.now, calls.sleep)
+    calls.clock = clock
+    return clock

@@ -1,0 +1,103 @@
+"""The kinds of sandbox: one object for each, and everything else comes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import toolexec
+from toolexec.durable.sandboxes import provide_sandboxes
+from toolexec.errors import ConfigurationError
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, plugin_of
+from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
+from toolexec.runtime.router import ISOLATIONS
+from toolexec.runtime.sandboxes import SandboxSettings, make_sandbox, settings_of
+
+
+def _make(settings: object, context: SandboxContext) -> SandboxBackend:
+    return context.make("wasm")
+
+
+PLAIN = SandboxPlugin(kind="cell", api=1, settings=dict, make=_make, profiles={})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_its_object(kind: str) -> None:
+    """Each has the name that it is found by, this version, and a class of settings."""
+    provide_sandboxes()
+    plugin = plugin_of(kind)
+    assert (plugin.kind, plugin.api) == (kind, PLUGIN_API)
+    assert isinstance(plugin.settings_class(), type)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SANDBOXES if kind not in ("remote", "proxmox_lxc")])
+def test_the_object_makes_the_sandbox(kind: str) -> None:
+    """Its settings are of the class that it names, and it gives the isolation that its sandbox has."""
+    settings = SandboxSettings()
+    backend = make_sandbox(kind, settings)
+    assert (backend.kind, backend.isolation) == (kind, plugin_of(kind).isolation)
+    assert isinstance(settings_of(kind, settings), plugin_of(kind).settings_class())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_two_kinds_have_one_position(profile: str) -> None:
+    """The order of candidates is that of the positions, and of nothing else."""
+    positions = [plugin.profiles[profile] for plugin in map(plugin_of, SANDBOXES) if profile in plugin.profiles]
+    assert len({*positions}) == len(positions) == len(candidates()[profile])
+
+
+def test_only_what_isolates_serves_a_profile() -> None:
+    """`standard` and `hardened` have no kind without isolation among their candidates."""
+    for profile in ("standard", "hardened"):
+        assert {isolations().get(kind) for kind in candidates()[profile]} & {"none", "process"} == set()
+    assert isolations()["unsafe_host"] == "none"
+    assert {*isolations().values()} <= {*ISOLATIONS["dev"]}
+
+
+@pytest.mark.parametrize("kind", ["", "Cell", "my cell", "9cell", "a-b"])
+def test_a_kind_is_one_plain_word(kind: str) -> None:
+    """Files, commands and labels of containers have it as it is."""
+    with pytest.raises(ConfigurationError, match="lower case"):
+        replace(PLAIN, kind=kind)
+
+
+def test_a_profile_that_is_not_there_is_refused() -> None:
+    """The error has the nearest one."""
+    with pytest.raises(ConfigurationError, match="did you mean hardened"):
+        replace(PLAIN, profiles={"hardend": 1})
+
+
+def test_no_module_but_its_own_lists_the_kinds() -> None:
+    """A list of several kinds is a second owner: all others ask the registry."""
+    root = Path(toolexec.__file__).parent
+    rows = ('"bubblewrap",\n', '"bubblewrap", "docker"', '"gvisor", "kata"', '"containerd": "')
+    owners = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if path.name != "plugin.py" and any(row in path.read_text(encoding="utf-8") for row in rows)
+    }
+    assert owners == {"runtime/kinds.py"}
+
+
+def test_a_kind_of_another_package_is_known_before_that_is_loaded() -> None:
+    """Its name is; the error of those who make it says what to import. An Exec has it."""
+    program = """
+from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
+settings = SandboxSettings(use=("temporal",), temporal={"inner": "nothing"})
+from toolexec import Exec
+for make in (lambda: make_runtime(settings), lambda: Exec(runtime_backends=settings).runtime):
+    try:
+        make()
+    except Exception as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    first, second = done.stdout.splitlines()
+    assert "import toolexec.durable.temporal" in first
+    assert "a sandbox on Temporal is one of" in second
