@@ -36,12 +36,12 @@ def _defined(module: ModuleType) -> set[str]:
 
 
 def _imported(module: ModuleType) -> set[str]:
-    """Names that the module's own text imports from toolexec."""
+    """Names that the module's own text imports from toolexec, but for what it keeps to itself."""
     found: set[str] = set()
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolexec"):
             found |= {alias.asname or alias.name for alias in node.names}
-    return found
+    return {name for name in found if not name.startswith("_")}
 
 
 def _only_gathers(module: ModuleType) -> bool:

@@ -20,6 +20,7 @@ from toolexec.code.executor import CodeConfig
 from toolexec.code.limits import Limits
 from toolexec.discovery.bm25 import BM25Config
 from toolexec.errors import ToolExecError
+from toolexec.exec.embedded import EmbeddedEngine
 from toolexec.net import HTTPClient
 from toolexec.run.code_shares import CodeShares
 from toolexec.run.layers.approval import Approval
@@ -65,7 +66,7 @@ NEEDED: Mapping[type, Mapping[str, Any]] = {
     Approval: {"decide": lambda request: True},
     Audit: {"path": "/nowhere/audit.jsonl"},
     Budget: {"store": ResultStore()},
-    CodeConfig: {"index": InMemoryIndex(), "run": Exec().runner},
+    CodeConfig: {"index": InMemoryIndex(), "run": Exec().runner, "engine": EmbeddedEngine()},
     CodeShares: {"per_caller": 1},
     CommandProvider: {"name": "far", "tools": [CommandTool(name="do", argv=["true"])]},
     CommandTool: {"name": "do", "argv": ["true"]},
