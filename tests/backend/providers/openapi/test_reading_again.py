@@ -205,7 +205,7 @@ async def test_the_loop_goes_on_while_a_document_is_read() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    found = await asyncio.to_thread(json_steps.load_json, big(1500), float)
+    found = await asyncio.to_thread(json_steps.load_json, big(6000), float)
     done.set()
     await counting
     assert found["openapi"]
