@@ -132,6 +132,7 @@ class HttpBlock(Block):
     max_body_bytes: Size = _key(4 * 1024**2, "The largest request.", ge=1)
     max_header_bytes: Size = _key(32 * 1024, "The largest head of a request.", ge=1)
     max_json_depth: int = _key(100, "How deeply the values of a request may be nested.", ge=1)
+    max_json_values: int = _key(400_000, "How many values a request may have: all wait while they are read.", ge=1)
     header_timeout: Seconds = _key(10.0, "How long the head of a request may take.", ge=0.001)
     body_timeout: Seconds = _key(30.0, "How long the body of a request may take.", ge=0.001)
     keep_alive: Seconds = _key(15.0, "How long a connection may stay without a request.", ge=0.001)

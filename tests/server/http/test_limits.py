@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from toolexec.server.http import HttpSettings, Metrics
-from toolexec.server.http.middleware import too_deep
+from toolexec.server.http.bodies import excess_of
 
 from .conftest import INITIALIZE, JSON_HEADERS, Serve
 
@@ -123,11 +123,40 @@ async def test_garbage(serve: Serve, body: bytes, era: dict[str, str]) -> None:
 )
 def test_depth_is_that_of_the_structure(document: str, deep: bool) -> None:
     """Brackets within strings do not count, whatever is escaped in them."""
-    assert too_deep(document.encode(), 3) is deep
+    assert (excess_of(document.encode(), 3, 1000) == "json_depth") is deep
 
 
 def test_looking_for_depth_takes_linear_time() -> None:
     """Quotes without an end are no way to keep the server busy."""
-    assert too_deep(b"[[[[" + rb"\"" * 2_000_000, 3)
-    assert not too_deep(rb'"\"' * 1_000_000 + b"[[[[", 3)
-    assert not too_deep(b'[[["' + rb"\"" * 2_000_000 + b"[[[[", 3)
+    assert excess_of(b"[[[[" + rb"\"" * 2_000_000, 3, 1000) == "json_depth"
+    assert excess_of(rb'"\"' * 1_000_000 + b"[[[[", 3, 1000) is None
+    assert excess_of(b'[[["' + rb"\"" * 2_000_000 + b"[[[[", 3, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "many"),
+    [
+        ("[1,2,3]", False),
+        ("[1,2,3,4,5]", True),
+        ("[[],[],[]]", True),
+        ('{"a":{},"b":1}', False),
+        ('["1,2,3,4,5,6,[,[,[,{"]', False),
+        (r'["\\",1,2,3,4]', True),
+        ("1,2,3", False),
+    ],
+)
+def test_values_are_those_of_the_structure(document: str, many: bool) -> None:
+    """Commas and brackets within strings are text, however many there are."""
+    assert (excess_of(document.encode(), 100, 4) == "json_values") is many
+
+
+@pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
+async def test_json_with_too_many_values(serve: Serve, era: dict[str, str]) -> None:
+    """Refuses it before a parser sees it, and says what to do; a long text is one value."""
+    server = await serve(HttpSettings(port=0, max_json_values=2000))
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"values": [1] * 2000}}).encode()
+    answer = await server.request("POST", content=body, headers={**JSON_HEADERS, **era})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
+    assert "more than 2000 values; send less at once" in answer.json()["error"]["message"]
+    text = json.dumps({**INITIALIZE, "comment": "1," * 2000}).encode()
+    assert (await server.request("POST", content=text, headers={**JSON_HEADERS})).status_code == 200

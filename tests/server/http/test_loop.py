@@ -96,6 +96,15 @@ class TestAttempts:
             answer = await server.request("POST", content=body, headers=headers)
         assert answer.json()["result"]["structuredContent"]["structured"] == "taken"
 
+    async def test_arguments_with_far_too_many_values(self, serve: Serve, tmp_path: Path) -> None:
+        """Four megabytes with a million lists are refused before they are decoded."""
+        _, server = await served(serve, tmp_path)
+        body = b'{"a":[' + b",".join([b"[]"] * 1_300_000) + b"]}"
+        async with loop_not_held():
+            answer = await server.request("POST", content=body, headers=JSON_HEADERS)
+        assert answer.status_code == 400
+        assert "400000 values" in answer.text
+
     async def test_deep_arguments(self, serve: Serve, tmp_path: Path) -> None:
         """Arguments that are nested too deeply are refused with the body."""
         _, server = await served(serve, tmp_path)

@@ -22,9 +22,10 @@ from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import WELL_KNOWN, metadata_address, metadata_app
 from toolexec.server.auth.middleware import Authentication
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.bodies import BodyLimits
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
-from toolexec.server.http.middleware import BodyLimits, Guard, Requests, SeatClaims
+from toolexec.server.http.middleware import Guard, Requests, SeatClaims
 from toolexec.server.http.replies import refuse, reply, reply_json, reply_text
 from toolexec.server.http.sessions import Sessions
 from toolexec.server.http.settings import HttpSettings, check_exposure

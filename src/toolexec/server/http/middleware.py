@@ -1,13 +1,12 @@
 """What every request over HTTP passes: it is counted and logged, and checked by its headers and by its body.
 
 `Requests` is outermost. Inside of it `Guard` looks at the headers and at where the request comes from, which stops DNS
-rebinding and hostile pages; `SeatClaims` and `BodyLimits` come last, after the caller is known.
+rebinding and hostile pages; `SeatClaims` comes after the caller is known, and then the limits of the body (`bodies`).
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
@@ -29,7 +28,6 @@ from toolexec.server.http.replies import (
     peer_of,
     refuse,
     reply,
-    reply_json,
     split_host,
 )
 from toolexec.server.http.seats import STATE, Seat
@@ -39,7 +37,7 @@ from toolexec.server.http.shares import NoShareError
 if TYPE_CHECKING:
     from toolexec.server.http.metrics import Metrics
 
-__all__ = ["BodyLimits", "BrokenOffError", "Guard", "Requests", "SeatClaims", "too_deep"]
+__all__ = ["BrokenOffError", "Guard", "Requests", "SeatClaims"]
 
 access: logging.Logger = logging.getLogger("toolexec.server.http.access")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -50,13 +48,6 @@ _HEADERS = (
     "mcp-session-id, x-api-key"
 )
 _EXPOSED = "mcp-session-id, www-authenticate, retry-after"
-
-# A text that does not end is one token as well: beginning again at each of its quotes would take quadratic time.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
-_PARSE_ERROR = -32700
-_AT_ONCE = 64 * 1024
-"""A body of fewer bytes is looked at on the event loop: that takes a few milliseconds at most."""
-_DIGITS = 18
 
 
 class BrokenOffError(Exception):
@@ -281,94 +272,3 @@ class SeatClaims:
                 await refuse(send, 503, message, [("retry-after", "5")])
                 return
         await self._app(scope, receive, send)
-
-
-class BodyLimits:
-    """Takes in the whole body of a POST before anything is done with it.
-
-    Answers 415 for what is not JSON, 413 for a body that is too long (whether it says so or not), 408 for one that
-    does not arrive in time and 400 for JSON that nests too deeply. *on_refusal* receives the reason in one word.
-    """
-
-    def __init__(self, app: ASGIApp, http: HttpSettings, *, on_refusal: Refuse) -> None:
-        self._app = app
-        self._most = http.max_body_bytes
-        self._depth = http.max_json_depth
-        self._seconds = http.body_timeout
-        self._tell = on_refusal
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its body, or refuse it."""
-        if scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
-        if kind != "application/json" or (header(scope, b"content-encoding") or "identity").lower() != "identity":
-            self._tell("content_type")
-            await refuse(send, 415, "the body must be application/json, not compressed")
-            return
-        length = header(scope, b"content-length") or "0"
-        if len(length) > _DIGITS or not length.isascii() or not length.isdigit() or int(length) > self._most:
-            await self._too_long(send)
-            return
-        body: bytes | None = b""
-        with anyio.move_on_after(self._seconds) as limit:
-            body = await self._read(receive)
-        if limit.cancelled_caught:
-            self._tell("body_timeout")
-            await refuse(send, 408, f"the body did not arrive within {self._seconds:g} s")
-        elif body is None:
-            self._tell("disconnected")
-        elif len(body) > self._most:
-            await self._too_long(send)
-        elif await self._is_too_deep(body):
-            self._tell("json_depth")
-            problem = {"code": _PARSE_ERROR, "message": f"Parse error: nested more than {self._depth} levels deep"}
-            await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})
-        else:
-            await self._app(scope, _replay(body, receive), send)
-
-    async def _is_too_deep(self, body: bytes) -> bool:
-        if len(body) < _AT_ONCE:
-            return too_deep(body, self._depth)
-        return await anyio.to_thread.run_sync(too_deep, body, self._depth)
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, or as much of it as shows that it is too long; None when the client went away."""
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self._most or not message.get("more_body", False):
-                return bytes(body)
-
-    async def _too_long(self, send: Send) -> None:
-        self._tell("body_size")
-        await refuse(send, 413, f"the body is longer than {self._most} bytes")
-
-
-def too_deep(body: bytes, most: int) -> bool:
-    """Return whether JSON nests more than *most* levels deep; also right for what is not valid JSON."""
-    if body.count(b"[") + body.count(b"{") <= most:
-        return False
-    depth = 0
-    for token in _TOKEN.finditer(body):
-        first = body[token.start()]
-        if first in b"[{":
-            depth += 1
-            if depth > most:
-                return True
-        elif first in b"]}":
-            depth -= 1
-    return False
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return receive_again

@@ -31,7 +31,8 @@ class HttpSettings:
     one), `allowed_origins` the web pages that may (`https://app.example.com`). The loopback names are always right
     for a server that only this machine can reach.
 
-    Limits: bytes of a body and of a request's head, how deep JSON may nest, seconds until the head and the body must
+    Limits: bytes of a body and of a request's head, how deep JSON may nest and how many values it may have
+    (all callers wait while it is decoded), seconds until the head and the body must
     be there, until an idle connection is closed and until a client that does not read is dropped; `max_connections`
     and `max_sessions` at one time; a session ends after `session_idle` seconds without a request. When the server
     stops, calls may take `shutdown_grace` seconds more.
@@ -59,6 +60,7 @@ class HttpSettings:
     max_body_bytes: int = 4 * 2**20
     max_header_bytes: int = 32 * 2**10
     max_json_depth: int = 100
+    max_json_values: int = 400_000
     header_timeout: float = 10.0
     body_timeout: float = 30.0
     keep_alive: float = 15.0
@@ -103,7 +105,8 @@ class HttpSettings:
             raise ConfigurationError("path, sse_path and messages_path must differ")
 
     def _check_limits(self) -> None:
-        for name in ("max_body_bytes", "max_header_bytes", "max_json_depth", "max_connections", "max_sessions"):
+        limits = ("max_body_bytes", "max_header_bytes", "max_json_depth", "max_json_values")
+        for name in (*limits, "max_connections", "max_sessions"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
         for name in ("header_timeout", "body_timeout", "keep_alive", "read_timeout", "session_idle"):
