@@ -99,9 +99,9 @@ def test_typescript_clients_of_mcp() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("vendor", ["google", "a2a"])
+@pytest.mark.parametrize("vendor", ["google", "a2a", "llamaindex"])
 def test_packages_in_an_environment_of_their_own(vendor: str) -> None:
-    """google-genai and a2a-sdk, which cannot be installed beside everything else, take and give the same forms."""
+    """google-genai and a2a-sdk take and give the same forms, and tools of LlamaIndex are called as they are."""
     # No cache and no coverage of this run: the packages there are others than here.
     arguments = ["-q", "-c", os.devnull, "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider", "-rs"]
     done = subprocess.run(

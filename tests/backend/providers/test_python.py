@@ -321,39 +321,6 @@ async def test_tools_of_pydantic_ai(module: Make) -> None:
         assert {tool.name for tool in await made.list_tools()} == {"where", "later"}
 
 
-LLAMAINDEX = """
-    import threading
-    from llama_index.core.tools import FunctionTool
-
-    def multiply(a: int, b: int = 2) -> int:
-        "Multiplies."
-        return a * b if threading.current_thread().name != "MainThread" else -1
-
-    async def later(n: int) -> dict:
-        return {"n": n}
-
-    def fails(n: int) -> int:
-        raise ValueError("no")
-
-    tools = [FunctionTool.from_defaults(multiply), FunctionTool.from_defaults(async_fn=later),
-             FunctionTool.from_defaults(fails)]
-"""
-
-
-async def test_tools_of_llamaindex(module: Make) -> None:
-    """As they are, with their raw output as the value."""
-    pytest.importorskip("llama_index.core")
-    async with backend(f"{module(LLAMAINDEX)}:tools") as made:
-        tools = {tool.name: tool for tool in await made.list_tools()}
-        assert tools.keys() == {"multiply", "later", "fails"}
-        assert tools["multiply"].input_schema.conforms({"a": 1})
-        assert not tools["multiply"].input_schema.conforms({"b": 1})
-        assert await call(made, "multiply", {"a": 3}) == 6
-        assert await call(made, "later", {"n": 1}) == {"n": 1}
-        with pytest.raises(HandlerError, match="no"):
-            await call(made, "fails", {"n": 1})
-
-
 async def test_what_looks_like_a_tool_of_llamaindex(module: Make) -> None:
     """Its public attributes are all that is needed: metadata, call and acall."""
     name = module(
