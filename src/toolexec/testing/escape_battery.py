@@ -16,11 +16,11 @@ from typing import Any, Final
 from toolexec.code.types import CodeResult, Output
 from toolexec.errors import CodeTimeoutError
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
-from toolexec.testing.escapes import ESCAPES, Attempt, Escape, Site
+from toolexec.testing.escapes import ESCAPES, ISOLATING, Attempt, Escape, Site
 from toolexec.testing.escapes.base import code_of
 from toolexec.testing.escapes.watch import Watch
 
-__all__ = ["BatteryReport", "Outcome", "run_battery"]
+__all__ = ["BatteryReport", "Outcome", "may_run", "run_battery"]
 
 _GRACE_SECONDS = 5.0
 _CAP_SECONDS = 20.0
@@ -154,7 +154,7 @@ async def run_battery(
     *,
     language: str = "python",
     known_gaps: Mapping[str, str] | None = None,
-    escapes: Sequence[Escape] = ESCAPES,
+    escapes: Sequence[Escape] | None = None,
     profile: str = "",
     metadata: Mapping[str, Any] | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
@@ -162,15 +162,22 @@ async def run_battery(
     """Run every hostile program that there is for *language* in *backend*, one after the other, under tight limits.
 
     After each one the host must be unharmed, and the next, ordinary run clean. *known_gaps* maps the names of programs
-    that are known to get out to the reason. *profile* defaults to the one that fits the backend's isolation, where
+    that are known to get out to the reason. *escapes* are the programs to run (None: all that may run under this
+    isolation). *profile* defaults to the one that fits the backend's isolation, where
     the opt-in to an unsafe one is given. *on_outcome* receives each outcome at once.
 
     The programs are really hostile. A backend without isolation runs them on this machine, where they are bounded
     (200 processes that end by themselves, some gigabytes of memory): do that in a container of your own.
 
-    Raises ValueError for a language without programs, and for a gap that is none of their names.
+    Raises ValueError for a language without programs, for a gap that is none of their names, and for programs in
+    *escapes* that are `isolated` where the backend isolates nothing.
     """
     gaps = dict(known_gaps or {})
+    if escapes is None:
+        escapes = [escape for escape in ESCAPES if may_run(escape, backend)]
+    refused = [escape.name for escape in escapes if not may_run(escape, backend)]
+    if refused:
+        raise ValueError(f"{backend.kind} isolates nothing, and {', '.join(refused)} may not run on the host itself")
     chosen = [escape for escape in escapes if language in escape.programs]
     unknown = sorted(gaps.keys() - {escape.name for escape in chosen})
     if not chosen or unknown:
@@ -191,6 +198,11 @@ async def run_battery(
             if on_outcome is not None:
                 on_outcome(outcome)
     return BatteryReport(kind=backend.kind, language=language, outcomes=tuple(outcomes))
+
+
+def may_run(escape: Escape, backend: SandboxBackend) -> bool:
+    """Return whether a program may run in *backend* at all: those that are `isolated` do so only in a sandbox."""
+    return not escape.isolated or backend.isolation in ISOLATING
 
 
 class _Battery:
@@ -214,7 +226,7 @@ class _Battery:
     async def outcome(self, escape: Escape, known_gap: str) -> Outcome:
         """Run one hostile program, then look at the host and at the next run."""
         tools = self._site.tools(escape.limits, escape.allowed)
-        attempt = Attempt(result=None, raised=None, tools=tools)
+        attempt = Attempt(result=None, raised=None, tools=tools, isolation=self._backend.isolation)
         started = monotonic()
         async with Watch() as watch:
             try:
@@ -247,6 +259,8 @@ class _Battery:
         )
 
     async def _run(self, escape: Escape, attempt: Attempt) -> CodeResult:
+        if not may_run(escape, self._backend):  # a second lock
+            raise ValueError(f"{escape.name} may not run on the host itself")
         request = ExecuteRequest(
             code=self._site.fill_in(escape.programs[self._language]),
             gateway=attempt.tools,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 
-__all__ = ["LIMITS", "Attempt", "Check", "Escape", "all_of", "code_of", "ends_with", "gives"]
+__all__ = ["ISOLATING", "LIMITS", "Attempt", "Check", "Escape", "all_of", "code_of", "ends_with", "gives"]
 
 LIMITS = Limits(
     max_tool_calls=20,
@@ -23,19 +23,24 @@ LIMITS = Limits(
 )
 """What a hostile program is granted."""
 
+ISOLATING: Final = frozenset({"wasm", "container", "gvisor", "vm"})
+"""The isolations in which every program may run; under any other one those that are `isolated` may not."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
     """One run of a hostile program, over: what came back, and what the host saw.
 
     `result` is None when the sandbox raised `raised` instead. `seen` is what the host noticed by itself while the
-    program ran, each a sentence: a program connected to it, a file changed, a process died.
+    program ran, each a sentence: a program connected to it, a file changed, a process died. `isolation` is what
+    surrounded the program.
     """
 
     result: CodeResult | None
     raised: BaseException | None
     tools: Tools
     seen: list[str] = field(default_factory=list[str])
+    isolation: str = ""
 
     @property
     def value(self) -> Any:
@@ -67,6 +72,7 @@ class Escape:
 
     `tries` says what it is after. In the text of `programs`, by language, `@NAME@` stands for a fact about the host;
     see `Site.facts`. `check` is its own judge, beside those that judge every program. `timeout` is in seconds.
+    One that is `isolated` never runs where nothing surrounds it: `run_battery` refuses that.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Escape:
     limits: Limits = LIMITS
     allowed: tuple[str, ...] | None = ("escape:echo", "escape:nap", "escape:large", "escape:take")
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    isolated: bool = False
 
 
 def code_of(attempt: Attempt) -> str:
