@@ -91,60 +91,6 @@ def test_a_terminal_sees_bars(cli: Cli, cache: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.full
-def test_hostile_programs_are_held(cli: Cli, sandbox: None) -> None:
-    """By the embedded sandbox; exit code 0."""
-    words = ["--only", "environment", "--only", "read_host_files"]
-    done = cli("sandbox", "check", *words)
-    assert done.exit_code == 0
-    assert "✓ held" in done.stdout
-    assert "2 of 2 hostile python programs were held by wasm" in done.stdout
-    data = json.loads(cli("sandbox", "check", *words, "--json").stdout)
-    assert [(outcome["name"], outcome["held"]) for outcome in data["outcomes"]] == [
-        ("read_host_files", True),
-        ("environment", True),
-    ]
-
-
-@pytest.mark.full
-def test_an_escape_is_told(cli: Cli) -> None:
-    """With its evidence; exit code 1."""
-    done = cli("sandbox", "check", "--backend", "unsafe_host", "--unsafe", "--only", "read_host_files")
-    assert done.exit_code == 1
-    assert "✗ ESCAPED" in done.stdout
-    assert "0 of 1 hostile python programs were held by unsafe_host" in done.stdout
-
-
-def test_hostile_programs_do_not_run_here_by_accident(cli: Cli) -> None:
-    """Where nothing is around them it must be said."""
-    done = cli("sandbox", "check", "--backend", "unsafe_host")
-    assert done.exit_code == 2
-    assert "--unsafe" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--backend", "remote"], "there is no sandbox 'remote' here to check; there is: wasm, bubblewrap, docker"),
-        (["--only", "nothing"], "no python programs nothing; there are: "),
-        (["--language", "cobol"], "no cobol programs"),
-    ],
-)
-def test_what_cannot_be_checked(cli: Cli, words: list[str], message: str) -> None:
-    """Refuses an unknown sandbox and names those that can be checked."""
-    done = cli("sandbox", "check", *words)
-    assert done.exit_code == 2
-    assert message in done.stderr
-
-
-def test_a_sandbox_that_cannot_run_is_not_checked(cli: Cli, tmp_path: Path) -> None:
-    """Exit code 3, with the reason."""
-    (tmp_path / "file").write_text("")
-    done = cli("sandbox", "check", TOOLEXEC_CACHE=str(tmp_path / "file"))
-    assert done.exit_code == 3
-    assert "TOOLEXEC_CACHE" in done.stderr
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("words", [["build"], ["list"], ["check"], ["remove"], []])
 def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
     """Every command has help and JSON."""

@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 
     from toolexec.exec import Exec
     from toolexec.process.steps import BuildStep, OnStep
+    from toolexec.runtime.base import SandboxBackend
     from toolexec.runtime.router import Runtime
 
-__all__ = ["BuildStoppedError", "BuildView", "announce_builds", "prepare_sandbox", "watch_build"]
+__all__ = [
+    "BuildStoppedError",
+    "BuildView",
+    "announce_builds",
+    "language_of",
+    "prepare_sandbox",
+    "serving_sandbox",
+    "watch_build",
+]
 
 T = TypeVar("T")
 _LAST: Final = "compile"
@@ -163,17 +172,33 @@ async def prepare_sandbox(
     A build, which *view* shows, is over when this returns: it is not on the time limit of the code. Raises
     SandboxUnavailableError when it cannot be built, and InvalidRequestError for an unknown profile.
     """
-    from toolexec.model.languages import ALIASES
-    from toolexec.runtime.router import effective_profile
     from toolexec.runtime.wasm.backend import WasmBackend
 
-    runtime = ex.runtime
-    announce_builds(runtime, view, packages)
-    language = language or ex.options.default_language
-    language = ALIASES.get(language, language)
+    announce_builds(ex.runtime, view, packages)
+    language = language_of(ex, language)
+    backend = await serving_sandbox(ex, language=language, profile=profile)
+    if isinstance(backend, WasmBackend) and language == "python":
+        await view.during(backend.start())
+
+
+async def serving_sandbox(ex: Exec, *, language: str, profile: str) -> SandboxBackend | None:
+    """Return the sandbox that would run code in *language* under *profile* ("" for the default of each) now: the first
+    that is configured for it and available; None if there is none. Raises InvalidRequestError for an unknown profile.
+    """
+    from toolexec.runtime.base import judged_kind
+    from toolexec.runtime.router import effective_profile
+
+    language = language_of(ex, language)
     name, only = effective_profile(profile, ex.options.security_profile)
-    for backend in runtime.candidates(name):
-        if only in ("", backend.kind) and language in backend.languages and (await backend.check()).ok:
-            if isinstance(backend, WasmBackend) and language == "python":
-                await view.during(backend.start())
-            return
+    for backend in ex.runtime.candidates(name):
+        if only in ("", judged_kind(backend)) and language in backend.languages and (await backend.check()).ok:
+            return backend
+    return None
+
+
+def language_of(ex: Exec, language: str) -> str:
+    """Return the name of a language as the sandboxes have it; "" is the default one of *ex*."""
+    from toolexec.model.languages import ALIASES
+
+    language = language or ex.options.default_language
+    return ALIASES.get(language, language)

@@ -173,18 +173,37 @@ def sandbox_remove(
 @sandbox.command("check")
 def sandbox_check(
     context: typer.Context,
-    backend: Annotated[str, typer.Option(help="The kind of sandbox: wasm or unsafe_host.")] = "wasm",
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="Only this sandbox. Default: all that sandboxes.use names, else the one that would run the code.",
+            show_default=False,
+        ),
+    ] = "",
     language: Annotated[str, typer.Option("--language", "-l", help="python, javascript or bash.")] = "python",
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this program; may be repeated.")] = None,
+    profile: Profile = None,
     unsafe: Annotated[
         bool, typer.Option("--unsafe", help="Run the programs also where there is NO SANDBOX around them.")
     ] = False,
+    config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run hostile programs in a sandbox and show whether it held; exit code 1 if anything got out."""
-    from toolexec.cli import sandbox as command
+    """Run hostile programs in the configured sandboxes and show which promise each of them keeps.
 
-    _perform_with_default(context, lambda s: command.check(s, backend, language, only or (), unsafe=unsafe), as_json)
+    Exit code 1 when one is weaker than it promises, 3 when one was never measured here: it is not available, or has no
+    such image. No other one takes its place.
+    """
+    from toolexec.cli import sandbox_check as command
+
+    perform_command(
+        context,
+        lambda s: command.check(s, backend, language, only or (), profile=profile or "", unsafe=unsafe),
+        config,
+        as_json,
+        tools_needed=False,
+    )
 
 
 def doctor(

@@ -1,4 +1,4 @@
-"""`toolexec sandbox`: build, list, check and remove the sandboxes that code runs in."""
+"""`toolexec sandbox`: build, list and remove the sandboxes that code runs in."""
 
 from __future__ import annotations
 
@@ -7,29 +7,22 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from toolexec.cli.building import announce_builds, watch_build
-from toolexec.cli.exit_codes import FAILED, OK
-from toolexec.cli.progress import watch
+from toolexec.cli.building import watch_build
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict
 from toolexec.model.visible import visible_line
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
-if TYPE_CHECKING:
-    from toolexec.runtime.base import SandboxBackend
-    from toolexec.testing.escape_battery import BatteryReport, Outcome
-
-__all__ = ["build", "check", "list_sandboxes", "remove", "size_text"]
+__all__ = ["build", "list_sandboxes", "remove", "size_text"]
 
 
 async def build(session: Session, packages: Sequence[str]) -> int:
@@ -114,76 +107,6 @@ async def remove(session: Session, packages: Sequence[str], *, everything: bool)
     return OK
 
 
-async def check(session: Session, kind: str, language: str, only: Sequence[str], *, unsafe: bool) -> int:
-    """Run hostile programs in a sandbox and show whether it held: all of the escape battery, or those of *only*.
-
-    The exit code is 1 if anything got out. Raises ConfigurationError for an unknown kind, language or program, and for
-    a sandbox without isolation unless *unsafe* is set.
-    """
-    from toolexec.testing.escape_battery import run_battery
-    from toolexec.testing.escapes import ESCAPES
-
-    backend = _backend(session, kind)
-    if backend.isolation in ("none", "process") and not unsafe:
-        raise ConfigurationError(
-            f"{kind} has no isolation: the hostile programs would run on this machine, as you; in a container of their "
-            "own that is fine, then say --unsafe"
-        )
-    known = [escape for escape in ESCAPES if language in escape.programs]
-    chosen = [escape for escape in known if not only or escape.name in only]
-    unknown = sorted({*only} - {escape.name for escape in known})
-    if unknown or not chosen:
-        names = [escape.name for escape in known]
-        hint = did_you_mean("".join(unknown[:1]), names, otherwise=f"there are: {', '.join(names) or 'none'}")
-        raise ConfigurationError(f"no {language} programs {', '.join(unknown)}; {hint}")
-    with watch_build(session.screen) as view:
-        announce_builds(session.ex.runtime, view)
-        await view.during(_start(backend, language))
-    done = 0
-    with watch(session.screen, "hostile programs") as report:
-
-        def hear(outcome: Outcome) -> None:
-            nonlocal done
-            done += 1
-            if report is not None:
-                report(Progress(done=done, total=len(chosen), message=outcome.name))
-
-        found = await run_battery(backend, language=language, escapes=chosen, on_outcome=hear)
-    if session.screen.as_json:
-        session.screen.document(found.to_dict())
-    else:
-        session.screen.show(_battery_table(found))
-        held = sum(outcome.held for outcome in found.outcomes)
-        style = "green" if found.ok else "bold red"
-        line = f"{held} of {len(found.outcomes)} hostile {language} programs were held by {kind}"
-        session.screen.value(Text(line, style=style))
-    return OK if found.ok else FAILED
-
-
-def _backend(session: Session, kind: str) -> SandboxBackend:
-    backends = session.ex.runtime.backends
-    for backend in backends:
-        if backend.kind == kind:
-            return backend
-    names = [backend.kind for backend in backends]
-    hint = did_you_mean(kind, names, otherwise=f"there is: {', '.join(names)}")
-    raise ConfigurationError(f"there is no sandbox {kind!r} here to check; {hint}")
-
-
-async def _start(backend: SandboxBackend, language: str) -> None:
-    """Build the embedded sandbox, if it is that one, and say so when it cannot run."""
-    from toolexec.runtime.wasm.backend import WasmBackend
-
-    if isinstance(backend, WasmBackend):
-        state = await backend.check_language(language)
-        if state.ok and language == "python":
-            await backend.start()
-    else:
-        state = await backend.check()
-    if not state.ok:
-        raise SandboxUnavailableError(f"{backend.kind}: {state.reason}; {state.remedy}", backend=backend.kind)
-
-
 def _find(found: Sequence[CachedComponent], wanted: tuple[str, ...]) -> CachedComponent | None:
     return next((entry for entry in found if entry.current and entry.requirements == wanted), None)
 
@@ -255,15 +178,3 @@ def _data(entry: CachedComponent) -> JSONDict:
         "bytes": entry.size,
         "used": entry.used.isoformat() if entry.used is not None else None,
     }
-
-
-def _battery_table(report: BatteryReport) -> Table:
-    table = plain_table(
-        ("Program", {"no_wrap": True}), ("Result", {"no_wrap": True}), ("Evidence", {"overflow": "fold", "ratio": 1})
-    )
-    table.expand = True
-    for outcome in report.outcomes:
-        word = Text("✓ held", style="green") if outcome.held else Text("✗ ESCAPED", style="bold red")
-        seen = outcome.evidence if not outcome.held else f"ended with {outcome.ending or 'no error'}"
-        table.add_row(Text(visible_line(outcome.name), style="cyan"), word, Text(visible_line(seen, 300)))
-    return table

@@ -44,7 +44,7 @@ async def it_says_what_it_is(testbed: SandboxTestbed) -> None:
     assert testbed.backend.isolation in ("none", "process", "wasm", "container", "gvisor", "vm")
     assert testbed.snippets.language in testbed.backend.languages
     state = await testbed.backend.check()
-    assert state.ok, f"{state.reason} {state.remedy}"
+    assert state.ok, state
 
 
 async def a_request_needs_gateway_and_code(testbed: SandboxTestbed) -> None:

@@ -1,0 +1,196 @@
+"""What the configured sandboxes promise, measured from inside: one row for each promise, one column for each sandbox.
+
+A promise is a program of the escape battery: that what it tries is not to be had. `await measure(backends)` gives a
+`Matrix`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from toolexec.errors import ToolExecError
+from toolexec.model.json_value import JSONDict
+from toolexec.runtime.base import Availability, SandboxBackend
+from toolexec.runtime.router import ISOLATIONS
+from toolexec.testing.escape_battery import Outcome, may_run, run_battery
+from toolexec.testing.escapes import ESCAPES, ISOLATING, Escape
+
+__all__ = ["Column", "Matrix", "Verdict", "measure"]
+
+Verdict: TypeAlias = Literal["kept", "weaker", "unmeasured"]
+"""What came of a promise in a sandbox; `unmeasured` is one that was never measured here."""
+
+_NO_ISOLATION: Final = "it has no isolation: the hostile programs would run on this machine, as you"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One sandbox as it is configured here, and what came of each program.
+
+    `reason` says why nothing was measured ("" where something was), and `fix` what changes that. `image` is what it
+    runs programs in ("" where it has none), `profile` the security profile that it was measured under.
+    """
+
+    kind: str
+    isolation: str
+    profile: str
+    image: str = ""
+    version: str = ""
+    reason: str = ""
+    fix: str = ""
+    outcomes: Sequence[Outcome] = field(default_factory=tuple[Outcome, ...])
+
+    @property
+    def weaker(self) -> list[Outcome]:
+        """The promises that it does not keep."""
+        return [outcome for outcome in self.outcomes if not outcome.held]
+
+    def verdict(self, name: str) -> Verdict:
+        """Return what came of the promise *name*."""
+        for outcome in self.outcomes:
+            if outcome.name == name:
+                return "kept" if outcome.held else "weaker"
+        return "unmeasured"
+
+    def to_dict(self) -> JSONDict:
+        """Return the same as JSON-able data."""
+        names = ("kind", "isolation", "profile", "image", "version", "reason", "fix")
+        outcomes = [outcome.to_dict() for outcome in self.outcomes]
+        return {**{name: getattr(self, name) for name in names}, "outcomes": outcomes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Each promise, that a program tries something in vain, in each of the sandboxes; `user` is the number of the one
+    that measured (None on a system without them)."""
+
+    language: str
+    user: int | None
+    promises: Sequence[Escape]
+    columns: Sequence[Column]
+
+    @property
+    def is_weaker(self) -> bool:
+        """Whether a sandbox does not keep a promise."""
+        return any(column.weaker for column in self.columns)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether each promise was measured in each sandbox."""
+        return all(column.verdict(each.name) != "unmeasured" for column in self.columns for each in self.promises)
+
+    def to_dict(self) -> JSONDict:
+        """Return the same as JSON-able data."""
+        return {
+            "ok": self.is_measured and not self.is_weaker,
+            "language": self.language,
+            "user": self.user,
+            "sandboxes": [column.to_dict() for column in self.columns],
+            "promises": [
+                {
+                    "name": each.name,
+                    "tries": each.tries,
+                    "sandboxes": {column.kind: column.verdict(each.name) for column in self.columns},
+                }
+                for each in self.promises
+            ],
+        }
+
+
+async def measure(
+    backends: Sequence[SandboxBackend],
+    *,
+    language: str = "python",
+    promises: Sequence[Escape] = ESCAPES,
+    profile: str = "standard",
+    unsafe: bool = False,
+    prepare: Callable[[SandboxBackend], Awaitable[Availability]] | None = None,
+    on_outcome: Callable[[SandboxBackend, Outcome], None] | None = None,
+) -> Matrix:
+    """Run *promises*, those that have a program in *language*, in each of *backends*, and return what came of them.
+
+    A sandbox that is not available, or cannot run an ordinary program, is reported as never measured, with the reason:
+    no other one takes its place. So is one without isolation unless *unsafe* is set; then it still runs no program
+    that is `isolated`. *profile* holds for those whose isolation it allows. *prepare* makes a sandbox ready (default:
+    its own `check`); *on_outcome* receives each outcome at once.
+    """
+    chosen = [each for each in promises if language in each.programs]
+    columns = [
+        await _column(
+            backend,
+            language,
+            [each for each in chosen if may_run(each, backend)],
+            profile if backend.isolation in ISOLATIONS.get(profile, ()) else "",
+            unsafe=unsafe,
+            prepare=prepare or _check,
+            on_outcome=on_outcome,
+        )
+        for backend in backends
+    ]
+    user = os.geteuid() if hasattr(os, "geteuid") else None
+    return Matrix(language=language, user=user, promises=chosen, columns=columns)
+
+
+async def _column(
+    backend: SandboxBackend,
+    language: str,
+    promises: Sequence[Escape],
+    profile: str,
+    *,
+    unsafe: bool,
+    prepare: Callable[[SandboxBackend], Awaitable[Availability]],
+    on_outcome: Callable[[SandboxBackend, Outcome], None] | None,
+) -> Column:
+    state = await _state(backend, language, prepare, unsafe=unsafe)
+    outcomes: Sequence[Outcome] = ()
+    if state.ok and promises:
+        try:
+            report = await run_battery(
+                backend,
+                language=language,
+                escapes=promises,
+                profile=profile,
+                on_outcome=None if on_outcome is None else lambda outcome: on_outcome(backend, outcome),
+            )
+            outcomes = report.outcomes
+        except (ToolExecError, RuntimeError) as error:  # it says that it is there, and runs nothing
+            state = _lacking(str(error), "toolexec doctor")
+    return Column(
+        kind=backend.kind,
+        isolation=backend.isolation,
+        profile=profile or ("standard" if backend.isolation in ISOLATING else "dev"),
+        image=str(getattr(getattr(backend, "config", None), "image", "") or ""),
+        version=state.version,
+        reason="" if state.ok else state.reason,
+        fix="" if state.ok else state.remedy,
+        outcomes=outcomes,
+    )
+
+
+async def _state(
+    backend: SandboxBackend,
+    language: str,
+    prepare: Callable[[SandboxBackend], Awaitable[Availability]],
+    *,
+    unsafe: bool,
+) -> Availability:
+    """Return whether *backend* can be measured."""
+    if backend.isolation not in ISOLATING and not unsafe:
+        return _lacking(_NO_ISOLATION, "in a container of its own say --unsafe")
+    if language not in backend.languages:
+        return _lacking(f"it does not run {language}", "use a sandbox or image that does")
+    try:
+        return await prepare(backend)
+    except ToolExecError as error:
+        return _lacking(str(error))
+
+
+def _lacking(*reasons: str) -> Availability:
+    return Availability(ok=False, reason="; ".join(reasons))
+
+
+async def _check(backend: SandboxBackend) -> Availability:
+    return await backend.check()
