@@ -43,7 +43,6 @@ _BESIDE = {
         "images",
         "jail",
         "kvm",
-        "libkrun",
         "machine",
         "snapshots",
         "sparse",

@@ -87,7 +87,7 @@ def test_a_sandbox_that_exists_has_its_row(kind: str) -> None:
     """The registry decides what there is: a row of a sandbox leads to the backend that the registry makes."""
     target = NAMES.get(f"runtime/backend/{kind}")
     if target is None:
-        assert kind in ("bubblewrap", "gvisor", "libkrun", "qemu", "unsafe_host")  # there under another name, or new
+        assert kind in ("bubblewrap", "gvisor", "qemu", "unsafe_host")  # there under another name, or new
         return
     assert target not in ABSENT
     if kind not in ("remote", "proxmox_lxc", "temporal"):  # those need an address

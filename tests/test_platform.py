@@ -67,7 +67,7 @@ def slow() -> int:
     return 1
 
 
-HARDENED = ("gvisor", "kata", "firecracker", "qemu", "libkrun")
+HARDENED = ("gvisor", "qemu")
 
 
 async def words(work):

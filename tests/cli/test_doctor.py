@@ -43,7 +43,7 @@ def test_json_has_it_all(cli: Cli, sandbox: None) -> None:
     kinds = {(entry["kind"], entry["language"]): entry for entry in data["sandboxes"]}
     assert kinds["wasm", "python"]["state"] == "ready"
     assert kinds["unsafe_host", "python"]["profiles"] == ["dev"]
-    assert kinds["firecracker", ""]["state"] == "unavailable"
+    assert kinds["firecracker", ""]["state"] == "not_set_up"
     served = {entry["profile"]: entry["languages"] for entry in data["profiles"]}
     assert served["standard"]["python"] == "wasm"
     assert data["packages"]["wasmtime"]

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 import toolexec
+from toolexec.config.build import build
+from toolexec.config.load import load_settings
 from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.doctor import examine
 from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
-from toolexec.runtime.router import ISOLATIONS
-from toolexec.runtime.sandboxes import SandboxSettings, make_sandbox, settings_of
+from toolexec.runtime.router import ISOLATIONS, Runtime
+from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox, settings_of
 
 
 def _make(settings: object, context: SandboxContext) -> SandboxBackend:
@@ -50,6 +53,39 @@ def test_no_two_kinds_have_one_position(profile: str) -> None:
     """The order of candidates is that of the positions, and of nothing else."""
     positions = [plugin.profiles[profile] for plugin in map(plugin_of, SANDBOXES) if profile in plugin.profiles]
     assert len({*positions}) == len(positions) == len(candidates()[profile])
+
+
+def test_what_was_never_measured_runs_only_where_it_is_named() -> None:
+    """An experimental kind is none of the sandboxes that an Exec has by itself; named, it keeps its position."""
+    experimental = {kind for kind in SANDBOXES if plugin_of(kind).experimental}
+    assert experimental == {"firecracker", "kata"}
+    assert not experimental & {backend.kind for backend in make_runtime().backends}
+    named = make_runtime(SandboxSettings(use=("kata", "wasm", "firecracker")))
+    assert [backend.kind for backend in named.candidates("hardened")] == ["kata", "wasm", "firecracker"]
+    given = Runtime([make_sandbox("wasm", SandboxSettings()), make_sandbox("firecracker", SandboxSettings())])
+    assert [backend.kind for backend in given.candidates("hardened")] == ["firecracker", "wasm"]
+
+
+async def test_the_doctor_says_how_to_use_an_experimental_kind() -> None:
+    """Shows it as not set up, with the setting that names it."""
+    found = {
+        finding.kind: finding for finding in await examine(make_runtime(SandboxSettings(use=("wasm",))), measure=False)
+    }
+    assert found["firecracker"].state == "not_set_up"
+    assert "experimental" in found["firecracker"].reason
+    assert "name it in use of [sandboxes]" in str(found["firecracker"])
+
+
+def test_a_kind_that_was_taken_out_has_a_hint(tmp_path: Path) -> None:
+    """Settings and files say what to use instead of libkrun."""
+    file = tmp_path / "toolexec.toml"
+    file.write_text('[sandboxes]\nuse = ["libkrun"]\n')
+    for make in (
+        lambda: SandboxSettings(use=("libkrun",)),
+        lambda: build(load_settings([file], environment={})),
+    ):
+        with pytest.raises(ConfigurationError, match=r"libkrun was taken out.*; use qemu, or firecracker"):
+            make()
 
 
 def test_only_what_isolates_serves_a_profile() -> None:

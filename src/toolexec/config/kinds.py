@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, isolations
+from toolexec.runtime.plugin import REMOVED
 
 __all__ = [
     "File",
@@ -122,8 +123,9 @@ def _python(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _sandboxes(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return kinds of sandboxes, of our own and of plugins that are installed; raises ValueError for others."""
-    unknown = {*kinds} - {*KINDS}
+    """Return kinds of sandboxes, of our own and of plugins that are installed; raises ValueError for others, but for
+    those that there were once: `SandboxSettings` says what to use instead."""
+    unknown = {*kinds} - {*KINDS} - {*REMOVED}
     if unknown and unknown - {*installed_kinds()}:
         raise ValueError("no such sandbox")
     return kinds
@@ -191,7 +193,7 @@ Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
 
 
 SandboxKind = Annotated[str, AfterValidator(_one_of(SANDBOXES)), _words(SANDBOXES)]
-"""A kind of sandbox of toolexec that is used without being named."""
+"""A kind of sandbox that this package has."""
 LentKind = Annotated[str, AfterValidator(_one_of(isolations())), _words(isolations())]
 """A kind of sandbox that a remote runtime may run code in."""
 SandboxKinds = Annotated[

@@ -198,6 +198,9 @@ def _absent(kind: str, usual: str = "add it to runtime_backends") -> Finding:
         plugin = plugin_of(kind)
     except ConfigurationError as error:
         return _unfit(kind, "failed", error.message, "update it, or uninstall it")
+    if plugin.experimental:
+        fix = "name it in use of [sandboxes], or add it to runtime_backends"
+        return _unfit(kind, "not_set_up", "it is experimental, and used only where it is named", fix)
     return _unfit(kind, "not_set_up", "this Exec was set up without it", plugin.doctor.set_up or usual)
 
 

@@ -22,7 +22,6 @@ _HOMES: Final = {
     "firecracker": "toolexec.runtime.containers.microvm.plugin:FIRECRACKER",
     "kubernetes": "toolexec.runtime.containers.kubernetes.plugin:PLUGIN",
     "qemu": "toolexec.runtime.containers.microvm.plugin:QEMU",
-    "libkrun": "toolexec.runtime.containers.microvm.plugin:LIBKRUN",
     "proxmox_lxc": "toolexec.runtime.remote.proxmox.plugin:PLUGIN",
     "remote": "toolexec.runtime.remote.plugin:PLUGIN",
     "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
@@ -31,7 +30,7 @@ _PROVIDED: Final = {"temporal": ""}
 """Kinds of packages that build on this one, which `provide` them; they are used only when they are named."""
 
 SANDBOXES: Final = (*_HOMES,)
-"""Every kind of sandbox that is used without being named."""
+"""Every kind of sandbox that this package has; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *_PROVIDED)
 """Every kind of sandbox that comes with toolexec."""
 

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
-__all__ = ["PLUGIN_API", "DoctorAdvice", "DoctorPackage", "SandboxContext", "SandboxPlugin"]
+__all__ = ["PLUGIN_API", "REMOVED", "DoctorAdvice", "DoctorPackage", "SandboxContext", "SandboxPlugin"]
 
 PLUGIN_API: Final = 1
 """The version of `SandboxPlugin` and of all that it is made of; a plugin of another one is refused."""
+
+REMOVED: Final[Mapping[str, str]] = {
+    "libkrun": "libkrun was taken out, as none of its machines was ever booted; use qemu, or firecracker"
+}
+"""Kinds of sandbox that there are no more, and what to use instead."""
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -76,8 +81,9 @@ class SandboxPlugin:
     nothing.
 
     `profiles` has the security profiles that it may serve, and its position among the candidates of each: the lowest
-    number is the preferred one; wasm has 10, and the others follow in steps of ten (see `candidates`). `isolation` is
-    what it usually gives ("": that of the sandbox which does the work). `doctor` is what `toolexec doctor` adds, and
+    number is the preferred one; wasm has 10, and the others follow in steps of ten (see `candidates`). One that is
+    `experimental`, as no run in it was ever measured, is used only where it is named. `isolation` is what it usually
+    gives ("": that of the sandbox which does the work). `doctor` is what `toolexec doctor` adds, and
     `cli` returns the commands that come under `toolexec sandbox`, by its kind. `read` is for kinds whose keys are
     fields of `SandboxSettings`: it returns their settings, None for a kind that was not set up.
 
@@ -97,6 +103,7 @@ class SandboxPlugin:
     make: Callable[[Any, SandboxContext], SandboxBackend]
     profiles: Mapping[str, int]
     isolation: str = ""
+    experimental: bool = False
     doctor: DoctorAdvice = field(default_factory=DoctorAdvice)
     cli: Callable[[], Typer] | None = None
     read: Callable[[SandboxSettings], Any] | None = None

@@ -15,7 +15,7 @@ from toolexec.model.settings import check_ranges, checked, unknown_setting
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend, judged_kind
 from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, plugin_of
-from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
+from toolexec.runtime.plugin import REMOVED, SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBack
 class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
 
-    `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile.
-    `temporal`, and those of plugins (entry points of the group `toolexec.sandboxes`), are used only when they are named
-    here. `temporal` is what the former needs: `inner`, the kind of sandbox that its workers have (default: wasm), and
-    the fields of `TemporalSettings`.
+    `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile, but
+    for experimental ones (`firecracker`, `kata`). These, `temporal`, and those of plugins (entry points of the group
+    `toolexec.sandboxes`), are used only when they are named here. `temporal` is what that kind needs: `inner`, the kind
+    of sandbox that its workers have (default: wasm), and the fields of `TemporalSettings`.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `wasm_workers` is how many processes run Python of the embedded sandbox beside this one when several programs run at
@@ -95,7 +95,7 @@ class SandboxSettings:
         unknown = [kind for kind in unknown if kind not in plugins]
         if unknown:
             known = [*dict.fromkeys([*KINDS, *plugins])]
-            hint = did_you_mean(unknown[0], known, otherwise=f"use {', '.join(known)}")
+            hint = REMOVED.get(unknown[0]) or did_you_mean(unknown[0], known, otherwise=f"use {', '.join(known)}")
             raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; {hint}")
 
     def shared(self) -> JSONDict:
@@ -105,7 +105,8 @@ class SandboxSettings:
 
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
-    """Return a runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
+    """Return a runtime with the sandboxes of *settings* (default: all there are, but for experimental ones). Nothing is
+    started or looked for yet.
 
     Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, and
     UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
@@ -121,6 +122,8 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     backends = []
     for kind in SANDBOXES:
         plugin = plugin_of(kind)
+        if plugin.experimental:  # never measured: no profile chooses it by itself
+            continue
         try:
             with unix_needed(f"the sandbox {kind}"):
                 own = settings_of(kind, settings)

@@ -33,5 +33,6 @@ PLUGIN = SandboxPlugin(
     make=_make,
     profiles={"hardened": 20},
     isolation="vm",
+    experimental=True,
     read=_read,
 )

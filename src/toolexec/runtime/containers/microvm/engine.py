@@ -186,10 +186,6 @@ def make_vmm(config: MicrovmConfig) -> Vmm:
         from toolexec.runtime.containers.microvm.qemu import QemuVmm
 
         return QemuVmm(config.program, config.accelerator)
-    if config.vmm == "libkrun":
-        from toolexec.runtime.containers.microvm.libkrun import Libkrun
-
-        return Libkrun(config.program)
     from toolexec.runtime.containers.microvm.firecracker import Firecracker
 
     return Firecracker(config.program)

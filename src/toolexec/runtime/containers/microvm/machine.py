@@ -1,4 +1,4 @@
-"""A virtual machine, and what runs it: the seam that QEMU, Firecracker and libkrun fill."""
+"""A virtual machine, and what runs it: the seam that QEMU and Firecracker fill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolexec.runtime.images.vm_files import VmFiles
 
 __all__ = ["Accelerator", "Machine", "MachineEnd", "Shape", "VmFiles", "Vmm", "VmmName"]
 
-VmmName: TypeAlias = Literal["firecracker", "qemu", "libkrun"]
+VmmName: TypeAlias = Literal["firecracker", "qemu"]
 """A virtual machine monitor: the program that a machine is a process of."""
 Accelerator: TypeAlias = Literal["kvm", "tcg"]
 """What runs the guest's instructions: the processor (`kvm`), or a translator in user space (`tcg`), which is slow."""

@@ -1,4 +1,4 @@
-"""The kinds of sandbox `firecracker`, `qemu` and `libkrun`: one backend with three VMMs."""
+"""The kinds of sandbox `firecracker` and `qemu`: one backend with two VMMs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.microvm.machine import VmmName
     from toolexec.runtime.sandboxes import SandboxSettings
 
-__all__ = ["FIRECRACKER", "LIBKRUN", "QEMU"]
+__all__ = ["FIRECRACKER", "QEMU"]
 
 _SETTINGS: Final = "toolexec.runtime.containers.microvm.config:MicrovmConfig"
 
@@ -37,7 +37,7 @@ def _make(settings: MicrovmConfig, _: SandboxContext) -> SandboxBackend:
     return MicrovmBackend(settings)
 
 
-def _plugin(vmm: VmmName, position: int) -> SandboxPlugin:
+def _plugin(vmm: VmmName, position: int, *, experimental: bool = False) -> SandboxPlugin:
     return SandboxPlugin(
         kind=vmm,
         api=1,
@@ -45,10 +45,10 @@ def _plugin(vmm: VmmName, position: int) -> SandboxPlugin:
         make=_make,
         profiles={"hardened": position},
         isolation="vm",
+        experimental=experimental,
         read=partial(_read, vmm),
     )
 
 
-FIRECRACKER = _plugin("firecracker", 30)
+FIRECRACKER = _plugin("firecracker", 30, experimental=True)
 QEMU = _plugin("qemu", 80)
-LIBKRUN = _plugin("libkrun", 90)

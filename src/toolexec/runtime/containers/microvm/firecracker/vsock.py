@@ -1,4 +1,4 @@
-"""Vsock as Firecracker and libkrun's peers offer it: a Unix socket on the host, and a line that names the port."""
+"""Vsock as Firecracker offers it: a Unix socket on the host, and a line that names the port."""
 
 from __future__ import annotations
 
