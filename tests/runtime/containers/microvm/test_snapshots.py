@@ -78,6 +78,44 @@ async def test_a_damaged_machine_is_made_again(tmp_path: Path, damage: str, capl
     snapshot.close()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+@pytest.mark.parametrize("name", ["ram", "manifest.json", "lease"])
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_is_no_file_is_refused(tmp_path: Path, kind: str, name: str, known: bool) -> None:
+    """A pipe, a directory or a link in place of a file holds up nothing: the machine is made again."""
+    make, cache = Maker(), SnapshotCache(tmp_path / "m")
+    found = await cache.get(ABOUT, make)
+    found.close()
+    path = found.directory / name
+    kept = path.rename(tmp_path / name)
+    match kind:
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to(kept)
+    async with asyncio.timeout(30):
+        again = await (cache if known else SnapshotCache(tmp_path / "m")).get(ABOUT, make)
+    again.close()
+    assert make.made == 2
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+async def test_a_pipe_in_place_of_a_machine_is_removed(tmp_path: Path) -> None:
+    """Removes it, and makes the machine there."""
+    make, cache = Maker(), SnapshotCache(tmp_path / "m")
+    found = await cache.get(ABOUT, make)
+    found.close()
+    found.directory.rename(tmp_path / "away")
+    os.mkfifo(found.directory)
+    async with asyncio.timeout(30):
+        (await cache.get(ABOUT, make)).close()
+    assert make.made == 2
+    assert not [path for path in (tmp_path / "m").iterdir() if path.is_fifo()]
+
+
 async def test_only_so_many_are_kept(tmp_path: Path) -> None:
     """The one that was not used for longest is removed, unless it is in use."""
     cache = SnapshotCache(tmp_path, most=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import logging
@@ -82,7 +83,7 @@ class SnapshotCache:
             found = await asyncio.to_thread(self._open, name, about)
             if found is not None:  # another process has made it meanwhile
                 return found
-            new = await asyncio.to_thread(self._make_new)
+            new = self._make_new()  # not in a thread: cancelling would leave it behind
             try:
                 await make(new)
                 await asyncio.to_thread(self._keep, new, name, about)
@@ -117,7 +118,7 @@ class SnapshotCache:
                 kept.append(((place / _LEASE).stat().st_mtime, place))
         for _, place in sorted(kept, reverse=True)[self._most :]:
             with suppress(OSError):
-                lease = os.open(place / _LEASE, os.O_RDONLY | os.O_CLOEXEC)
+                lease = _open_file(place / _LEASE)
                 try:
                     if try_lock(lease):
                         self._throw_away(place)
@@ -166,7 +167,7 @@ class SnapshotCache:
         lease = -1
         try:
             self._secure()
-            lease = os.open(place / _LEASE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lease = _open_file(place / _LEASE)
             lock(lease, shared=True)
             why = self._problem(place, about)
             if not why:
@@ -184,11 +185,15 @@ class SnapshotCache:
         status = place.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
             return "others could have written to it"
+        for path in place.iterdir():  # also where all was checked before: who opens a pipe waits for ever
+            if not stat.S_ISREG(path.lstat().st_mode):
+                return f"{path.name} is not a regular file"
         mark = _mark(place)
         if mark in self._checked:
             return ""
         try:
-            manifest = json.loads((place / _MANIFEST).read_bytes())
+            with os.fdopen(_open_file(place / _MANIFEST), "rb") as described:
+                manifest = json.load(described)
             if manifest["version"] != _VERSION or manifest["about"] != dict(about):
                 return "it was made by another version"
             files = manifest["files"]
@@ -213,7 +218,10 @@ class SnapshotCache:
         """Remove it for all others at once."""
         trash = self.directory / f"{_TRASH}{this_owner()}.{secrets.token_hex(6)}"
         place.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        if stat.S_ISDIR(trash.lstat().st_mode):
+            shutil.rmtree(trash, ignore_errors=True)
+        else:
+            trash.unlink()
 
 
 def _name_of(about: Mapping[str, object]) -> str:
@@ -226,11 +234,20 @@ def _mark(place: Path) -> tuple[str, int, int]:
 
 
 def _measure(path: Path) -> JSONDict:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    file = _open_file(path)
     try:
         return {"size": os.fstat(file).st_size, "sha256": sparse_digest(file)}
     finally:
         os.close(file)
+
+
+def _open_file(path: Path) -> int:
+    """Open a regular file to read it. Raises OSError for anything else, such as a link or a pipe, and never waits."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
+    return file
 
 
 def _directories(directory: Path) -> list[Path]:
