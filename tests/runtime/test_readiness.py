@@ -14,10 +14,10 @@ import toolexec
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
-from toolexec.errors import SandboxUnavailableError
+from toolexec.errors import CodeTimeoutError, LimitExceededError, Outcome, SandboxUnavailableError
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, examine
-from toolexec.runtime.readiness import LIMITS, Measurement
+from toolexec.runtime.readiness import LIMITS, Measurement, Probe, measure_limits
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.wasm.backend import WasmBackend
 
@@ -136,6 +136,38 @@ async def test_limits_that_cannot_be_tried() -> None:
     assert finding.measurement.readiness == "beta"
     assert "cpu" not in finding.measurement.limits
     assert any("not now" in reason for reason in finding.measurement.reasons)
+
+
+def slow(start: float) -> tuple[Probe, list[float]]:
+    """Return a probe of a sandbox that holds all limits and takes *start* seconds to begin, and the times it was given."""
+    asked: list[float] = []
+
+    async def probe(code: str, limits: Limits, seconds: float) -> tuple[ExecuteRequest, CodeResult]:
+        asked.append(seconds)
+        request: Any = ExecuteRequest(code=code, gateway=None, timeout=seconds)
+        if seconds < start:
+            return request, CodeResult(error=CodeTimeoutError("late", outcome=Outcome.NOT_SENT))
+        if not limits.set_names():
+            return request, CodeResult(error=CodeTimeoutError("stopped", outcome=Outcome.UNKNOWN))
+        return request, CodeResult(error=LimitExceededError("used up"))
+
+    return probe, asked
+
+
+async def test_a_slow_start_is_not_a_limit_that_does_not_hold() -> None:
+    """The trial of the time limit gets more time where the program had not begun."""
+    probe, asked = slow(5)
+    assert await measure_limits(WasmBackend(), probe) == (ALL, [])
+    assert asked[:2] == [1, 10]
+
+
+async def test_a_start_that_takes_too_long_measures_nothing() -> None:
+    """Says so, and not that the limits do not hold."""
+    probe, asked = slow(1000)
+    held, problems = await measure_limits(WasmBackend(), probe)
+    assert held == {}
+    assert asked[:3] == [1, 10, 60]
+    assert problems == [f"whether the limit on {name} holds could not be tried: late" for name in LIMITS]
 
 
 @pytest.mark.parametrize(
