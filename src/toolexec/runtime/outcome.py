@@ -31,6 +31,10 @@ _USED_UP: Final = {
     "pids": "the run has as many processes as it may",
     "disk": "the disk space of the run is used up",
 }
+_UNKNOWN_KILL: Final = (
+    ": it was killed, and nothing says why; if the program needs much memory, raise its limit, else see what on this "
+    "machine kills processes"
+)
 _TAIL: Final = 2000
 
 
@@ -69,8 +73,9 @@ def judge(ending: Ending) -> ToolExecError | None:
 
     What the host did comes first: a program that was stopped may still have said something. A result that arrived
     counts whatever became of the guest after it. Without one, the kernel's own word about memory counts before the
-    loss of the engine, and then exit codes speak: 137 (or signal 9) is what the kernel does to a process that is out
-    of memory, 152 and signal 24 that it is out of CPU time, 159 and signal 31 that it made a forbidden system call.
+    loss of the engine, and then exit codes speak: 152 and signal 24 mean that it is out of CPU time, 159 and signal 31
+    that it made a forbidden system call. 137 and signal 9 mean only that something killed it: the kernel does so when
+    memory runs out, and so may anyone else.
     """
     if ending.stopped:
         return _stopped(ending)
@@ -94,8 +99,6 @@ def judge(ending: Ending) -> ToolExecError | None:
             f"the engine of the sandbox was lost before the program was done: {ending.lost[:_TAIL]}{said}",
             details={**details, "lost": ending.lost[:_TAIL]},
         )
-    if code in (137, -9) and not ending.oom_told:
-        return _used_up("memory", f"the sandbox was killed, most likely for using up its memory{said}", details)
     if code in (152, -24):
         return _used_up("cpu", f"the CPU time of the run is used up{said}", details)
     if code in (153, -25):
@@ -105,7 +108,8 @@ def judge(ending: Ending) -> ToolExecError | None:
             f"code execution error: the code made a forbidden system call and was killed{said}", details=details
         )
     how = "without a word" if code is None else f"with exit code {code}" if code >= 0 else f"by signal {-code}"
-    return SandboxFailedError(f"the sandbox ended {how} before the program was done{said}", details=details)
+    why = "" if ending.oom_told or code not in (137, -9) else _UNKNOWN_KILL
+    return SandboxFailedError(f"the sandbox ended {how} before the program was done{why}{said}", details=details)
 
 
 def _program(ending: Ending) -> ToolExecError | None:

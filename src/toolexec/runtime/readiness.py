@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeResult, Readiness
-from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, Outcome, ToolExecError
+from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, Outcome, SandboxFailedError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 
@@ -22,6 +22,8 @@ LIMITS: Final = ("timeout", "memory", "cpu", "pids", "disk")
 
 _SHORT: Final = 1.0
 _LONG: Final = 60.0
+_KILLED: Final = (137, -9)
+"""How a program ends that the kernel kills for its memory, where no engine reports it as that."""
 _PATIENCE: Final = (_SHORT, 10.0, _LONG)
 """Time limits in seconds, each for a sandbox that starts no program within the one before."""
 _FOREVER: Final = "while True:\n    pass"
@@ -135,5 +137,7 @@ def _was_stopped(name: str, result: CodeResult) -> bool:
     if name == "pids":  # where no process can be started, the program fails in a way of its own
         return error is not None and not isinstance(error, CodeTimeoutError)
     if name == "disk" and isinstance(error, CodeError) and error.kind == "OSError":
+        return True
+    if name == "memory" and isinstance(error, SandboxFailedError) and error.details.get("exit_code") in _KILLED:
         return True
     return isinstance(error, LimitExceededError) and not isinstance(error, CodeTimeoutError)
