@@ -129,6 +129,17 @@ class TestBackends:
         assert [backend.kind for backend in runtime.candidates("standard")] == ["docker", "wasm"]
         assert [backend.kind for backend in runtime.candidates("hardened")] == ["docker", "wasm"]
 
+    async def test_a_fault_is_not_hidden_by_another_sandbox(self, request_of: Make) -> None:
+        """The run is refused with what is wrong; what is only absent makes room for the next one."""
+        first, second = ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="container")
+        runtime = Runtime([first, second])
+        first.availability = Availability(ok=False, reason="not built")
+        assert (await runtime.execute(request_of())).backend.kind == "docker"
+        first.availability = Availability(ok=False, reason="it was planted", is_fault=True)
+        with pytest.raises(SandboxUnavailableError, match="wasm: it was planted"):
+            await runtime.execute(request_of())
+        assert len(second.requests) == 1
+
     async def test_wasm_is_a_profile_of_one_sandbox(self, request_of: Make) -> None:
         """No other sandbox serves that profile."""
         runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")])

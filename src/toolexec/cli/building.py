@@ -183,7 +183,9 @@ async def prepare_sandbox(
 
 async def serving_sandbox(ex: Exec, *, language: str, profile: str) -> SandboxBackend | None:
     """Return the sandbox that would run code in *language* under *profile* ("" for the default of each) now: the first
-    that is configured for it and available; None if there is none. Raises InvalidRequestError for an unknown profile.
+    that is configured for it and available, or at fault, as the run is refused then; None if there is none.
+
+    Raises InvalidRequestError for an unknown profile.
     """
     from toolexec.runtime.base import judged_kind
     from toolexec.runtime.router import effective_profile
@@ -191,8 +193,10 @@ async def serving_sandbox(ex: Exec, *, language: str, profile: str) -> SandboxBa
     language = language_of(ex, language)
     name, only = effective_profile(profile, ex.options.security_profile)
     for backend in ex.runtime.candidates(name):
-        if only in ("", judged_kind(backend)) and language in backend.languages and (await backend.check()).ok:
-            return backend
+        if only in ("", judged_kind(backend)) and language in backend.languages:
+            state = await backend.check()
+            if state.ok or state.is_fault:
+                return backend
     return None
 
 

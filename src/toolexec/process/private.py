@@ -95,7 +95,7 @@ class PrivateDirectory:
             self._directory = os.open(path, _OPEN | os.O_DIRECTORY)
         except OSError as error:
             link = " (it is a link)" if path.is_symlink() else ""
-            raise self._refusal(f"cannot be used: {error.strerror or error}{link}") from error
+            raise self._refusal(f"cannot be used: {error.strerror or error}{link}", foreign=bool(link)) from error
         try:
             self._secure()
         except BaseException:
@@ -105,17 +105,18 @@ class PrivateDirectory:
     def _secure(self) -> None:
         status = os.fstat(self._directory)
         if status.st_uid != os.geteuid():
-            raise self._refusal(f"belongs to another user (number {status.st_uid})")
+            raise self._refusal(f"belongs to another user (number {status.st_uid})", foreign=True)
         if status.st_mode & 0o077:
             os.fchmod(self._directory, 0o700)
             if status.st_mode & _OTHERS_MAY_WRITE:
                 for name in self._names():
                     self._delete(name)
 
-    def _refusal(self, why: str) -> ConfigurationError:
+    def _refusal(self, why: str, *, foreign: bool = False) -> ConfigurationError:
+        """Return the error of a directory that cannot be used; *foreign* says that others may have put it there."""
         return ConfigurationError(
             f"the cache directory of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
-            details={"directory": str(self.path)},
+            details={"directory": str(self.path), **({"foreign": True} if foreign else {})},
         )
 
     def close(self) -> None:

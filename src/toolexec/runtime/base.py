@@ -32,12 +32,17 @@ AnyError = TypeVar("AnyError", bound=ToolExecError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Whether a backend can run something here and now; if not, why, and the command or setting that fixes it."""
+    """Whether a backend can run something here and now; if not, why, and the command or setting that fixes it.
+
+    With `is_fault` something is wrong that a person has to look at, as files of another user in place of its own: then
+    no other sandbox takes its place, and the run is refused.
+    """
 
     ok: bool
     reason: str = ""
     remedy: str = ""
     version: str = ""
+    is_fault: bool = False
 
 
 @runtime_checkable

@@ -330,6 +330,8 @@ class Runtime:
             state = await _checked(backend, request.seconds)
             if not state.ok:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
+                if state.is_fault:  # another sandbox in its place would hide it
+                    raise SandboxUnavailableError(refused[-1], backend=backend.kind)
                 continue
             return backend, _enforceable(backend, replace(request, language=spoken))
         if denied is not None and len(candidates) == 1:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from toolexec.runtime.base import Availability
 from toolexec.runtime.wasm import readiness
 from toolexec.runtime.wasm.cache import ComponentCache
 from toolexec.runtime.wasm.config import WasmConfig
@@ -74,3 +76,23 @@ def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
     state = sandbox_availability(WasmConfig(cache_folder=tmp_path / "file"))
     assert not state.ok
     assert "TOOLEXEC_CACHE" in state.remedy
+
+
+def test_a_cache_of_another_user_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that others have put there must be looked at; one that cannot be made is just not there."""
+    own, link, file = (tmp_path / name / "sandbox" for name in ("own", "link", "file"))
+    own.mkdir(mode=0o700, parents=True)
+    link.parent.mkdir()
+    link.symlink_to(own)
+    file.parent.write_text("")
+
+    def found(directory: Path) -> Availability:
+        monkeypatch.setenv("TOOLEXEC_CACHE", str(directory.parent))
+        return sandbox_availability(WasmConfig())
+
+    assert (found(link).ok, found(link).is_fault) == (False, True)
+    assert (found(file).ok, found(file).is_fault) == (False, False)
+    monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
+    assert (found(own).ok, found(own).is_fault) == (False, True)
+    assert f"{own}, belongs to another user" in found(own).reason
+    assert "TOOLEXEC_CACHE" in found(own).reason

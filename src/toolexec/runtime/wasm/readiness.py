@@ -20,7 +20,8 @@ def sandbox_availability(config: WasmConfig) -> Availability:
     try:
         cached = ComponentCache(config.cache_folder).list()
     except ToolExecError as error:
-        return Availability(ok=False, reason=str(error), remedy="set TOOLEXEC_CACHE to a directory of your own")
+        fix, foreign = "set TOOLEXEC_CACHE to a directory of your own", bool(error.details.get("foreign"))
+        return Availability(ok=False, reason=str(error), remedy=fix, is_fault=foreign)
     wanted = set(normal_requirements(config.packages))
     if any(entry.current and set(entry.requirements) == wanted for entry in cached):
         return Availability(ok=True, version=f"wasmtime {version}")
