@@ -184,11 +184,11 @@ def test_the_map_of_the_docs_is_complete() -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
 def test_the_commands_of_a_document_exist(path: Path) -> None:
     """Every `toolexec …` command that a document names is one of the program, and so is every option of it."""
-    import typer.main
+    from tests.command_line import commands_of
 
     from toolexec.cli.app import app
 
-    group: Any = typer.main.get_command(app)
+    group: Any = commands_of(app)
     shared = {option for param in group.params for option in param.opts} | {"--help"}
     unknown: list[str] = []
     for name, *words in mentioned_commands(path.read_text()):
@@ -352,14 +352,16 @@ def public_names() -> set[str]:
         "toolexec.durable.temporal",
     )
     names = {word for package in packages for word in package.split(".")}
+    callees: dict[int, Any] = {}  # each once: what is inherited is a member of many
     for module in map(importlib.import_module, packages):
         for name in module.__all__:
             value = getattr(module, name)
             members = {key: getattr(value, key, None) for key in dir(value)} if inspect.isclass(value) else {}
             names |= {name, *members}
-            for callee in (value, *members.values()):
-                with contextlib.suppress(TypeError, ValueError):
-                    names |= set(inspect.signature(callee).parameters)  # pyright: ignore[reportArgumentType]
+            callees |= {id(callee): callee for callee in (value, *members.values()) if not inspect.isbuiltin(callee)}
+    for callee in callees.values():
+        with contextlib.suppress(TypeError, ValueError):
+            names |= set(inspect.signature(callee).parameters)
     return names
 
 
