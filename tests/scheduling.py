@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -38,21 +42,46 @@ class FileScheduling(LoadFileScheduling):
     ends (pytest-dev/pytest-xdist#1323, #1327, #1371; mended after 3.8).
     """
 
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._places: dict[WorkerController, dict[str, int]] = {}
+
     def _split_scope(self, nodeid: str) -> str:
         """Return what a test is given to a worker with: its file, or the files that share servers with it."""
         file = super()._split_scope(nodeid)
         return next((beginning for beginning in TOGETHER if file.startswith(beginning)), file)
 
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Keep where each test is in the worker's list: to look for it there took a second per thousand tests."""
+        super().add_node_collection(node, collection)
+        self._places[node] = {test: place for place, test in enumerate(collection)}
+
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Give the worker the longest file that is left."""
-        if longest := next((name for name in LONGEST if name in self.workqueue), None):
-            self.workqueue.move_to_end(longest, last=False)
-        super()._assign_work_unit(node)
+        longest = next((name for name in LONGEST if name in self.workqueue), None)
+        name = longest or next(iter(self.workqueue))
+        file = self.workqueue.pop(name)
+        self.assigned_work[node][name] = file
+        places = self._places[node]
+        node.send_runtest_some([places[test] for test, done in file.items() if not done])
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget a test that is done, so that those that wait are counted without those that do not."""
+        test = self.registered_collections[node][item_index]
+        name = self._split_scope(test)
+        files = self.assigned_work[node]
+        del files[name][test]
+        if not files[name]:
+            del files[name]
+        self._reschedule(node)
+
+    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+        """Return the number of tests that wait, or run: the others are forgotten."""
+        return sum(len(tests) for tests in workload.values())
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take the worker's unfinished tests back, but for the one it ended in, and return that one."""
-        files = self.assigned_work.pop(node)
-        left = {name: [test for test, done in tests.items() if not done] for name, tests in files.items()}
+        left = {name: list(tests) for name, tests in self.assigned_work.pop(node).items()}
         crashed: str | None = None
         for name, tests in left.items():
             if tests and crashed is None:
