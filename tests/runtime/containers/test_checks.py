@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -28,6 +30,13 @@ GOOD = ContainerSpec(
     labels={"toolexec.owner": "a-1-2"},
     runtime="io.containerd.runsc.v1",
 )
+
+
+@pytest.fixture
+def harmless() -> Iterator[Path]:
+    """Make a directory on the disk: those of tests may be in `/dev/shm`, and nothing of `/dev` is mounted."""
+    with TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
 
 
 def problems(**changes: Any) -> tuple[type[SandboxError] | None, list[str]]:
@@ -254,19 +263,19 @@ class TestMounts:
         assert strings[0].startswith("mount[0]: ")
         assert source in strings[0]
 
-    def test_a_link_to_them(self, tmp_path: Path) -> None:
+    def test_a_link_to_them(self, harmless: Path) -> None:
         """A symbolic link is what it points to."""
-        link = tmp_path / "harmless"
+        link = harmless / "link"
         os.symlink("/etc", link)
-        good = Mount(type="bind", source=str(tmp_path), target="/data")
+        good = Mount(type="bind", source=str(harmless), target="/data")
         assert problems(mounts=(good,)) == (None, [])
         bad = Mount(type="bind", source=str(link), target="/data")
         assert problems(mounts=(bad,))[0] is SandboxDeniedError
 
-    def test_a_link_that_leads_nowhere(self, tmp_path: Path) -> None:
+    def test_a_link_that_leads_nowhere(self, harmless: Path) -> None:
         """A circle of links is what it is called: the engine will find nothing there."""
-        os.symlink("loop", tmp_path / "loop")
-        mount = Mount(type="bind", source=str(tmp_path / "loop"), target="/data")
+        os.symlink("loop", harmless / "loop")
+        mount = Mount(type="bind", source=str(harmless / "loop"), target="/data")
         assert problems(mounts=(mount,)) == (None, [])
 
     @pytest.mark.parametrize("source", ["/etcetera", "/srv/my-docker.sock.txt", "/home/me/project", "/procfs"])
