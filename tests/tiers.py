@@ -12,6 +12,7 @@ A test is of the fast tier unless it, or its module, has the mark `full` or `soa
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,9 +92,9 @@ def is_traced(path: Path, marks: set[str]) -> bool:
 
     As a rule not that of a property test: tracing costs it nine tenths of its time, for lines that examples reach, too.
     """
-    if _ROOT not in path.parents:
+    top = _top(path)
+    if top is None:
         return True
-    top = path.relative_to(_ROOT).parts[0]
     if "hypothesis" in marks and top not in PROPERTIES_TRACED:
         return False
     return top not in UNTRACED and ("full" not in marks or top in TRACED)
@@ -101,9 +102,17 @@ def is_traced(path: Path, marks: set[str]) -> bool:
 
 def are_children_traced(path: Path) -> bool:
     """Return whether the run needs the coverage of the processes that the tests in the file *path* start."""
-    return _ROOT not in path.parents or path.relative_to(_ROOT).parts[0] in CHILDREN_TRACED
+    top = _top(path)
+    return top is None or top in CHILDREN_TRACED
 
 
+@cache
+def _top(path: Path) -> str | None:
+    """Return the directory below tests/ that the file *path* is in, or its own name; None for a file elsewhere."""
+    return path.relative_to(_ROOT).parts[0] if _ROOT in path.parents else None
+
+
+@cache
 def is_full_path(path: Path) -> bool:
     """Return whether all tests of the file *path* are of the full tier."""
     try:
