@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,6 +34,16 @@ def test_what_is_in_the_cache_is_ready() -> None:
     state = sandbox_availability(WasmConfig(cache_folder=ComponentCache().directory))
     assert (state.ok, state.reason) == (True, "")
     assert state.version.startswith("wasmtime ")
+
+
+def test_other_sandboxes_in_the_cache_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the one that is asked for is looked at."""
+    load_program()
+    monkeypatch.setattr(ComponentCache, "list", Mock(side_effect=AssertionError("the whole cache was listed")))
+    assert sandbox_availability(WasmConfig()).reason == ""
+    assert sandbox_availability(WasmConfig(packages=("never-built==1",))).reason == "built at its first use"
+    assert ComponentCache().has()
+    assert not ComponentCache(tmp_path / "empty").has()
 
 
 def test_what_can_be_built_is_available(empty: WasmConfig) -> None:

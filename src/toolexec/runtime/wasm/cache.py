@@ -214,6 +214,11 @@ class ComponentCache:
                     rows.setdefault(component.sha256, _Row(component)).add(file)
             return [row.public(shipped, self._known(directory, row.component.requirements)) for row in rows.values()]
 
+    def has(self, packages: Sequence[str] = ()) -> bool:
+        """Return whether the component with *packages* is there, or a wheel brought it. Raises ConfigurationError."""
+        with PrivateDirectory(self.directory) as directory:
+            return self._known(directory, normal_requirements(packages)) is not None
+
     def remove(self, packages: Sequence[str] | None = None) -> int:
         """Forget the sandbox with *packages* (`()` for the plain one), or all with None; gives the bytes set free.
 

@@ -17,13 +17,13 @@ def sandbox_availability(config: WasmConfig) -> Availability:
     version = installed_version("wasmtime", "wasmtime")
     if version is None:
         return Availability(ok=False, reason="wasmtime is not installed", remedy="pip install wasmtime")
+    wanted = normal_requirements(config.packages)
     try:
-        cached = ComponentCache(config.cache_folder).list()
+        built = ComponentCache(config.cache_folder).has(wanted)
     except ToolExecError as error:
         fix, foreign = "set TOOLEXEC_CACHE to a directory of your own", bool(error.details.get("foreign"))
         return Availability(ok=False, reason=str(error), remedy=fix, is_fault=foreign)
-    wanted = set(normal_requirements(config.packages))
-    if any(entry.current and set(entry.requirements) == wanted for entry in cached):
+    if built:
         return Availability(ok=True, version=f"wasmtime {version}")
     if SHIPPED.exists() and not wanted:
         return Availability(ok=True, reason="compiled at its first use", version=f"wasmtime {version}")
