@@ -11,19 +11,25 @@ from toolexec.server import collecting
 from toolexec.server.collecting import short_collections
 
 
-@pytest.fixture(autouse=True)
-def unfrozen() -> Iterator[None]:
-    """Have nothing frozen before a test, and find nothing after it."""
-    callbacks, was_frozen = [*gc.callbacks], gc.get_freeze_count() > 0  # by the tests of this process
+@pytest.fixture(scope="module", autouse=True)
+def all_thawed() -> Iterator[None]:
+    """Take back what the tests of this process have frozen, which is so much that it is collected here once."""
+    was_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     gc.collect()
-    try:
-        yield
-        assert gc.get_freeze_count() == 0
-        assert gc.callbacks == callbacks
-    finally:
-        if was_frozen:
-            gc.freeze()
+    yield
+    if was_frozen:
+        gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def unfrozen(all_thawed: None) -> Iterator[None]:
+    """Have nothing frozen before a test, and find nothing after it."""
+    callbacks = [*gc.callbacks]
+    gc.unfreeze()
+    yield
+    assert gc.get_freeze_count() == 0
+    assert gc.callbacks == callbacks
 
 
 class Node:
