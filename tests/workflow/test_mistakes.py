@@ -15,7 +15,7 @@ from toolexec.errors import CodeError, WorkflowSyntaxError
 from toolexec.workflow import nodes as n
 from toolexec.workflow.formatter import format_tree
 from toolexec.workflow.parser import MAX_SOURCE, parse
-from toolexec.workflow.tokens import MAX_BLOCKS, MAX_BRACKETS, MAX_DEPTH
+from toolexec.workflow.tokens import MAX_BLOCKS, MAX_BRACKETS, MAX_DEPTH, MAX_ELSE_IFS, MAX_OPERATORS
 
 WRONG: list[tuple[str, int, int, str, str]] = [
     ('let x = 1', 1, 1, 'there is no `let`', 'write `name := value`'),
@@ -249,12 +249,12 @@ def test_a_long_line_is_cut() -> None:
         ("x := " + "{a:" * 10_000, 1, 6 + 3 * MAX_BRACKETS, "brackets are open"),
         ("x := " + '"${' * 10_000, 1, 7 + 3 * MAX_BRACKETS, "brackets are open"),
         ("do {\n" * 10_000, MAX_BLOCKS + 1, 4, "blocks are nested"),
-        ("if a {} " + "else if a {} " * 10_000, 1, 19 + 13 * (MAX_BLOCKS - 1), "blocks are nested"),
+        ("if a {} " + "else if a {} " * 10_000, 1, 14 + 13 * MAX_ELSE_IFS, "`else if`"),
         ("x := " + "-" + " -" * 10_000 + "a", 1, 6 + 2 * MAX_DEPTH, "nested more than"),
         ("x := " + "not " * 10_000 + "a", 1, 6 + 4 * MAX_DEPTH, "nested more than"),
         ("x := a" + ".a" * 10_000, 1, 7 + 2 * MAX_DEPTH, "nested more than"),
         ("x := a" + "[0]" * 10_000, 1, 0, "nested more than"),
-        ("x := a" + " + a" * 10_000, 1, 8 + 4 * MAX_DEPTH, "nested more than"),
+        ("x := a" + " + a" * 10_000, 1, 8 + 4 * MAX_OPERATORS, "side by side"),
         ("x := " + "a ? b : " * 10_000 + "c", 1, 8 + 8 * MAX_DEPTH, "nested more than"),
         ("x := " + "[" * 150 + "]" * 150, 1, 0, "nested more than"),
     ],
@@ -273,6 +273,8 @@ def test_what_is_deep_but_fine() -> None:
     parse("x := " + "[" * 99 + "1" + "]" * 99)
     parse("do {\n" * MAX_BLOCKS + "}\n" * MAX_BLOCKS)
     parse("x := [" + ", ".join(["a + a.a[0]"] * 1000) + "]")
+    parse("x := a" + " + a.a" * MAX_OPERATORS)
+    parse("if a {} " + "else if a {} " * MAX_ELSE_IFS + "else {}")
     parse("\n".join(["if a.b.c { x = x + 1 } else if b { x = f(1) }"] * 1000))
 
 

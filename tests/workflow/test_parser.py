@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.depth import examples
+from tests.workflow.running import run
 from tests.workflow.trees import workflows
 
 from toolexec.workflow import nodes as n
-from toolexec.workflow import parser
+from toolexec.workflow.checker import check
 from toolexec.workflow.formatter import format_tree
-from toolexec.workflow.lexer import Scan
+from toolexec.workflow.graph import graph_of
 from toolexec.workflow.parser import parse
+from toolexec.workflow.tokens import MAX_BLOCKS, MAX_DEPTH
 
 SEEDS = """\
 issue := run("github:create_issue", {title: "Bug fix"})
@@ -211,8 +211,31 @@ def test_line_breaks_of_other_systems() -> None:
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_lark_gives_the_same_tree(tree: n.Workflow) -> None:
-    """The quick way through its table takes no other turns."""
+def test_every_place_is_that_of_its_text(tree: n.Workflow) -> None:
+    """The text at the place of an expression is that expression."""
     source = format_tree(tree)
-    lark: Any = parser._parser()  # pyright: ignore[reportPrivateUsage]
-    assert parse(source) == lark.parse(Scan(source))
+    lines = source.split("\n")
+    for node in n.walk(parse(source)):
+        if isinstance(node, n.Expression) and node.at.line == node.at.end_line:
+            text = lines[node.at.line - 1][node.at.column - 1 : node.at.end_column - 1]
+            assert parse(text).statements == (n.ExpressionStatement(node),)
+
+
+def test_long_and_flat() -> None:
+    """A thousand operators side by side and hundreds of `else if` are parsed, checked, formatted, drawn and compiled."""
+    total = " + ".join(["x.a"] * 1001)
+    choice = " ".join(f"else if total == {number} {{ {number} }}" for number in range(200))
+    source = f"x := {{a: 1}}\ntotal := {total}\nif total == 0 {{ 0 }} {choice} else {{ total }}\n"
+    tree = parse(source)
+    assert [each for each in check(tree) if each.severity == "error"] == []
+    assert f"total := {total}\n" in format_tree(tree)
+    assert [*n.walk(parse(format_tree(tree)))][-1] == [*n.walk(tree)][-1]
+    assert len([node for node in graph_of(tree, source).nodes if node.kind == "choice"]) == 201
+    assert run(source) == 1001
+
+
+def test_the_deepest_tree() -> None:
+    """The deepest expression in the deepest block is parsed and checked."""
+    source = "".join(f"y{depth} := collect z{depth} in [1] {{\n" for depth in range(MAX_BLOCKS))
+    source += "[" * (MAX_DEPTH - 1) + "{}" + "]" * (MAX_DEPTH - 1) + "\n}" * MAX_BLOCKS
+    assert [each for each in check(parse(source)) if each.severity == "error"] == []

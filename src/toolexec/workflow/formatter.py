@@ -6,7 +6,6 @@ import bisect
 from collections.abc import Sequence
 from typing import Final
 
-from toolexec.workflow.builder import COMPARISONS, LEVELS
 from toolexec.workflow.nodes import (
     Assign,
     Binary,
@@ -61,6 +60,7 @@ from toolexec.workflow.one_line import (
     pieces_of,
     type_text,
 )
+from toolexec.workflow.parse_expressions import COMPARISONS, LEVELS
 from toolexec.workflow.parser import parse
 from toolexec.workflow.strings import cook, dedent, escape
 
@@ -348,8 +348,7 @@ class _Printer:
         """Write an expression, broken over lines only if it must be; in parentheses if it binds less than *level*."""
         text = self._one_line.short(node)
         wrapped = level_of(node) < level
-        room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
-        if text is not None and len(text) <= room and not self._has_comment(node.at):
+        if text is not None and self._fits(node, text, wrapped):
             self._put(f"({text})" if wrapped else text)
             return
         if wrapped:
@@ -357,6 +356,25 @@ class _Printer:
         self._emit_broken(node, text)
         if wrapped:
             self._put(")")
+
+    def _fits(self, node: Expression, text: str, wrapped: bool) -> bool:
+        room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
+        return len(text) <= room and not self._has_comment(node.at)
+
+    def _emit_links(self, node: Binary) -> None:
+        """Write `a + b + c` from its left end, without a call for each link."""
+        links = [node]
+        left = node.left
+        while isinstance(left, Binary) and level_of(left) >= _left_level(links[-1]):
+            text = self._one_line.short(left)
+            if text is not None and self._fits(left, text, False):
+                break
+            links.append(left)
+            left = left.left
+        self._emit(left, _left_level(links[-1]))
+        for link in reversed(links):
+            self._put(f" {link.operator} ")
+            self._emit(link.right, LEVELS[link.operator] + 1)
 
     def _emit_broken(self, node: Expression, text: str | None) -> None:
         match node:
@@ -375,11 +393,8 @@ class _Printer:
                 if timeout is not None:
                     self._put(" timeout ")
                     self._emit(timeout, POSTFIX)
-            case Binary(operator, left, right):
-                own = LEVELS[operator]
-                self._emit(left, own + (own == COMPARISONS))
-                self._put(f" {operator} ")
-                self._emit(right, own + 1)
+            case Binary():
+                self._emit_links(node)
             case Conditional(condition, then, otherwise):
                 self._emit(condition, 1)
                 self._put(" ? ")
@@ -468,6 +483,12 @@ class _Printer:
                 return
         pieces = [escape(text) for text in strings]
         self._put(f'"{pieces[0]}' + "".join(f"${{{a}}}{b}" for a, b in zip(shown, pieces[1:], strict=True)) + '"')
+
+
+def _left_level(node: Binary) -> int:
+    """Return how tightly the left side must bind to stand there without parentheses."""
+    own = LEVELS[node.operator]
+    return own + (own == COMPARISONS)
 
 
 def _escape_lines(text: str) -> str:

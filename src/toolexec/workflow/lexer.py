@@ -23,14 +23,11 @@ from toolexec.workflow.tokens import (
     BEGINNING,
     BETWEEN,
     CLOSERS,
-    DEEPENS,
     ENDS_VALUE,
     GOES_ON,
-    IN_EXPRESSIONS,
     KEYWORDS,
     MAX_BLOCKS,
     MAX_BRACKETS,
-    MAX_DEPTH,
     MAX_INTEGER_BITS,
     ON_ONE_LINE,
     OPENERS,
@@ -138,11 +135,6 @@ class Scan:
                 token = make[kind](text, previous, start, position)
                 position = token.end_pos
             previous = token.type
-            if previous in DEEPENS:
-                level = levels[-1]
-                level.chain += 1
-                if level.chain + level.inner > MAX_DEPTH:
-                    raise _too_deep(token)
             yield token
             if previous in ("OPEN_STRING", "END_INSERT"):
                 yield from self._rest_of_string(token)
@@ -182,9 +174,6 @@ class Scan:
         ):
             return None
         self.seen.append(pending)
-        level = self.levels[-1]
-        level.separate()
-        level.elses = 0
         self._in_input = False
         return pending
 
@@ -230,12 +219,8 @@ class Scan:
             self._branches_next = True
         elif word == "for" and previous == "PARALLEL":
             self._branches_next = False
-        elif word == "if" and previous == "ELSE":
-            self.levels[-1].elses += 1
         elif word == "input":
             self._in_input = True
-        if word not in IN_EXPRESSIONS:
-            self.levels[-1].separate()
         return self._token(word.upper(), word, start, end)
 
     def _is_name(self, previous: str, end: int) -> bool:
@@ -250,7 +235,6 @@ class Scan:
     def _operator(self, text: str, previous: str, start: int, end: int) -> Token:
         """Take a comma or a minus."""
         if text == ",":
-            self.levels[-1].separate()
             return self._token("COMMA", text, start, end)
         found = _SIGNED.match(self.source, end) if previous not in ENDS_VALUE else None
         if found is not None:  # the sign of a number is a part of it
@@ -292,8 +276,6 @@ class Scan:
         if text == "?[" and (previous not in ENDS_VALUE or self.seen[-1].end_pos != start):
             return self._token("QMARK", "?", start, start + 1)  # `c ? [1] : [2]`
         token = self._token(OPENERS[text], text, start, end)
-        if previous in ENDS_VALUE:
-            level.chain += 1
         self._open(Level(text[-1], token, level.blocks))
         return token
 
@@ -306,8 +288,7 @@ class Scan:
         kind = "branches" if self._branches_next else "block"
         self._branches_next = False
         token = self._token(kind.upper(), "{", start, end)
-        level.separate()
-        inner = Level(kind, token, level.blocks + 1 + level.elses)
+        inner = Level(kind, token, level.blocks + 1)
         if inner.blocks > MAX_BLOCKS:
             message = f"blocks are nested more than {MAX_BLOCKS} deep here"
             raise MistakeError(message, token.line, token.column, suggestion="call the inner part with run")
@@ -333,13 +314,7 @@ class Scan:
             where = f"`{_opening(level)}` at line {opener.line}, column {opener.column}"
             raise self.problem(start, f"this `{text}` does not close {where}", f"close that first, with `{closer}`")
         self.levels.pop()
-        level.separate()
         token = self._token(type, text, start, end)
-        if type != "END_BLOCK":
-            around = self.levels[-1]
-            around.inner = max(around.inner, level.deepest + 1)
-            if around.chain + around.inner > MAX_DEPTH:
-                raise _too_deep(token)
         if type == "END_INSERT":
             token.value = level.string
         return token
@@ -423,8 +398,3 @@ class Scan:
 
 def _opening(level: Level) -> str:
     return "{" if level.kind in ("block", "branches") else level.kind
-
-
-def _too_deep(token: Token) -> MistakeError:
-    message = f"this expression is nested more than {MAX_DEPTH} deep here"
-    return MistakeError(message, token.line, token.column, suggestion="bind parts of it to names")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from toolexec.workflow.builder import COMPARISONS, LEVELS, PREFIX_LEVELS
 from toolexec.workflow.nodes import (
     Binary,
     Call,
@@ -26,7 +25,9 @@ from toolexec.workflow.nodes import (
     ToolRun,
     TypeName,
     Unary,
+    walk,
 )
+from toolexec.workflow.parse_expressions import COMPARISONS, LEVELS, PREFIX_LEVELS
 from toolexec.workflow.strings import escape
 
 __all__ = [
@@ -53,28 +54,37 @@ INSERT: Final = "\0"
 
 
 class OneLine:
-    """Expressions on one line; what was asked before is known."""
+    """Expressions on one line; what was asked before is known, and what an expression is made of is asked first."""
 
     def __init__(self) -> None:
         self._known: dict[int, str | None] = {}
+        self._whole: dict[int, str] = {}
 
     def short(self, node: Expression) -> str | None:
         """Return the expression on one line; None if that is too long, or if it has a string over several."""
-        if id(node) in self._known:
-            return self._known[id(node)]
+        if id(node) not in self._known:
+            for part in _inner_first(node):
+                if id(part) not in self._known:
+                    self._known[id(part)] = self._short(part)
+        return self._known[id(node)]
+
+    def _short(self, node: Expression) -> str | None:
         text = self._on_one_line(node, self.short)
         if text is not None and len(text) > WIDTH and not isinstance(node, Constant | Interpolation | Name):
             text = None
         if isinstance(node, Constant | Interpolation) and is_tall(_strings(node)):
             text = None
-        self._known[id(node)] = text
         return text
 
     def whole(self, node: Expression) -> str:
         """Return the expression on one line, however long."""
-        text = self._on_one_line(node, self.whole)
-        assert text is not None
-        return text
+        if id(node) not in self._whole:
+            for part in _inner_first(node):
+                if id(part) not in self._whole:
+                    text = self._on_one_line(part, self.whole)
+                    assert text is not None
+                    self._whole[id(part)] = text
+        return self._whole[id(node)]
 
     def _on_one_line(self, node: Expression | Spread | Entry, flat: Callable[[Expression], str | None]) -> str | None:
         """Join the parts of a node as *flat* gives them; None if it gives none for one of them."""
@@ -137,6 +147,11 @@ class OneLine:
             key, is_all = head_of_entry(item)
             return key if is_all else f"{key}{part(item.value)}"
         return part(item)
+
+
+def _inner_first(node: Expression) -> Iterator[Expression]:
+    """Yield all expressions in *node*, each after what it is made of, and then itself."""
+    return (part for part in reversed([*walk(node)]) if isinstance(part, Expression))
 
 
 class _TooLong(Exception):  # noqa: N818 - it ends a search, it is not an error

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ACTIONS",
+    "AFTER_VALUE",
     "BEFORE_BLOCK",
     "BEGINNING",
     "BETWEEN",
+    "BLOCKS",
     "CLOSERS",
-    "DEEPENS",
     "ENDS_VALUE",
     "GOES_ON",
-    "IN_EXPRESSIONS",
     "KEYWORDS",
     "MAX_BLOCKS",
     "MAX_BRACKETS",
     "MAX_DEPTH",
+    "MAX_ELSE_IFS",
     "MAX_INTEGER_BITS",
+    "MAX_OPERATORS",
     "ON_ONE_LINE",
     "OPENERS",
     "SIMPLE",
+    "VALUES",
     "Level",
     "Token",
 ]
@@ -28,9 +32,13 @@ __all__ = [
 MAX_BRACKETS: Final = 200
 """How many brackets of all kinds may be open at once."""
 MAX_BLOCKS: Final = 100
-"""How deep blocks may be nested; each `else if` counts as one."""
+"""How deep blocks may be nested."""
 MAX_DEPTH: Final = 100
-"""How many operators, members and brackets of one expression may be nested."""
+"""How many brackets, members, prefixes and choices of one expression may be nested."""
+MAX_OPERATORS: Final = 2_000
+"""How many operators may stand side by side, as in `a + b + c`."""
+MAX_ELSE_IFS: Final = 1_000
+"""How many `else if` one `if` may have."""
 MAX_INTEGER_BITS: Final = 4096
 
 KEYWORDS: Final = frozenset(
@@ -111,10 +119,27 @@ GOES_ON: Final = BEGINNING | {
     "DO",
     "TRY",
 }
-DEEPENS: Final = frozenset(["OPERATOR", "MINUS", "DOT", "SAFE_DOT", "NOT", "IN", "QMARK", "TIMEOUT"])
-IN_EXPRESSIONS: Final = frozenset(["in", "not", "timeout", "true", "false", "null", "run"])
 BETWEEN: Final = frozenset(["newline", "comment", "semicolon"])
 ON_ONE_LINE: Final = frozenset(["top", "block", "branches"])
+
+
+VALUES: Final = frozenset(["NAME", "NUMBER", "DURATION", "STRING", "OPEN_STRING", "NULL", "TRUE", "FALSE"]) | {
+    "NOT",
+    "MINUS",
+    "LSQB",
+    "LBRACE",
+    "LPAR",
+    "RUN",
+}
+"""What an expression begins with."""
+AFTER_VALUE: Final = frozenset(
+    ["DOT", "SAFE_DOT", "SAFE_BRACKET", "LSQB", "LPAR", "OPERATOR", "MINUS", "IN", "TIMEOUT", "QMARK"]
+)
+"""What goes on an expression."""
+BLOCKS: Final = frozenset(["DO", "IF", "FOR", "COLLECT", "WHILE", "PARALLEL", "RETRY", "TRY"])
+"""What a block expression begins with."""
+ACTIONS: Final = frozenset(["PRINT", "RETURN", "FAIL", "BREAK", "CONTINUE"])
+"""What any other statement begins with."""
 
 
 class Token:
@@ -134,21 +159,12 @@ class Token:
 
 
 class Level:
-    """An open bracket, or the top: what opened it, and how deep the expressions in it are so far."""
+    """An open bracket, or the top: what opened it, and how many blocks are around."""
 
-    __slots__ = ("blocks", "chain", "deepest", "elses", "inner", "kind", "opener", "string")
+    __slots__ = ("blocks", "kind", "opener", "string")
 
     def __init__(self, kind: str, opener: Token | None, blocks: int, string: Token | None = None) -> None:
         self.kind: str = kind
         self.opener: Token | None = opener
-        self.blocks: int = blocks  # how many blocks are around
+        self.blocks: int = blocks
         self.string: Token | None = string  # the beginning of the string that goes on after `${ }`
-        self.elses: int = 0  # `else if` of the statement so far
-        self.chain: int = 0  # operators of the expression so far
-        self.inner: int = 0  # depth of the deepest bracket in the expression so far
-        self.deepest: int = 0  # depth of the deepest expression before
-
-    def separate(self) -> None:
-        """Begin another expression."""
-        self.deepest = max(self.deepest, self.chain + self.inner)
-        self.chain = self.inner = 0

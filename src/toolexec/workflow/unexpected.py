@@ -11,24 +11,10 @@ from typing import Final
 from toolexec.workflow.habits import INSTEAD_OF_INFIX, INSTEAD_OF_WORDS
 from toolexec.workflow.lexer import Scan
 from toolexec.workflow.mistakes import MistakeError
-from toolexec.workflow.tokens import ENDS_VALUE, Token
+from toolexec.workflow.tokens import ACTIONS, AFTER_VALUE, BLOCKS, ENDS_VALUE, VALUES, Token
 
 __all__ = ["in_words", "unexpected"]
 
-_VALUE: Final = frozenset({"NOT", "MINUS", "LSQB", "LBRACE", "LPAR", "RUN", "OPEN_STRING"}) | {
-    "NAME",
-    "NUMBER",
-    "DURATION",
-    "STRING",
-    "NULL",
-    "TRUE",
-    "FALSE",
-}
-_BLOCKS: Final = frozenset(["DO", "IF", "FOR", "COLLECT", "WHILE", "PARALLEL", "RETRY", "TRY"])
-_STATEMENTS: Final = frozenset(["PRINT", "RETURN", "FAIL", "BREAK", "CONTINUE"])
-_AFTER_VALUE: Final = frozenset(
-    ["DOT", "SAFE_DOT", "SAFE_BRACKET", "LSQB", "LPAR", "OPERATOR", "MINUS", "IN", "TIMEOUT", "QMARK"]
-)
 _IN_WORDS: Final = {
     "NAME": "a name",
     "NUMBER": "a number",
@@ -56,27 +42,29 @@ _IN_WORDS: Final = {
     "INPUT": "`input`",
 }
 _BEFORE_STATEMENT: Final = frozenset(["END", "BLOCK", "BRANCHES", "END_BLOCK", "FRONT_MATTER"])
+_CATCH: Final = frozenset(["CATCH"])
+_NAME: Final = frozenset(["NAME"])
 _SOON: Final = re.compile(r"[ \t]*(:=|=(?!=))")
 
 
-def in_words(expected: set[str]) -> tuple[str, ...]:
+def in_words(expected: frozenset[str]) -> tuple[str, ...]:
     """Return what terminals are in words, the likeliest first."""
-    left = expected - {"FRONT_MATTER"}
+    left = expected
     words: list[str] = []
     if "DOT" in left or {"BIND", "EQUAL"} <= left:  # a value has ended
-        left -= _AFTER_VALUE | {"BIND", "EQUAL"}
+        left -= AFTER_VALUE | {"BIND", "EQUAL"}
         words.append("an operator")
     if "BREAK" in left:
-        left -= _VALUE | _BLOCKS | _STATEMENTS | {"INPUT"}
+        left -= VALUES | BLOCKS | ACTIONS | {"INPUT"}
         words.insert(0, "a statement")
     elif {"NUMBER", "LBRACE", "RUN"} <= left:
-        left -= _VALUE | _BLOCKS
+        left -= VALUES | BLOCKS
         words.insert(0, "a value")
     others = [_IN_WORDS.get(name, f"`{name.lower()}`") for name in sorted(left)]
     return tuple(dict.fromkeys([*(word for word in others if word[0] == "`"), *words, *others]))[:6]
 
 
-def unexpected(scan: Scan, token: Token | None, expected: set[str]) -> MistakeError:
+def unexpected(scan: Scan, token: Token | None, expected: frozenset[str]) -> MistakeError:
     """Explain a token that the grammar does not expect, None for the end of the workflow."""
     seen = scan.seen[:-1] if token is not None and scan.seen[-1] is token else scan.seen
     words = in_words(expected)
@@ -115,17 +103,17 @@ def _head(seen: Sequence[Token]) -> int:
     return index
 
 
-def _after_end(seen: Sequence[Token], expected: set[str]) -> str:
+def _after_end(seen: Sequence[Token], expected: frozenset[str]) -> str:
     if "BLOCK" in expected or "BRANCHES" in expected:
         return "write `{` on the same line"
     if [token.type for token in seen[-2:]] == ["NUMBER", "DOT"]:
         return "a number is written 12, 1.5 or 1e6"
-    if expected == {"CATCH"}:
+    if expected == _CATCH:
         return "`try { ... }` needs `catch err { ... }`"
     return ""
 
 
-def _habit(scan: Scan, seen: list[Token], token: Token, expected: set[str]) -> tuple[Token, str, str] | None:
+def _habit(scan: Scan, seen: list[Token], token: Token, expected: frozenset[str]) -> tuple[Token, str, str] | None:
     """Return where a known habit is, what is wrong with it, and what to write."""
     before = seen[-1] if seen else None
     begin = _head(seen)
@@ -144,7 +132,7 @@ def _habit(scan: Scan, seen: list[Token], token: Token, expected: set[str]) -> t
     return None
 
 
-def _by_word(seen: Sequence[Token], token: Token, expected: set[str]) -> tuple[Token, str, str] | None:
+def _by_word(seen: Sequence[Token], token: Token, expected: frozenset[str]) -> tuple[Token, str, str] | None:
     """Explain a name or a keyword in the wrong place."""
     word = str(token.value)
     before = seen[-1].type if seen else ""
@@ -157,9 +145,9 @@ def _by_word(seen: Sequence[Token], token: Token, expected: set[str]) -> tuple[T
         return (token, f"unexpected `{word}`", INSTEAD_OF_INFIX[word]) if word in INSTEAD_OF_INFIX else None
     if not word.isidentifier() or token.type != word.upper():
         return None
-    if expected == {"NAME"} or (expected >= {"NAME"} and "NUMBER" not in expected and before in ("FOR", "COLLECT")):
+    if expected == _NAME or (expected >= {"NAME"} and "NUMBER" not in expected and before in ("FOR", "COLLECT")):
         return token, f"`{word}` is a word of the language", "choose another name"
-    if token.type in _BLOCKS and "NUMBER" in expected:
+    if token.type in BLOCKS and "NUMBER" in expected:
         return token, f"`{word}` cannot be a part of an expression", f"bind it first: `x := {word} ...`"
     return None
 
@@ -234,7 +222,7 @@ def _by_equal(level: str, token: Token, head: Token | None) -> tuple[Token, str,
 def _by_colon(level: str, token: Token, seen: Sequence[Token], head: Token | None) -> tuple[Token, str, str] | None:
     if level == "(":
         return token, "unexpected `:`", 'arguments have no names; a tool takes an object: run("ns:tool", {key: value})'
-    if head is not None and (head.type in _BLOCKS or head.type == "ELSE"):
+    if head is not None and (head.type in BLOCKS or head.type == "ELSE"):
         return token, "unexpected `:`", "a block is what stands in braces: { ... }"
     if head is not None and head is seen[-1] and head.type == "NAME":
         return token, "unexpected `:`", f"write `{str(head.value)[:40]} := value`"
@@ -254,7 +242,7 @@ def _by_string(token: Token, seen: Sequence[Token]) -> tuple[Token, str, str] | 
     return None
 
 
-def _missing(scan: Scan, seen: Sequence[Token], token: Token, expected: set[str]) -> str:
+def _missing(scan: Scan, seen: Sequence[Token], token: Token, expected: frozenset[str]) -> str:
     """Suggest what was probably left out."""
     level = scan.levels[-1]
     if token.type in ("BLOCK", "BRANCHES", "LBRACE") and len(scan.levels) > 1:
