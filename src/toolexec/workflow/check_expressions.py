@@ -53,6 +53,7 @@ MAX_DEPTH: Final = 100
 
 _ADDED: Final[tuple[Kind, ...]] = ("number", "string", "list")
 _ORDERED: Final[tuple[Kind, ...]] = ("number", "string")
+_MAX_CHOICES: Final = 50  # as many are looked through for what was meant
 _SAMPLES: Final[dict[Kind, object]] = {"list": [], "string": "", "number": 0, "boolean": True}
 
 
@@ -304,6 +305,14 @@ class Expressions:
             answer = "false" if node.operator == "==" else "true"
             sides = f"{kinds_text(left.kinds)} and {kinds_text(right.kinds)}"
             self._report.warning("constant-condition", node.at, f"this is always {answer}: it compares {sides}")
+        for shape, other in ((left, node.right), (right, node.left)):
+            choices, value = shape.choices(), constant_of(other)
+            if choices is not None and isinstance(value, str) and value not in choices:
+                answer = "false" if node.operator == "==" else "true"
+                names = [shown(str(each)) for each in choices[:_MAX_CHOICES]]
+                message = f"this is always {answer}: the value is never {shown(value)}"
+                hint = did_you_mean(value, names, otherwise=f"it is one of {', '.join(names)}")
+                self._report.warning("constant-condition", node.at, message, hint)
 
     # -- calls ------------------------------------------------------------------------------------------------------
 

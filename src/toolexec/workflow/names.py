@@ -17,6 +17,7 @@ from toolexec.workflow.nodes import (
     Assign,
     Bind,
     Block,
+    Branch,
     Break,
     Collect,
     Continue,
@@ -275,7 +276,13 @@ class _Resolver:
     def _parallel(self, value: Parallel) -> None:
         self._read(value.limit)
         before, self._loop = self._loop, ""
+        named: dict[str, Branch] = {}
         for branch in value.branches:
+            if branch.name is not None:
+                first = named.setdefault(branch.name, branch)
+                if first is not branch and not (first.binds and branch.binds):  # two that bind are found below
+                    message = f"{branch.name} names a branch already, in line {first.at.line}"
+                    self._report("already-bound", message, branch.at, "take another name: each branch has its own")
             with self._scopes.branch():
                 self._value(branch.value)
         self._loop = before

@@ -86,6 +86,10 @@ class Shape:
         """Return what is known about all items of the list."""
         return ANY
 
+    def choices(self) -> list[object] | None:
+        """Return all values that it may have where it is a string; None where any may be."""
+        return None
+
     def may_be(self, *kinds: Kind) -> bool:
         """Return whether the value may be of one of these kinds."""
         return not self.kinds.isdisjoint(kinds)
@@ -310,6 +314,17 @@ class _SchemaShape(Shape):
         expanded = document.expand(options)
         self._options = [] if expanded is None else [(kinds, nodes) for nodes in expanded if (kinds := _kinds(nodes))]
         super().__init__(frozenset[Kind]().union(*(kinds for kinds, _ in self._options)) or KINDS)
+
+    def choices(self) -> list[object] | None:
+        found: list[object] = []
+        for kinds, nodes in self._options:
+            if "string" in kinds:
+                lists = [node["enum"] for node in nodes if isinstance(node.get("enum"), list)]
+                lists += [[node["const"]] for node in nodes if "const" in node]
+                if not lists:
+                    return None
+                found += cast("list[object]", lists[0])
+        return found or None
 
     def member(self, name: str) -> Found:
         read = [_member(nodes, name) for kinds, nodes in self._options if "object" in kinds]
