@@ -6,9 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
+# The packages beside the core; `make test PACKAGE=grpc` runs the tests of one.
+PACKAGES := $(patsubst %/pyproject.toml,./%,$(wildcard packages/*/pyproject.toml))
 INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 PYTEST = $(BIN)/python -m pytest
+TESTS = $(if $(PACKAGE),packages/$(PACKAGE)/tests)
 PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 
 # Compiled files make the second run start in half the time, whatever the machine's default is.
@@ -22,10 +25,10 @@ demo: $(DEMO)
 # The sandbox is built before the tests, which would wait for one of them to build it.
 test: $(STAMP)
 	@$(BIN)/toolexec sandbox build || true
-	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE)
+	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE) $(TESTS)
 
 # The fast tier runs once, and first: under coverage here, which tests/gate.py adds to.
-test-full: COVERAGE = --cov=toolexec --cov-branch --cov-report=
+test-full: COVERAGE = --cov --cov-branch --cov-report=
 test-full: test
 	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
@@ -51,10 +54,10 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	@$(BIN)/python -m benchmarks --quick
 
-# The second wheel has the first one's sandbox, compiled: each names the other's content.
+# The second wheel has the first one's sandbox, compiled: each names the other's content. Then those of the packages.
 wheels: export TOOLEXEC_COMPILED := $(CURDIR)/build/compiled
 wheels: $(DEMO)
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./sandbox-wheel
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./sandbox-wheel $(PACKAGES)
 
 # A Kubernetes control plane for tests, built once into ~/.cache/toolexec/kube; ten minutes.
 kube:
@@ -70,7 +73,8 @@ $(DEMO): pyproject.toml constraints.txt requirements-demo.txt
 	$(INSTALL) -e '.[mcp,javascript,sandbox-build]' -r requirements-demo.txt
 	@touch $(DEMO)
 
-$(STAMP): $(DEMO) requirements-dev.txt
+# All in one command: an extra such as `grpc` names a package, and pip then takes the one that is here.
+$(STAMP): $(DEMO) requirements-dev.txt $(wildcard packages/*/pyproject.toml)
 	@echo "Installing what the tests need into $(VENV) ..."
-	$(INSTALL) -e '.[all]' -r requirements-dev.txt
+	$(INSTALL) $(addprefix -e ,$(PACKAGES)) -e '.[all]' -r requirements-dev.txt
 	@touch $(STAMP)

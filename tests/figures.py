@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import files_per_call, launchers
+from tests import files_per_call, launchers, workspace
 
 import toolexec
 from toolexec import errors
@@ -31,6 +31,10 @@ def packages() -> Iterator[str]:
     for path in sorted(_ROOT.rglob("*.py")):
         parts = path.relative_to(_ROOT).parts
         sources.setdefault(parts[0] if len(parts) > 1 else "(top)", []).append(path.read_text(encoding="utf-8"))
+    for package in workspace.packages():
+        sources[f"packages/{package.name}"] = [
+            path.read_text(encoding="utf-8") for path in sorted(package.source.rglob("*.py"))
+        ]
     sources["all"] = [text for group in sources.values() for text in group]
     for name, group in sources.items():
         lines = sum(text.count("\n") for text in group)

@@ -16,7 +16,7 @@ FLOOR = 90.0
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "coverage.json"
-        command = [sys.executable, "-m", "pytest", "--tier=above", "--cov=toolexec", "--cov-branch", "--cov-append"]
+        command = [sys.executable, "-m", "pytest", "--tier=above", "--cov", "--cov-branch", "--cov-append"]
         options = [f"--cov-report=json:{report}", "--durations=60", "--durations-min=5", *sys.argv[1:]]
         code = subprocess.run([*command, *options], check=False).returncode
         return code or _gate(json.loads(report.read_text()))
@@ -26,9 +26,7 @@ def _gate(data: dict[str, Any]) -> int:
     covered: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
     for name, file in data["files"].items():
-        parts = Path(name).parts
-        after = parts[parts.index("toolexec") + 1 :]
-        package = after[0] if len(after) > 1 else "(top)"
+        package = _package(Path(name).parts)
         numbers = file["summary"]
         for key in (package, "all"):
             covered[key] += numbers["covered_lines"] + numbers["covered_branches"]
@@ -38,6 +36,14 @@ def _gate(data: dict[str, Any]) -> int:
     for package, share in sorted(shares.items(), key=lambda item: item[1]):
         print(f"  {share:6.1f} %  {package}{'' if share >= FLOOR else f'   below {FLOOR:g} %'}")
     return int(any(share < FLOOR for share in shares.values()))
+
+
+def _package(parts: tuple[str, ...]) -> str:
+    """Return the package that a file is part of: a directory of toolexec, or one of `packages/`."""
+    if "toolexec" not in parts:
+        return "/".join(parts[:2])
+    after = parts[parts.index("toolexec") + 1 :]
+    return after[0] if len(after) > 1 else "(top)"
 
 
 if __name__ == "__main__":

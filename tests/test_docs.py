@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workspace import installed, packages
 
 import toolexec
 from toolexec import errors
@@ -45,9 +46,15 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
+    *(package.directory / "README.md" for package in packages()),
 ]
 WITH_CODE = [path for path in DOCUMENTS if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)]
-DOCTESTED = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text() and "cli" not in path.parts]
+DOCTESTED = [
+    path
+    for source in (SOURCE, *(package.source for package in installed()))
+    for path in sorted(source.rglob("*.py"))
+    if ">>> " in path.read_text() and "cli" not in path.parts
+]
 CHECKER = doctest.OutputChecker()
 _METHODS = {
     name: functools.partial(getattr(toolexec.Exec, name), None)
@@ -144,9 +151,10 @@ def test_the_links_of_a_document_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
 def test_the_files_that_a_document_names_exist(path: Path) -> None:
-    """A path such as `run/runner.py` leads from the repository's root, or from the package's."""
+    """A path such as `run/runner.py` leads from the repository's root, from the package's, or from the document."""
     named = set(re.findall(r"[\w/]+/\w+\.py\b", path.read_text()))
-    assert {name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists()} == set()
+    homes = (ROOT, SOURCE, path.parent)
+    assert {name for name in named if not any((home / name).exists() for home in homes)} == set()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
@@ -261,7 +269,8 @@ def test_the_version_is_in_the_changelog() -> None:
 @pytest.mark.parametrize("path", DOCTESTED, ids=by_name)
 def test_the_examples_in_docstrings_are_true(path: Path) -> None:
     """Examples after `>>>` in a docstring give what it shows."""
-    name = ".".join(("toolexec", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+    home = next(each for each in path.parents if each.name == "src")
+    name = ".".join(path.relative_to(home).with_suffix("").parts).removesuffix(".__init__")
     outcome = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert outcome.attempted > 0
     assert outcome.failed == 0

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 from tests import tiers
+from tests.workspace import installed
 
 from toolexec.runtime.wasm import WasmBackend
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = [
+    path
+    for directory in (ROOT, *(package.directory for package in installed()))
+    for path in sorted((directory / "examples").glob("*.py"))
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.distributions import install, run
 
+import toolexec.provider
 import toolexec.sandbox
 
 GUIDE = (Path(__file__).parent.parent / "docs/extending.md").read_text()
@@ -29,17 +32,19 @@ def test_a_plugin_is_short(name: str) -> None:
     text = PLUGINS[name]
     assert len(text.splitlines()) <= 60
     used = {*re.findall(r"^from (toolexec[\w.]*) import", text, re.MULTILINE)}
-    assert used <= {"toolexec", "toolexec.sandbox", "toolexec.errors", "toolexec.backend.providers"}
+    assert used <= {"toolexec", "toolexec.sandbox", "toolexec.errors", "toolexec.provider"}
 
 
-def test_every_name_is_explained() -> None:
+@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.provider])
+def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""
-    table = GUIDE.partition("## The names of toolexec.sandbox")[2].partition("## ")[0]
+    table = GUIDE.partition(f"## The names of {module.__name__}\n")[2].partition("## ")[0]
     listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert listed == {*toolexec.sandbox.__all__}
-    for name in toolexec.sandbox.__all__:
-        found = getattr(toolexec.sandbox, name)
-        assert name == "PLUGIN_API" or len(found.__doc__ or "") > 20, name
+    assert listed == {*module.__all__}
+    for name in module.__all__:
+        found = getattr(module, name)
+        is_type = not (inspect.isclass(found) or inspect.isroutine(found))
+        assert is_type or name == "PLUGIN_API" or len(found.__doc__ or "") > 20, name
 
 
 def test_they_work_once_they_are_installed(installed: Path) -> None:

@@ -55,7 +55,7 @@ def _is_wrong(layer: str, target: str) -> bool:
     return target in ORDER and ORDER.index(target) > ORDER.index(layer)
 
 
-def _circle(found: list[Import]) -> list[str]:
+def circle(found: list[Import]) -> list[str]:
     """Return one circle of modules that import each other at run time: each with the next one, and the line."""
     lines = {(each.module, each.target): each.line for each in found if not each.for_types}
     graph: dict[str, set[str]] = {}
@@ -81,7 +81,7 @@ def test_imports_point_one_way() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Mutual imports are refused, in circles of any length, and inside of functions as well."""
-    assert _circle([each for each in imports() if not (each.in_string and each.module == REGISTRY)]) == []
+    assert circle([each for each in imports() if not (each.in_string and each.module == REGISTRY)]) == []
 
 
 def test_every_directory_has_its_place() -> None:
@@ -124,7 +124,7 @@ def test_an_import_is_seen_however_it_is_written(package: Path, source: str) -> 
     low, app = "toolexec.model.low", "toolexec.cli.app"
     assert [each.target for each in found if each.module == low] == [app]
     assert _is_wrong(_layer(low), _layer(app))
-    assert sorted(line.partition(":")[0] for line in _circle(found)) == [app, low]
+    assert sorted(line.partition(":")[0] for line in circle(found)) == [app, low]
 
 
 def test_a_package_is_seen_in_an_f_string(package: Path) -> None:
@@ -138,5 +138,5 @@ def test_what_only_type_checkers_import_makes_no_circle(package: Path) -> None:
     """An import for types is absent at run time, and points upward all the same."""
     (package / "model" / "low.py").write_text("if TYPE_CHECKING:\n    from toolexec.cli.app import a\nb = 1\n")
     found = Modules(package).imports()
-    assert _circle(found) == []
+    assert circle(found) == []
     assert [each.for_types for each in found if each.module == "toolexec.model.low"] == [True]

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.workspace import packages
 
 from toolexec import __version__
 
@@ -85,18 +86,22 @@ def _names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~; ]", requirement)[0].lower() for requirement in requirements}
 
 
+def _dependencies() -> list[str]:
+    """Return what toolexec, its extras and the packages beside it need, but for each other."""
+    extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
+    beside = [entry for package in packages() for entry in package.settings["project"]["dependencies"]]
+    return [entry for entry in (*PROJECT["dependencies"], *extras, *beside) if not entry.startswith("toolexec")]
+
+
 def test_dependencies_are_bounded() -> None:
     """Each has a lower and an upper bound, so that a new major version breaks no user."""
-    extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
-    loose = [entry for entry in [*PROJECT["dependencies"], *extras] if "<" not in entry and "toolexec[" not in entry]
-    assert loose == []
+    assert [entry for entry in _dependencies() if "<" not in entry] == []
 
 
 def test_dependencies_are_constrained(strings: dict[str, str]) -> None:
     """Each direct dependency has its version in constraints.txt."""
     known = {line.partition("==")[0].lower().replace("_", "-") for line in strings["constraints.txt"].splitlines()}
-    extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
-    assert _names([*PROJECT["dependencies"], *extras]) - {"toolexec"} <= known
+    assert _names(_dependencies()) <= known
 
 
 def test_all_is_all_extras() -> None:

@@ -12,14 +12,21 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.workspace import installed
 
 import toolexec
 
 ROOT = Path(toolexec.__file__).parent
+ROOTS = (ROOT, *(package.source for package in installed()))
 INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.wasm.app")  # programs that run inside of sandboxes
 MODULES = sorted(
     info.name
-    for info in pkgutil.walk_packages([str(ROOT)], "toolexec.")
+    for root in ROOTS
+    for info in (
+        *pkgutil.iter_modules([str(root.parent)]),
+        *pkgutil.walk_packages([str(root)], f"{root.name}."),
+    )
+    if info.name.split(".")[0] == root.name and info.name != "toolexec"
     if not any(part.startswith("_") for part in info.name.split(".")) and not info.name.startswith(INSIDE)
 )
 HEAVY = ("mcp", "mcp_types", "httpx", "httpx2", "pydantic", "anyio", "jmespath", "rich", "typer", "docstring_parser")
@@ -129,9 +136,9 @@ def _undocumented(node: ast.AST, prefix: str) -> list[str]:
 def test_everything_public_has_a_docstring() -> None:
     """Modules, classes, functions and methods."""
     wrong: list[str] = []
-    for path in sorted(ROOT.rglob("*.py")):
+    for path in (path for root in ROOTS for path in sorted(root.rglob("*.py"))):
         tree = ast.parse(path.read_text())
-        name = str(path.relative_to(ROOT))
+        name = str(path).partition("/src/")[2]
         wrong += [f"{name}: {entry}" for entry in _undocumented(tree, "")]
         wrong += [] if ast.get_docstring(tree) else [f"{name}: the module itself"]
     assert wrong == []
@@ -166,8 +173,8 @@ def test_each_package_can_be_imported_first(package: str) -> None:
 
 
 def test_it_says_that_it_is_typed() -> None:
-    """Type checkers look for this file."""
-    assert (ROOT / "py.typed").exists()
+    """Type checkers look for this file, in each package."""
+    assert [root.name for root in ROOTS if not (root / "py.typed").exists()] == []
 
 
 def test_there_is_no_module_named_utils() -> None:
@@ -178,7 +185,11 @@ def test_there_is_no_module_named_utils() -> None:
 
 def test_no_file_is_too_long() -> None:
     """A stranger reads any file in one sitting: over 500 lines want a reason, over 800 are too many."""
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    lengths = {
+        str(path.relative_to(root.parent)): len(path.read_text().splitlines())
+        for root in ROOTS
+        for path in root.rglob("*.py")
+    }
     for name, length in lengths.items():
         if length > 500 and "containerd/api" not in name:
             print(f"{name} has {length} lines")

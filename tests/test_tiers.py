@@ -33,7 +33,7 @@ def test_after():
 @pytest.mark.full
 def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
     """The run reports it, goes on with the others, and ends the process that it had started."""
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(HANGS)
     for number in range(8):  # enough for the worker to have ended some, and for the run to have more for its successor
         (tmp_path / f"test_{number}.py").write_text("def test_one(): pass\ndef test_two(): pass\n" * (1 + number % 2))

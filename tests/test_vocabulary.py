@@ -41,6 +41,8 @@ def _group(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
     if parts[0] == "src":
         return "/".join(("src", parts[2] if len(parts) > 3 else "toolexec"))
+    if parts[0] == "packages":
+        return "/".join(parts[:2])
     if parts[0] == "tests":
         return "/".join(parts[:2]) if len(parts) > 2 else "tests"
     return "docs"
@@ -50,7 +52,8 @@ def _group(path: Path) -> str:
 def _groups() -> dict[str, list[Path]]:
     """Sort all files by their row."""
     paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
-    for folder in ("src", "tests", "examples"):
+    paths += [ROOT / "conftest.py", *(ROOT / "packages").rglob("*.md")]
+    for folder in ("src", "tests", "examples", "packages"):
         paths += (ROOT / folder).rglob("*.py")
     groups: dict[str, list[Path]] = {}
     for path in sorted(paths):

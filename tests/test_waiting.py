@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests import waiting
+from tests.workspace import packages
 
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+TESTS = (ROOT / "tests", *(package.directory / "tests" for package in packages()))
 # A block that begins with a sleep: to parse all files takes seconds.
 SLEEPS = re.compile(r":[ ]*(?:#.*)?\n(?:\s*#.*\n)*\s*(?:await )?[\w.]+\.sleep\(|while .*:.*\.sleep\(")
 
@@ -27,8 +29,9 @@ def _only_sleeps(loop: ast.While) -> bool:
 def test_polls_have_an_end() -> None:
     """Refuse a loop that does nothing but sleep, outside the one helper."""
     found = [
-        f"{path.relative_to(TESTS)}:{node.lineno}"
-        for path in sorted(TESTS.rglob("*.py"))
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for tests in TESTS
+        for path in sorted(tests.rglob("*.py"))
         if "while " in (text := path.read_text()) and SLEEPS.search(text)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.While) and _only_sleeps(node)

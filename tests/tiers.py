@@ -24,7 +24,7 @@ TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
 _ROOT = Path(__file__).parent
 
-# What the names of files below tests/ begin with whose tests are all of the full tier, with the reason.
+# What the names of files below tests/, or those of packages/, begin with whose tests are all of the full tier, with the reason.
 FULL = {
     "process/test_workers.py": "starts a process for each case; tests of killable handlers elsewhere are of the fast tier",
     "backend/providers/openapi/test_mock_server.py": "judges hundreds of requests, by documents that come from npm",
@@ -93,8 +93,8 @@ def is_traced(path: Path, marks: set[str]) -> bool:
     As a rule not that of a property test: tracing costs it nine tenths of its time, for lines that examples reach, too.
     """
     top = _top(path)
-    if top is None:
-        return True
+    if top is None:  # of a package beside the core
+        return "hypothesis" not in marks
     if "hypothesis" in marks and top not in PROPERTIES_TRACED:
         return False
     return top not in UNTRACED and ("full" not in marks or top in TRACED)
@@ -115,11 +115,10 @@ def _top(path: Path) -> str | None:
 @cache
 def is_full_path(path: Path) -> bool:
     """Return whether all tests of the file *path* are of the full tier."""
-    try:
-        name = path.relative_to(_ROOT).as_posix()
-    except ValueError:
-        return False
-    return name.startswith(tuple(FULL))
+    for directory in (_ROOT, _ROOT.parent):
+        if directory in path.parents:
+            return path.relative_to(directory).as_posix().startswith(tuple(FULL))
+    return False
 
 
 def leaves_out(path: Path) -> bool:

@@ -17,7 +17,7 @@ from toolexec.backend.mcp import MCPSettings
 from toolexec.discovery import InMemoryDocStore
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
-from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
+from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
 from toolexec.exec.runs import Runs
 from toolexec.exec.sync import SyncExec, SyncRuns
 
@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(CodeSettings, WorkflowSettings, MCPSettings),
-        *(AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython),
+        *(AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython),
     )
 }
 
@@ -203,7 +203,6 @@ async def test_what_does_not_fit_is_refused(owner: str, method: str, name: str, 
         ("run_workflow", {"source": "return 1"}),
         ("add_mcp", {"name": "far", "command": "true"}),
         ("add_http", {"name": "far", "base_url": "http://far.test", "tools": {"get": {"path": "/"}}}),
-        ("add_grpc", {"name": "far", "target": "far.test:1"}),
         ("add_commands", {"name": "far", "tools": {"do": {"argv": ["true"]}}}),
         ("add_python", {"name": "far", "target": "json:dumps"}),
         ("add_openapi", {"name": "far", "spec": {"openapi": "3.1.0", "info": {"title": "x"}, "paths": {}}}),

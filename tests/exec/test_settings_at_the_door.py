@@ -13,7 +13,6 @@ import pytest
 from toolexec import Exec, Gate, InMemoryIndex, Options, Policy, Rule
 from toolexec.backend.mcp import MCPServer
 from toolexec.backend.providers.command.config import CommandProvider, CommandTool
-from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.code.executor import CodeConfig
@@ -70,7 +69,6 @@ NEEDED: Mapping[type, Mapping[str, Any]] = {
     CodeShares: {"per_caller": 1},
     CommandProvider: {"name": "far", "tools": [CommandTool(name="do", argv=["true"])]},
     CommandTool: {"name": "do", "argv": ["true"]},
-    GRPCProvider: {"name": "far", "target": "far.test:1"},
     HTTPProvider: {"name": "far", "base_url": "http://far.test", "tools": [HTTPTool(name="get", path="/")]},
     HTTPTool: {"name": "get", "path": "/"},
     Ledger: {"ledger": "/nowhere/ledger.db"},

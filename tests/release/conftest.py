@@ -14,6 +14,7 @@ pytest.register_assert_rewrite("tests.release.promises")
 
 from tests.release.environments import ROOT, STAGES, Environment, supported  # noqa: E402
 from tests.test_docs import blocks  # noqa: E402
+from tests.workspace import packages  # noqa: E402
 
 SERVER = '{"mcpServers": {"time": {"command": "python", "args": ["-m", "mcp_server_time"]}}}'
 
@@ -54,7 +55,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def wheels(shared: Path) -> Path:
-    """Return the directory of both wheels, built from this tree by the first worker that needs them."""
+    """Return the directory of all wheels, built from this tree by the first worker that needs them."""
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         directory = shared / "wheels"
@@ -66,7 +67,7 @@ def wheels(shared: Path) -> Path:
                 "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
             }
             done = subprocess.run(
-                [*pip, "-w", made, ROOT, ROOT / "sandbox-wheel"],
+                [*pip, "-w", made, ROOT, ROOT / "sandbox-wheel", *(package.directory for package in packages())],
                 capture_output=True,
                 text=True,
                 timeout=280,

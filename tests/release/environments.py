@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent.parent
+from tests.workspace import ROOT, Package, packages
+
 OLDEST: Final = (3, 11)
 STAGES: Final = ("bare", "mcp", "serve", "all")
 """The sets of extras, each of which has what is in the ones before it: an environment grows from one to the next."""
@@ -47,6 +48,12 @@ def _version(python: str) -> tuple[int, int] | None:
     return major, minor
 
 
+def _wheel_of(package: Package, wheels: Path) -> Path:
+    """Return the wheel of a package."""
+    (found,) = wheels.glob(f"{package.module}-*.whl")
+    return found
+
+
 def supported() -> list[tuple[int, int]]:
     """Return the versions that the package is for."""
     return [version for version in pythons() if version >= OLDEST]
@@ -75,6 +82,10 @@ class Environment:
         if not self.installed:
             subprocess.run([pythons()[self.version], "-m", "venv", str(self.directory)], check=True, timeout=300)
         wanted = [f"toolexec[{stage}] @ {wheel.as_uri()}" if stage != "bare" else f"toolexec @ {wheel.as_uri()}"]
+        if stage == "all":  # its extras name the packages beside the core; pip is to take those of this tree
+            wanted += [
+                f"{package.distribution} @ {_wheel_of(package, wheel.parent).as_uri()}" for package in packages()
+            ]
         if stage == "mcp":
             wanted.append("mcp-server-time")  # as the README has it
         done = self.pip("install", "--quiet", "--no-compile", *wanted, "-c", str(ROOT / "constraints.txt"))

@@ -1,33 +1,48 @@
-"""Parts of other distributions, by entry points: loaded when they are asked for by name, and never before."""
+"""Parts of other distributions, by entry points: loaded when they are asked for by name, and never before.
+
+The packages beside the core (`packages/` in the repository) are such distributions, too. `PACKAGES` is the one place
+that knows of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["BACKENDS", "SANDBOXES", "load_plugin", "owners_of", "plugin_names"]
+__all__ = ["BACKENDS", "PACKAGES", "SANDBOXES", "known_plugins", "load_plugin", "owners_of", "plugin_names"]
 
 BACKENDS: Final = "toolexec.backends"
 """Kinds of providers: each a `MakeSource`."""
 SANDBOXES: Final = "toolexec.sandboxes"
 """Kinds of sandboxes: each a `SandboxPlugin`."""
+PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {BACKENDS: {"grpc": "toolexec-grpc"}, SANDBOXES: {}}
+"""By group, the kinds of the packages beside the core, each with its distribution. The extra `NAME` of toolexec has
+`toolexec-NAME`, and no other distribution can have its kinds."""
 
 
 @cache
 def _entries(group: str) -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=group):
-        found.setdefault(entry.name, []).append(entry)
+        owner = PACKAGES.get(group, {}).get(entry.name)
+        if owner is None or (entry.dist is not None and _plain(entry.dist.name) == owner):
+            found.setdefault(entry.name, []).append(entry)
     return found
 
 
 def plugin_names(group: str) -> list[str]:
     """Return the names of the plugins of a group that are installed, sorted. None of them is loaded."""
     return sorted(_entries(group))
+
+
+def known_plugins(group: str) -> list[str]:
+    """Return the names of the plugins of a group that are installed, or could be as they are in `PACKAGES`, sorted."""
+    return sorted({*_entries(group), *PACKAGES.get(group, ())})
 
 
 def owners_of(group: str, name: str) -> str:
@@ -39,15 +54,19 @@ def _is_function(loaded: object) -> str:
     return "" if callable(loaded) else f"must be a function, not {type(loaded).__name__}"
 
 
-def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_function) -> Any:
+def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_function, *, needed_for: str = "") -> Any:
     """Return what the plugin *name* of a group provides.
 
     *problem* returns what keeps it from being used, such as "must be a function, not int"; "" for nothing. Raises
     ConfigurationError, with the distribution it comes from: there is none of this name, several distributions have one,
-    it cannot be loaded, or it has a problem.
+    it cannot be loaded, or it has a problem. Raises MissingExtraError, which says what to install, for one of
+    `PACKAGES` that is absent; *needed_for* is what needs it.
     """
     entries = _entries(group).get(name, [])
     if not entries:
+        package = PACKAGES.get(group, {}).get(name)
+        if package is not None:
+            raise MissingExtraError(package.removeprefix("toolexec-"), needed_for=needed_for or name)
         raise ConfigurationError(f"no distribution has a plugin {name!r} for {group}")
     if len({entry.value for entry in entries}) > 1:
         raise ConfigurationError(
@@ -64,6 +83,11 @@ def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_fu
     if wrong := problem(loaded):
         raise ConfigurationError(f"{where} {wrong}")
     return loaded
+
+
+def _plain(distribution: str) -> str:
+    """Return the name of a distribution in the one spelling that all of its spellings have."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _owner(entry: EntryPoint) -> str:

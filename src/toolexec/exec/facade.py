@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
-    from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from toolexec.run.types import OnError, Result
     from toolexec.runtime.router import Runtime
     from toolexec.workflow.skill import Skill
+    from toolexec_grpc import AddedGRPC
 else:  # what the annotations of checked methods name: imported at the first call of each
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -282,11 +283,8 @@ class Exec:
         *settings* are those of `GRPCProvider` (descriptors, services, tls, ca, certificate, key, metadata, timeout,
         ...) and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:Service.Method`
         once they are read: when the Exec starts, at the first call that needs them, or now: `await ex.add_grpc(...)`.
-        Raises ConfigurationError, BackendError, and MissingExtraError without the `grpc` extra.
-
-        >>> with Exec().sync as ex:
-        ...     ex.add_grpc("shop", "unix:/nowhere/shop.sock").available
-        False
+        Raises ConfigurationError, BackendError, and MissingExtraError without the package `toolexec-grpc`, which the
+        extra `grpc` installs.
         """
         return self._parts.sources.add_provider("grpc", name, {**({"target": target} if target else {}), **settings})
 

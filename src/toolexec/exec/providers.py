@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from toolexec.backend.providers.command.config import CommandSettings
-from toolexec.backend.providers.grpc.config import GRPCSettings
 from toolexec.backend.providers.http import HTTPSettings
 from toolexec.backend.providers.kinds import ProviderSettings
 from toolexec.backend.providers.openapi import OpenAPISettings
 from toolexec.backend.providers.python import PythonSettings
 
-__all__ = ["AddedCommands", "AddedGRPC", "AddedHTTP", "AddedOpenAPI", "AddedPython"]
+__all__ = ["AddedCommands", "AddedHTTP", "AddedOpenAPI", "AddedPython"]
 
 
 class AddedCommands(CommandSettings, ProviderSettings, total=False):
     """What `Exec.add_commands` takes beside the name."""
-
-
-class AddedGRPC(GRPCSettings, ProviderSettings, total=False):
-    """What `Exec.add_grpc` takes beside the name and the target."""
 
 
 class AddedHTTP(HTTPSettings, ProviderSettings, total=False):

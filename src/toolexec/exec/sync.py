@@ -41,10 +41,11 @@ if TYPE_CHECKING:
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.facade import Exec
-    from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
     from toolexec.model.json_value import JSONValue
     from toolexec.workflow.skill import Skill
+    from toolexec_grpc import AddedGRPC
 
 __all__ = ["SyncCodeSession", "SyncExec", "SyncRuns"]
 

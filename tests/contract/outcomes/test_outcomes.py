@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
 from tests.contract.outcomes.command_trials import COMMAND, command_trial
-from tests.contract.outcomes.grpc_stream_trials import GRPC_STREAMS, grpc_stream_trial
-from tests.contract.outcomes.grpc_trials import GRPC, grpc_trial
 from tests.contract.outcomes.guest_trials import GUEST, guest_trial
 from tests.contract.outcomes.http_trials import HTTP, OPENAPI, REDIRECTS, http_trial, openapi_trial, redirect_trial
 from tests.contract.outcomes.mcp_sse_trials import MCP_SSE, mcp_sse_trial
@@ -26,8 +23,6 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "http": (http_trial, HTTP),
     "http get": (redirect_trial, REDIRECTS),
     "openapi": (openapi_trial, OPENAPI),
-    "grpc": (grpc_trial, GRPC),
-    "grpc streams": (grpc_stream_trial, GRPC_STREAMS),
     "command": (command_trial, COMMAND),
     "mcp over stdio": (mcp_stdio_trial, MCP_STDIO),
     "mcp over http": (mcp_http_trial, MCP_HTTP),
@@ -42,17 +37,6 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "guest": (guest_trial, GUEST),
 }
 CASES = [(kind, answer) for kind, (_, answers) in TRANSPORTS.items() for answer in answers]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def grpc_machinery() -> None:
-    """Start the threads of gRPC before the first test: they keep their file descriptors."""
-
-    async def start() -> None:
-        async with grpc_trial("an exception"):
-            pass
-
-    asyncio.run(start())
 
 
 @pytest.mark.parametrize("check", OUTCOME_CHECKS)

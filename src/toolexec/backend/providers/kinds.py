@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
-from toolexec.backend.plugins import BACKENDS, load_plugin, plugin_names
+from toolexec.backend.plugins import BACKENDS, known_plugins, load_plugin
 from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.source import Source
 from toolexec.backend.secrets import SecretResolver
@@ -24,12 +24,11 @@ __all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend
 
 PROVIDER_KINDS: Final[dict[str, str]] = {
     "command": "toolexec.backend.providers.command:command_source",
-    "grpc": "toolexec.backend.providers.grpc:grpc_source",
     "http": "toolexec.backend.providers.http:http_source",
     "openapi": "toolexec.backend.providers.openapi:openapi_source",
     "python": "toolexec.backend.providers.python:python_source",
 }
-"""Where the source of each kind is made: `module:function`, which is a `MakeSource`."""
+"""Where the source of each kind of this package is made: `module:function`, which is a `MakeSource`."""
 
 
 class ProviderSettings(TypedDict, total=False):
@@ -89,8 +88,9 @@ def source_of(
 
 
 def provider_kinds() -> list[str]:
-    """Return all kinds, those of plugins (entry points of the group `toolexec.backends`) too; loads none."""
-    return [*PROVIDER_KINDS, *(kind for kind in plugin_names(BACKENDS) if kind not in PROVIDER_KINDS)]
+    """Return all kinds, those of other packages (entry points of the group `toolexec.backends`) too, and of those of
+    toolexec that are not installed; loads none."""
+    return [*PROVIDER_KINDS, *(kind for kind in known_plugins(BACKENDS) if kind not in PROVIDER_KINDS)]
 
 
 def _make_of(kind: str, name: str) -> MakeSource:
@@ -98,9 +98,9 @@ def _make_of(kind: str, name: str) -> MakeSource:
     if place is not None:
         module, function = place.split(":")
         return getattr(import_module(module), function)
-    if kind not in plugin_names(BACKENDS):
+    if kind not in known_plugins(BACKENDS):
         raise ConfigurationError(f"provider {name}: there is no kind {kind!r}; {did_you_mean(kind, provider_kinds())}")
-    return load_plugin(BACKENDS, kind)
+    return load_plugin(BACKENDS, kind, needed_for=f"provider {name}")
 
 
 def provider_backend(

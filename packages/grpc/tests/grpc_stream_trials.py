@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
-from tests.backend.providers.grpc.service import Shop
-from tests.contract.outcomes.grpc_trials import GRPC, MOST_BYTES, grpc_backend
+from packages.grpc.tests.grpc_trials import GRPC, MOST_BYTES, grpc_backend
+from packages.grpc.tests.service import Shop
 
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial

@@ -1,7 +1,7 @@
 """The methods of a gRPC service as tools: schemas and comments from its descriptors, calls and streams as JSON.
 
     pip install 'toolexec[grpc]'
-    python examples/grpc_service.py
+    python packages/grpc/examples/grpc_service.py
 
 Prints:
 

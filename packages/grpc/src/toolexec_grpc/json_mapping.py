@@ -9,7 +9,7 @@ from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
 
-from toolexec.model.json_value import JSONValue
+from toolexec.provider import JSONValue
 
 __all__ = ["is_repeated", "read_message", "write_message"]
 

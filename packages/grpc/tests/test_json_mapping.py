@@ -9,10 +9,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, json_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolexec.backend.providers.grpc.descriptors import build_services
-from toolexec.backend.providers.grpc.json_mapping import read_message, write_message
-from toolexec.backend.providers.grpc.schemas import message_schema
-from toolexec.model.schema import Schema
+from toolexec.model import Schema
+from toolexec_grpc.descriptors import build_services
+from toolexec_grpc.json_mapping import read_message, write_message
+from toolexec_grpc.schemas import message_schema
 
 URL = "type.googleapis.com/"
 SCALARS = ("INT32", "INT64", "UINT32", "UINT64", "DOUBLE", "FLOAT", "BOOL", "STRING", "BYTES", "ENUM", "MESSAGE")

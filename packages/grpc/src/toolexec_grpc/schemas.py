@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolexec.backend.providers.grpc.json_mapping import is_repeated
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.provider import JSONDict, JSONObject
+from toolexec_grpc.json_mapping import is_repeated
 
 __all__ = ["is_wrapped", "message_schema", "takes_null"]
 

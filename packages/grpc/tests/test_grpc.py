@@ -12,13 +12,9 @@ from typing import Any, Self
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
-from tests.backend.providers.grpc.service import NAME, Shop, descriptor_set, serving, shop_file
+from packages.grpc.tests.service import NAME, Shop, descriptor_set, serving, shop_file
 from tests.waiting import until, until_blocking
 
-from toolexec.backend.providers import SourceBackend
-from toolexec.backend.providers.grpc.wire import RetryInfo, Status
-from toolexec.backend.providers.kinds import source_of
-from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import (
     BackendUnavailableError,
     ConfigurationError,
@@ -28,7 +24,8 @@ from toolexec.errors import (
     ToolExecError,
     ToolTimeoutError,
 )
-from toolexec.model.call import ToolCall
+from toolexec.provider import SecretResolver, SourceBackend, ToolCall, source_of
+from toolexec_grpc.wire import RetryInfo, Status
 
 FULL = {
     "count": 3, "total": "9007199254740993", "size": "18446744073709551615", "price": 1.5, "open": True, "name": "ü",

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import grpc
 
-from toolexec.backend.providers.grpc.config import GRPCProvider
 from toolexec.errors import BackendUnavailableError
-from toolexec.model.call import ToolCall
+from toolexec.provider import ToolCall
+from toolexec_grpc.config import GRPCProvider
 
 __all__ = ["Connection", "Connections"]
 

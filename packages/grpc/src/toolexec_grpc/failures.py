@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from toolexec.backend.providers.grpc.wire import RetryInfo, Status
 from toolexec.errors import (
     BackendUnavailableError,
     ConnectionLostError,
@@ -17,7 +16,8 @@ from toolexec.errors import (
     RemoteToolError,
     ToolTimeoutError,
 )
-from toolexec.model.json_value import JSONDict
+from toolexec.provider import JSONDict
+from toolexec_grpc.wire import RetryInfo, Status
 
 __all__ = ["call_failure", "outcome_of_unended"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_pb2, message_factory
 
-from toolexec.model.json_value import JSONDict
+from toolexec.provider import JSONDict
 
 __all__ = ["ReflectionReply", "ReflectionRequest", "RetryInfo", "Status"]
 

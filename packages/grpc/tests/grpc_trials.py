@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
-from tests.backend.providers.grpc.service import Shop, descriptor_set, shop_file
+from packages.grpc.tests.service import Shop, descriptor_set, shop_file
 
-from toolexec.backend.base import Backend
-from toolexec.backend.providers.kinds import provider_backend
+from toolexec.backend import Backend
 from toolexec.errors import Outcome
+from toolexec.provider import provider_backend
 from toolexec.testing import OutcomeTrial
 
 __all__ = ["GRPC", "MOST_BYTES", "grpc_backend", "grpc_trial"]

@@ -13,16 +13,7 @@ import grpc
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import EncodeError
 
-from toolexec.backend.failures import is_cancelled
-from toolexec.backend.providers.grpc.config import GRPCProvider
-from toolexec.backend.providers.grpc.connection import Connection, Connections
-from toolexec.backend.providers.grpc.descriptors import Services, build_services, read_descriptor_set
-from toolexec.backend.providers.grpc.failures import call_failure, outcome_of_unended
-from toolexec.backend.providers.grpc.json_mapping import read_message, write_message
-from toolexec.backend.providers.grpc.reflection import reflect
-from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema, takes_null
-from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
-from toolexec.backend.secrets import Scrubber
+from toolexec import StreamEvent, Tool, ToolAnnotations
 from toolexec.errors import (
     BackendUnavailableError,
     ConfigurationError,
@@ -33,12 +24,24 @@ from toolexec.errors import (
     ToolExecError,
     Violation,
 )
-from toolexec.errors.hints import did_you_mean
-from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
-from toolexec.model.ids import clean_segment
-from toolexec.model.json_value import JSONObject
-from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.provider import (
+    Definition,
+    JSONObject,
+    ProvidedTool,
+    Scrubber,
+    ToolCall,
+    clean_segment,
+    did_you_mean,
+    is_cancelled,
+    key_of,
+)
+from toolexec_grpc.config import GRPCProvider
+from toolexec_grpc.connection import Connection, Connections
+from toolexec_grpc.descriptors import Services, build_services, read_descriptor_set
+from toolexec_grpc.failures import call_failure, outcome_of_unended
+from toolexec_grpc.json_mapping import read_message, write_message
+from toolexec_grpc.reflection import reflect
+from toolexec_grpc.schemas import is_wrapped, message_schema, takes_null
 
 __all__ = ["GRPCSource"]
 

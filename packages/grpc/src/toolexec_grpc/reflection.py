@@ -10,9 +10,9 @@ import grpc
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 
-from toolexec.backend.providers.grpc.descriptors import MOST_BYTES, known_file
-from toolexec.backend.providers.grpc.wire import ReflectionReply, ReflectionRequest
 from toolexec.errors import BackendUnavailableError, ConfigurationError
+from toolexec_grpc.descriptors import MOST_BYTES, known_file
+from toolexec_grpc.wire import ReflectionReply, ReflectionRequest
 
 __all__ = ["reflect"]
 

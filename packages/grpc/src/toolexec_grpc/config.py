@@ -8,13 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypedDict
 
-from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import ConfigurationError, SecretError
-from toolexec.model.ids import check_segment
-from toolexec.model.json_value import JSONObject
-from toolexec.model.settings import check_settings, checked
+from toolexec.provider import (
+    JSONObject,
+    ProviderSettings,
+    Scrubber,
+    SecretResolver,
+    check_segment,
+    check_settings,
+    checked,
+)
 
-__all__ = ["GRPCProvider", "GRPCSettings"]
+__all__ = ["AddedGRPC", "GRPCProvider", "GRPCSettings"]
 
 _KEY: Final = re.compile(r"[0-9a-z_.-]+", re.ASCII)
 _SCHEMES: Final = ("grpc://", "grpcs://")
@@ -37,6 +42,10 @@ class GRPCSettings(TypedDict, total=False):
     connect_timeout: float
     max_message_bytes: int
     idempotency_metadata: str
+
+
+class AddedGRPC(GRPCSettings, ProviderSettings, total=False):
+    """What `Exec.add_grpc` takes beside the name and the target."""
 
 
 class _AllSettings(GRPCSettings, total=False):

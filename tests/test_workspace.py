@@ -1,0 +1,161 @@
+"""The packages beside the core: each has its parts and the core's version, and neither knows the inside of the other."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.distributions import install, run
+from tests.imports import Modules
+from tests.test_layering import circle
+from tests.workspace import ROOT, Package, packages
+
+import toolexec
+from toolexec.backend.plugins import PACKAGES
+
+CORE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCE = Path(toolexec.__file__).parent
+PUBLIC = {"toolexec", "toolexec.errors", "toolexec.provider", "toolexec.sandbox", "toolexec.testing"}
+"""What a package may import of the core."""
+IN_TESTS = re.compile(r"toolexec(\.\w+)?|toolexec\.testing\.\w+")
+"""What its tests may import, too: what is one package deeper, and the shared suites."""
+FOR_TYPES = {"exec/facade.py", "exec/sync.py"}
+"""The modules of the core whose methods have the settings of a package as their type; only type checkers import them."""
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the modules that a file imports, each with whether only type checkers do."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node in for_types
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node in for_types) for alias in node.names)
+
+
+def _of_core(path: Path) -> set[str]:
+    return {name for name, _ in _imports(path) if re.match(r"toolexec(\.|$)", name)}
+
+
+def test_there_are_packages() -> None:
+    """The checks below have something to check."""
+    assert {"grpc"} <= {package.name for package in packages()}
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_a_package_has_its_parts(package: Package) -> None:
+    """A package has a page, tests, types, a licence, a module named after the directory, and an extra installs it."""
+    project = package.settings["project"]
+    assert project["name"] == package.distribution
+    for part in ("README.md", "LICENSE", "tests", f"src/{package.module}/py.typed"):
+        assert (package.directory / part).exists(), part
+    assert package.settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/{package.module}"]
+    extras = CORE["project"]["optional-dependencies"]
+    assert extras[package.name] == [f"{package.distribution}=={toolexec.__version__}"]
+    assert package.module in CORE["tool"]["coverage"]["run"]["source_pkgs"]
+    assert f"(../packages/{package.name}/README.md)" in (ROOT / "docs/index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_versions_are_in_lock_step(package: Package) -> None:
+    """A version is read from the core's file, and the core of just that version is needed."""
+    settings: Any = package.settings
+    assert "version" in settings["project"]["dynamic"]
+    assert (package.directory / settings["tool"]["hatch"]["version"]["path"]).resolve() == SOURCE / "version.py"
+    assert f"toolexec=={toolexec.__version__}" in settings["project"]["dependencies"]
+
+
+def test_the_table_of_packages_is_true() -> None:
+    """The core's one table has the kinds that the packages' entry points have, each with its distribution."""
+    found: dict[str, dict[str, str]] = {group: {} for group in PACKAGES}
+    for package in packages():
+        for group, kinds in package.settings["project"].get("entry-points", {}).items():
+            found[group] |= dict.fromkeys(kinds, package.distribution)
+    assert found == {group: {**kinds} for group, kinds in PACKAGES.items()}
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_a_package_imports_only_public_modules(package: Package) -> None:
+    """A name that is needed from deeper is to be added to `toolexec.provider` or `toolexec.sandbox`."""
+    deep = {str(path): _of_core(path) - PUBLIC for path in sorted(package.source.rglob("*.py"))}
+    assert {path: names for path, names in deep.items() if names} == {}
+    for path in sorted((package.directory / "tests").rglob("*.py")):
+        assert [name for name in _of_core(path) if not IN_TESTS.fullmatch(name)] == [], path
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_a_package_has_no_circles_and_no_neighbours(package: Package) -> None:
+    """The modules do not import each other, nor any other package."""
+    assert circle([*Modules(package.source).imports()]) == []
+    others = {other.module for other in packages()} - {package.module}
+    for path in sorted(package.source.rglob("*.py")):
+        assert {name.partition(".")[0] for name, _ in _imports(path)} & others == set(), path
+
+
+def test_the_core_imports_no_package() -> None:
+    """The entry points lead to packages: the core imports none at run time, and has none of their modules in a string."""
+    modules = "|".join(package.module for package in packages())
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(modules, text):
+            continue
+        name = path.relative_to(SOURCE).as_posix()
+        imported = [for_types for module, for_types in _imports(path) if re.match(modules, module)]
+        assert name in FOR_TYPES, f"{name} names a package"
+        assert all(imported), f"{name} imports a package at run time"
+        assert len(imported) == len(re.findall(modules, text)), f"{name} names a package in a string"
+
+
+def test_the_core_is_built_without_packages() -> None:
+    """The patterns of its source distribution begin at the root, and its wheel has one package."""
+    targets = CORE["tool"]["hatch"]["build"]["targets"]
+    assert [pattern for pattern in targets["sdist"]["include"] if not pattern.startswith("/")] == []
+    assert targets["wheel"]["packages"] == ["src/toolexec"]
+
+
+ABSENT = """
+    import importlib.metadata as metadata
+    every = metadata.entry_points
+    metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name != "toolexec-grpc"]
+"""
+"""Makes the package as good as not installed."""
+
+
+def test_what_is_missing_says_what_to_type(tmp_path: Path) -> None:
+    """An absent package is named with the line that installs it, by `add_grpc` and for a file; no other distribution
+    has its kind."""
+    install(tmp_path, "other-plugin", "[toolexec.backends]\ngrpc = other:make\n", {"other": "print('imported')"})
+    (tmp_path / "far.toml").write_text('[providers.far]\nkind = "grpc"\ntarget = "far.test:1"\n')
+    program = """
+    import sys
+    from pathlib import Path
+    from toolexec import Exec
+    from toolexec.backend.providers.kinds import provider_kinds
+    from toolexec.config.load import load_settings
+    from toolexec.errors import MissingExtraError
+
+    print("grpc" in provider_kinds())
+    try:
+        Exec().add_grpc("far", "far.test:1")
+    except MissingExtraError as error:
+        print(error)
+    (provider,) = load_settings([Path(sys.path[0], "far.toml")]).providers.values()
+    try:
+        provider.backend()
+    except MissingExtraError as error:
+        print(error)
+    """
+    needed = "provider far needs the 'grpc' extra; install it with: pip install 'toolexec[grpc]'"
+    assert run(tmp_path, ABSENT + program) == ["True", needed, needed]
