@@ -1,5 +1,6 @@
-"""Every setting there is: declared once, here. All else is made from it: the check of files, the names of variables,
-help strings, the commented template, `config show`, and the table of the documents."""
+"""Every setting that files have, by block. Each is declared once: in the dataclass that has it in the library, of which
+its block is derived, or here, where it is for files only. All else is made from that: the check of files, the names of
+variables, help strings, the commented template, `config show`, and the table of the documents."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from toolexec.config.declared import Block, From, entry, of
 from toolexec.config.kinds import (
     File,
     Files,
@@ -27,6 +27,7 @@ from toolexec.config.kinds import (
     kind_of,
 )
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.server.http.settings import HttpSettings
 
 __all__ = [
     "BLOCKS",
@@ -62,291 +63,253 @@ __all__ = [
 ]
 
 
-class Block(BaseModel):
-    """A table of settings: nothing is converted that is not of its kind, and nothing unknown is allowed."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        defer_build=True,
-    )
-
-
-def _key(default: object, help: str, *, secret: bool = False, ge: float | None = None, le: float | None = None) -> Any:
-    return Field(default, description=help, json_schema_extra={"secret": True} if secret else None, ge=ge, le=le)
-
-
 class SourcesBlock(Block):
     """Where tools come from, besides the `mcpServers` of the file itself."""
 
-    python: PythonNames = _key((), "Python files (app.py) and modules (pkg.tools) with @tool functions.")
-    include: Files = _key((), "Files of other programs whose mcpServers are added.")
-    skills: Files = _key((), "Skills: .workflow files with a front matter, or directories of them.")
+    python: PythonNames = entry((), "Python files (app.py) and modules (pkg.tools) with @tool functions.")
+    include: Files = entry((), "Files of other programs whose mcpServers are added.")
+    skills: Files = entry((), "Skills: .workflow files with a front matter, or directories of them.")
 
 
 class ServerBlock(Block):
     """What toolexec serve offers, and where."""
 
-    name: str = _key("toolexec", "The name that clients see.")
-    title: str = _key("", "The name that people see.")
-    transport: Literal["stdio", "http", "sse"] = _key("stdio", "How clients connect; sse has the older HTTP, too.")
-    host: str = _key("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
-    port: int = _key(8080, "The port to listen at; 0 means any free one.", ge=0, le=65535)
-    path: str = _key("/mcp", "The path of the MCP endpoint.")
-    expose: Literal["auto", "meta", "direct", "code"] = _key(
+    name: str = entry("toolexec", "The name that clients see.")
+    title: str = entry("", "The name that people see.")
+    transport: Literal["stdio", "http", "sse"] = entry("stdio", "How clients connect; sse has the older HTTP, too.")
+    host: str = entry("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
+    port: int = entry(8080, "The port to listen at; 0 means any free one.", ge=0, le=65535)
+    path: str = entry("/mcp", "The path of the MCP endpoint.")
+    expose: Literal["auto", "meta", "direct", "code"] = entry(
         "auto", "What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter."
     )
-    toolsets: ListOf[str] = _key(
+    toolsets: ListOf[str] = entry(
         (), "The toolsets that there are for clients, all of them together; empty: every tool."
     )
-    instructions: str = _key("", "What the model is told about this server; empty means the usual text.")
-    page_size: int = _key(50, "How many tools one page of a list has.", ge=1, le=1000)
-    list_changed: bool = _key(True, "Tell clients when the tools have changed.")
-    list_changed_debounce: Seconds = _key(0.15, "How long changes of the tools are gathered before telling.", ge=0.001)
-    direct_wait: Seconds = _key(8.0, "How long a start may hold up the first list of tools, exposed directly.", ge=0)
-    suspended_max: int = _key(100, "How many calls may wait for answers between requests.", ge=1)
-    state_keys: ListOf[str] = _key(
+    instructions: str = entry("", "What the model is told about this server; empty means the usual text.")
+    page_size: int = entry(50, "How many tools one page of a list has.", ge=1, le=1000)
+    list_changed: bool = entry(True, "Tell clients when the tools have changed.")
+    list_changed_debounce: Seconds = entry(0.15, "How long changes of the tools are gathered before telling.", ge=0.001)
+    direct_wait: Seconds = entry(8.0, "How long a start may hold up the first list of tools, exposed directly.", ge=0)
+    suspended_max: int = entry(100, "How many calls may wait for answers between requests.", ge=1)
+    state_keys: ListOf[str] = entry(
         (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
     )
-    max_line_bytes: Size = _key(16 * 1024**2, "The longest message over stdio.", ge=1)
-    log_level: Literal["debug", "info", "warning", "error"] = _key("warning", "What goes to stderr.")
+    max_line_bytes: Size = entry(16 * 1024**2, "The longest message over stdio.", ge=1)
+    log_level: Literal["debug", "info", "warning", "error"] = entry("warning", "What goes to stderr.")
 
 
+@of(From(HttpSettings, leave=("host", "port", "path", "sse")), after={"required_backends": "operator_roles"})
 class HttpBlock(Block):
     """How toolexec serve listens on HTTP."""
 
-    behind_proxy: bool = _key(False, "A proxy in front of it does TLS.")
-    trusted_proxies: ListOf[str] = _key(("127.0.0.1", "::1"), "Proxies that are believed who asks.")
-    tls_cert: File = _key("", "The certificate's file, PEM.")
-    tls_key: File = _key("", "The key's file, PEM; empty: it is in the certificate's.")
-    allowed_hosts: ListOf[str] = _key((), "Names under which clients reach it: tools.example.com.")
-    allowed_origins: ListOf[str] = _key((), "Web pages that may use it: https://app.example.com.")
-    operator_roles: ListOf[str] = _key((), "Who may read /health and /metrics; empty: all who are let in.")
-    required_backends: ListOf[str] = _key((), "Backends without which /readyz says no; sandbox is one, too.")
-    sse_path: str = _key("/sse", "The path of the older HTTP, for transport sse.")
-    messages_path: str = _key("/messages", "Where clients of the older HTTP post.")
-    json_response: bool = _key(False, "Answer without event streams where possible: no progress then.")
-    max_body_bytes: Size = _key(4 * 1024**2, "The largest request.", ge=1)
-    max_header_bytes: Size = _key(32 * 1024, "The largest head of a request.", ge=1)
-    max_json_depth: int = _key(100, "How deeply the values of a request may be nested.", ge=1)
-    max_json_values: int = _key(400_000, "How many values a request may have: all wait while they are read.", ge=1)
-    header_timeout: Seconds = _key(10.0, "How long the head of a request may take.", ge=0.001)
-    body_timeout: Seconds = _key(30.0, "How long the body of a request may take.", ge=0.001)
-    keep_alive: Seconds = _key(15.0, "How long a connection may stay without a request.", ge=0.001)
-    read_timeout: Seconds = _key(30.0, "How long a client may take to read what is sent to it.", ge=0.001)
-    max_connections: int = _key(1000, "How many connections there may be at a time.", ge=1)
-    max_sessions: int = _key(1000, "How many sessions there may be at a time.", ge=1)
-    session_idle: Seconds = _key(1800.0, "After how long without a request a session ends.", ge=0.001)
-    shutdown_grace: Seconds = _key(3.0, "How long calls may go on when the server stops.", ge=0, le=60)
+    required_backends: ListOf[str] = entry((), "Backends without which /readyz says no; sandbox is one, too.")
 
 
 class JwtBlock(Block):
     """Which tokens (JWT) are accepted; on as soon as there is an issuer."""
 
-    issuer: str = _key("", "The exact text that tokens have as iss.")
-    audience: str = _key("", "What tokens must be meant for; empty means auth.resource_url.")
-    jwks_url: str = _key("", "Where the issuer's public keys are.")
-    jwks_file: File = _key("", "A file with the issuer's public keys.")
-    algorithms: ListOf[str] = _key(("RS256", "ES256"), "How tokens may be signed.")
-    leeway: Seconds = _key(30.0, "How much clocks may differ.", ge=0, le=300)
-    id_claim: str = _key("sub", "The claim with the caller's ID.")
-    roles_claim: str = _key("roles", "The claim with the roles.")
-    scopes_claim: str = _key("scope", "The claim with the scopes.")
-    tenant_claim: str = _key("tenant", "The claim with the tenant.")
+    issuer: str = entry("", "The exact text that tokens have as iss.")
+    audience: str = entry("", "What tokens must be meant for; empty means auth.resource_url.")
+    jwks_url: str = entry("", "Where the issuer's public keys are.")
+    jwks_file: File = entry("", "A file with the issuer's public keys.")
+    algorithms: ListOf[str] = entry(("RS256", "ES256"), "How tokens may be signed.")
+    leeway: Seconds = entry(30.0, "How much clocks may differ.", ge=0, le=300)
+    id_claim: str = entry("sub", "The claim with the caller's ID.")
+    roles_claim: str = entry("roles", "The claim with the roles.")
+    scopes_claim: str = entry("scope", "The claim with the scopes.")
+    tenant_claim: str = entry("tenant", "The claim with the tenant.")
 
 
 class AuthBlock(Block):
     """Who may use the HTTP server."""
 
-    allow_anonymous: bool = _key(False, "Let in those without a key or token, as nobody in particular.")
-    api_keys: ListOf[JSONDict] = _key(
+    allow_anonymous: bool = entry(False, "Let in those without a key or token, as nobody in particular.")
+    api_keys: ListOf[JSONDict] = entry(
         (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
     )
-    required_scopes: ListOf[str] = _key((), "Scopes that every caller needs.")
-    resource_url: str = _key("", "This server's address as clients know it.")
-    authorization_servers: ListOf[str] = _key((), "Where clients get their tokens.")
-    max_failures: int = _key(20, "Wrong credentials that one address may send in a minute.", ge=1)
+    required_scopes: ListOf[str] = entry((), "Scopes that every caller needs.")
+    resource_url: str = entry("", "This server's address as clients know it.")
+    authorization_servers: ListOf[str] = entry((), "Where clients get their tokens.")
+    max_failures: int = entry(20, "Wrong credentials that one address may send in a minute.", ge=1)
     jwt: JwtBlock = JwtBlock.model_construct()
 
 
 class TasksBlock(Block):
     """Calls that become MCP tasks, for clients that take them: they outlive their request."""
 
-    mode: Literal["auto", "always", "never"] = _key(
+    mode: Literal["auto", "always", "never"] = entry(
         "auto", "Which calls become tasks: those that take long, all, none."
     )
-    after: Seconds = _key(10.0, "How long a call takes until it becomes a task.", ge=0)
-    ttl: Seconds = _key(86400.0, "How long after it was made a task is there; it is stopped then.", ge=1)
-    durable: bool = _key(
+    after: Seconds = entry(10.0, "How long a call takes until it becomes a task.", ge=0)
+    ttl: Seconds = entry(86400.0, "How long after it was made a task is there; it is stopped then.", ge=1)
+    durable: bool = entry(
         False, "Chains, workflows, skills and code that may become tasks wait for people, and survive restarts."
     )
-    path: File = _key("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
-    max_tasks: int = _key(1000, "How many are kept; those that are over make room.", ge=1)
-    max_per_caller: int = _key(100, "How many are kept of one caller.", ge=1)
-    max_bytes: Size = _key(256 * 1024**2, "How long their results may be together.", ge=1)
-    max_bytes_per_caller: Size = _key(64 * 1024**2, "How long the results of one caller may be together.", ge=1)
+    path: File = entry("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
+    max_tasks: int = entry(1000, "How many are kept; those that are over make room.", ge=1)
+    max_per_caller: int = entry(100, "How many are kept of one caller.", ge=1)
+    max_bytes: Size = entry(256 * 1024**2, "How long their results may be together.", ge=1)
+    max_bytes_per_caller: Size = entry(64 * 1024**2, "How long the results of one caller may be together.", ge=1)
 
 
 class LimitsBlock(Block):
     """How long, how much and how often; 0 means no limit."""
 
-    call_timeout: Seconds = _key(30.0, "How long a call or a run of code may take that asks for no time limit.", ge=0)
-    max_timeout: Seconds = _key(
+    call_timeout: Seconds = entry(30.0, "How long a call or a run of code may take that asks for no time limit.", ge=0)
+    max_timeout: Seconds = entry(
         0.0,
         "The longest limit that a call or code may ask for; 0: when served, 10 minutes.",
         ge=0,
     )
-    start_timeout: Seconds = _key(10.0, "How long a start waits for slow servers.", ge=0.01)
-    rate: Rate = _key(0.0, "Calls of all together.")
-    rate_per_caller: Rate = _key(0.0, "Calls of one caller.")
-    rate_per_tool: Rate = _key(0.0, "Calls of one tool.")
-    rate_per_backend: Rate = _key(0.0, "Calls to one backend.")
-    code_per_caller: int = _key(
+    start_timeout: Seconds = entry(10.0, "How long a start waits for slow servers.", ge=0.01)
+    rate: Rate = entry(0.0, "Calls of all together.")
+    rate_per_caller: Rate = entry(0.0, "Calls of one caller.")
+    rate_per_tool: Rate = entry(0.0, "Calls of one tool.")
+    rate_per_backend: Rate = entry(0.0, "Calls to one backend.")
+    code_per_caller: int = entry(
         0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
     )
-    default_tool_calls: int = _key(
+    default_tool_calls: int = entry(
         0, "How many tool calls a run of code may make that asks for no number; 0: max_tool_calls, or 100.", ge=0
     )
-    max_tool_calls: int = _key(0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", ge=0)
-    max_chain_steps: int = _key(0, "How many steps a chain in code may have.", ge=0)
-    cpu_ms: int = _key(0, "CPU time of one run of code, in milliseconds.", ge=0)
-    cpus: float = _key(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)
-    memory: Size = _key(0, "Memory of code.", ge=0)
-    pids: int = _key(0, "Processes of code.", ge=0)
-    disk: Size = _key(0, "Files of code.", ge=0)
+    max_tool_calls: int = entry(0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", ge=0)
+    max_chain_steps: int = entry(0, "How many steps a chain in code may have.", ge=0)
+    cpu_ms: int = entry(0, "CPU time of one run of code, in milliseconds.", ge=0)
+    cpus: float = entry(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)
+    memory: Size = entry(0, "Memory of code.", ge=0)
+    pids: int = entry(0, "Processes of code.", ge=0)
+    disk: Size = entry(0, "Files of code.", ge=0)
 
 
 class CodeBlock(Block):
     """Code that calls tools, in a sandbox."""
 
-    enabled: bool = _key(True, "Whether code can be run; workflows, which need no sandbox, always can.")
-    profile: Literal["dev", "standard", "hardened", "wasm"] = _key(
+    enabled: bool = entry(True, "Whether code can be run; workflows, which need no sandbox, always can.")
+    profile: Literal["dev", "standard", "hardened", "wasm"] = entry(
         "standard", "The security profile of code that asks for none."
     )
-    language: str = _key("python", "The language of code that names none.")
-    unsafe_opt_in: bool = _key(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
+    language: str = entry("python", "The language of code that names none.")
+    unsafe_opt_in: bool = entry(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
 
 
 class RemoteBlock(Block):
     """Sandboxes of other machines, behind remote runtimes (toolexec runtime serve); there are some as soon as there are
     endpoints."""
 
-    endpoints: ListOf[str] = _key((), "Where they are: https://runtime.example.com/v1/execute.")
-    key_id: str = _key("", "The ID of the key that they know.")
-    token: str = _key("", "The bearer token of the key.", secret=True)
-    signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: LentKind = _key("wasm", "The kind of sandbox that code must run in there.")
-    isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
-    protocol: Literal["duplex", "post"] = _key(
+    endpoints: ListOf[str] = entry((), "Where they are: https://runtime.example.com/v1/execute.")
+    key_id: str = entry("", "The ID of the key that they know.")
+    token: str = entry("", "The bearer token of the key.", secret=True)
+    signing_key: str = entry("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: LentKind = entry("wasm", "The kind of sandbox that code must run in there.")
+    isolation: str = entry("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
+    protocol: Literal["duplex", "post"] = entry(
         "duplex", "How programs get there: over one connection from here, or by a request for each."
     )
-    gateway_host: str = _key("127.0.0.1", "By post: the address where they find our tools.")
-    gateway_port: int = _key(0, "By post: the port of that; 0 means any free one.", ge=0, le=65535)
-    gateway_url: str = _key("", "By post: the same, as they know it; empty: that address itself.")
-    ca_file: File = _key("", "The certificates that theirs are checked against, PEM; empty: those of the system.")
-    client_cert: File = _key("", "The certificate that is shown to them, PEM.")
-    client_key: File = _key("", "Its key, PEM; empty: it is in the file of the certificate.")
-    server_name: str = _key("", "The name that their certificates have; empty: the one in the endpoint.")
-    silence: Seconds = _key(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
-    reconnect: Seconds = _key(
+    gateway_host: str = entry("127.0.0.1", "By post: the address where they find our tools.")
+    gateway_port: int = entry(0, "By post: the port of that; 0 means any free one.", ge=0, le=65535)
+    gateway_url: str = entry("", "By post: the same, as they know it; empty: that address itself.")
+    ca_file: File = entry("", "The certificates that theirs are checked against, PEM; empty: those of the system.")
+    client_cert: File = entry("", "The certificate that is shown to them, PEM.")
+    client_key: File = entry("", "Its key, PEM; empty: it is in the file of the certificate.")
+    server_name: str = entry("", "The name that their certificates have; empty: the one in the endpoint.")
+    silence: Seconds = entry(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
+    reconnect: Seconds = entry(
         30.0, "How long a lost connection may stay lost, until its programs are given up.", ge=0.1
     )
-    overhead: Seconds = _key(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
+    overhead: Seconds = entry(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
 
 
 class ProxmoxBlock(Block):
     """Sandboxes in containers of Proxmox VE, behind the remote runtime in each; there are some as soon as there is a
     url."""
 
-    url: str = _key("", "The address of the API: https://pve.example.com:8006.")
-    token_id: str = _key("", "The ID of an API token: agents@pve!toolexec.")
-    token_secret: str = _key("", "Its secret.", secret=True)
-    username: str = _key("", "A user in place of a token: agents@pve.")
-    password: str = _key("", "The password of the user.", secret=True)
-    ca_file: File = _key("", "The certificates that its own is checked against, PEM; empty: those of the system.")
-    fingerprint: str = _key("", "The SHA-256 fingerprint of its certificate, in place of that.")
-    node: str = _key("", "The node that the containers are on.")
-    vmid: int = _key(0, "The number of the container that runs code.", ge=0)
-    template: int = _key(0, "The number of a template in place of it: code runs in clones.", ge=0)
-    rollback: str = _key("", "The snapshot that the container goes back to before each program.")
-    auto_start: bool = _key(True, "Whether the container is started where it does not run.")
-    auto_stop: Literal["never", "started", "always"] = _key(
+    url: str = entry("", "The address of the API: https://pve.example.com:8006.")
+    token_id: str = entry("", "The ID of an API token: agents@pve!toolexec.")
+    token_secret: str = entry("", "Its secret.", secret=True)
+    username: str = entry("", "A user in place of a token: agents@pve.")
+    password: str = entry("", "The password of the user.", secret=True)
+    ca_file: File = entry("", "The certificates that its own is checked against, PEM; empty: those of the system.")
+    fingerprint: str = entry("", "The SHA-256 fingerprint of its certificate, in place of that.")
+    node: str = entry("", "The node that the containers are on.")
+    vmid: int = entry(0, "The number of the container that runs code.", ge=0)
+    template: int = entry(0, "The number of a template in place of it: code runs in clones.", ge=0)
+    rollback: str = entry("", "The snapshot that the container goes back to before each program.")
+    auto_start: bool = entry(True, "Whether the container is started where it does not run.")
+    auto_stop: Literal["never", "started", "always"] = entry(
         "never", "When it is stopped, once it is not used: never, if we have started it, or always."
     )
-    linger: Seconds = _key(60.0, "How long it is kept for another program until then.", ge=0)
-    full_clones: bool = _key(False, "Copy the volumes of the template, and do not link them.")
-    storage: str = _key("", "The storage of full clones; empty: that of the template.")
-    pool: str = _key("", "The pool that clones are members of.")
-    runs_per_clone: int = _key(1, "How many programs a clone runs until it is removed; 0: any number.", ge=0)
-    max_clones: int = _key(4, "How many clones there are at once.", ge=1)
-    warm: int = _key(0, "How many clones are pre-warmed.", ge=0)
-    lease: Seconds = _key(600.0, "After how long clones of a process that is silent are removed.", ge=1)
-    runtime: str = _key("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
-    network: str = _key("", "The interface whose address that is: eth0; empty: the first one.")
-    key_id: str = _key("", "The ID of the key that the runtime knows.")
-    runtime_token: str = _key("", "The bearer token of the key.", secret=True)
-    signing_key: str = _key("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: LentKind = _key("wasm", "The kind of sandbox that code must run in, inside the container.")
-    isolation: str = _key("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
-    runtime_ca_file: File = _key("", "The certificates that the runtime's is checked against, PEM.")
-    server_name: str = _key("", "The name that the certificate of the runtime has; empty: its address.")
-    silence: Seconds = _key(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
-    reconnect: Seconds = _key(30.0, "How long it may stay lost, until its programs are given up.", ge=0.1)
-    overhead: Seconds = _key(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
-    start_timeout: Seconds = _key(120.0, "How long a container may take until its runtime answers.", ge=0.1)
-    stop_timeout: Seconds = _key(30.0, "How long it may take to shut down, until it is stopped hard.", ge=0.1)
-    timeout: Seconds = _key(30.0, "How long the API may take for one answer.", ge=0.1)
-    poll: Seconds = _key(2.0, "How often, at the longest, the API is asked for the state of a task.", ge=0.01)
-    watch: Seconds = _key(2.0, "How often it is asked whether a container that is used still runs.", ge=0.01)
+    linger: Seconds = entry(60.0, "How long it is kept for another program until then.", ge=0)
+    full_clones: bool = entry(False, "Copy the volumes of the template, and do not link them.")
+    storage: str = entry("", "The storage of full clones; empty: that of the template.")
+    pool: str = entry("", "The pool that clones are members of.")
+    runs_per_clone: int = entry(1, "How many programs a clone runs until it is removed; 0: any number.", ge=0)
+    max_clones: int = entry(4, "How many clones there are at once.", ge=1)
+    warm: int = entry(0, "How many clones are pre-warmed.", ge=0)
+    lease: Seconds = entry(600.0, "After how long clones of a process that is silent are removed.", ge=1)
+    runtime: str = entry("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
+    network: str = entry("", "The interface whose address that is: eth0; empty: the first one.")
+    key_id: str = entry("", "The ID of the key that the runtime knows.")
+    runtime_token: str = entry("", "The bearer token of the key.", secret=True)
+    signing_key: str = entry("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: LentKind = entry("wasm", "The kind of sandbox that code must run in, inside the container.")
+    isolation: str = entry("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
+    runtime_ca_file: File = entry("", "The certificates that the runtime's is checked against, PEM.")
+    server_name: str = entry("", "The name that the certificate of the runtime has; empty: its address.")
+    silence: Seconds = entry(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
+    reconnect: Seconds = entry(30.0, "How long it may stay lost, until its programs are given up.", ge=0.1)
+    overhead: Seconds = entry(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
+    start_timeout: Seconds = entry(120.0, "How long a container may take until its runtime answers.", ge=0.1)
+    stop_timeout: Seconds = entry(30.0, "How long it may take to shut down, until it is stopped hard.", ge=0.1)
+    timeout: Seconds = entry(30.0, "How long the API may take for one answer.", ge=0.1)
+    poll: Seconds = entry(2.0, "How often, at the longest, the API is asked for the state of a task.", ge=0.01)
+    watch: Seconds = entry(2.0, "How often it is asked whether a container that is used still runs.", ge=0.01)
 
 
 class SandboxesBlock(Block):
     """The sandboxes that code runs in."""
 
-    use: SandboxKinds = _key(
+    use: SandboxKinds = entry(
         (), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order."
     )
-    temporal: SandboxKind = _key(
+    temporal: SandboxKind = entry(
         "wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is."
     )
-    image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
-    warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
-    max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
-    wasm_workers: WorkerCount = _key(
+    image: str = entry("", "The image of container sandboxes; empty: each one's own default.")
+    warm: int = entry(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
+    max_running: int = entry(32, "How many programs each container sandbox runs at once.", ge=1)
+    wasm_workers: WorkerCount = entry(
         "auto", "Processes for Python in the embedded sandbox when programs run at once; auto: one for each core."
     )
-    bwrap: File = _key("", "The program bwrap; empty: the one on the PATH.")
-    runsc: File = _key("", "The program runsc, which is gVisor; empty: the one on the PATH.")
-    qemu: File = _key("", "The program qemu-system-x86_64; empty: the one on the PATH.")
-    firecracker: File = _key("", "The program firecracker; empty: the one on the PATH.")
-    vm_image: str = _key("", "The image of virtual machines (toolexec image build --kind vm); empty: toolexec-vm.")
-    vm_accelerator: Literal["auto", "kvm", "tcg"] = _key(
+    bwrap: File = entry("", "The program bwrap; empty: the one on the PATH.")
+    runsc: File = entry("", "The program runsc, which is gVisor; empty: the one on the PATH.")
+    qemu: File = entry("", "The program qemu-system-x86_64; empty: the one on the PATH.")
+    firecracker: File = entry("", "The program firecracker; empty: the one on the PATH.")
+    vm_image: str = entry("", "The image of virtual machines (toolexec image build --kind vm); empty: toolexec-vm.")
+    vm_accelerator: Literal["auto", "kvm", "tcg"] = entry(
         "auto", "What runs virtual machines: kvm, or tcg, which is slow software; auto: kvm where it works."
     )
-    docker_host: str = _key("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
-    docker_runtime: str = _key("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
-    containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")
-    kubeconfig: File = _key("", "The kubeconfig of the cluster; empty: the one that kubectl uses.")
-    kube_context: str = _key("", "The context in it; empty: the current one.")
-    kube_namespace: str = _key("", "The namespace that pods are made in; empty: that of the context.")
-    kube_runtime_class: str = _key("", "The RuntimeClass of pods: one of gVisor or Kata makes them fit for hardened.")
-    kube_service_account: str = _key("", "The ServiceAccount of pods, whose token they do not get.")
-    kube_node_selector: ListOf[str] = _key((), "Labels of the nodes that pods may run on: pool=sandboxes.")
-    kube_tolerations: ListOf[JSONDict] = _key((), "Taints of nodes that pods tolerate: key, operator, value, effect.")
-    kube_pull_secrets: ListOf[str] = _key((), "The Secrets with which images are pulled.")
-    kube_jobs: bool = _key(False, "Whether each pod is made by a Job.")
-    kube_network: Literal["require", "report"] = _key(
+    docker_host: str = entry("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
+    docker_runtime: str = entry("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
+    containerd_address: str = entry("", "The socket of containerd; empty: the usual one.")
+    kubeconfig: File = entry("", "The kubeconfig of the cluster; empty: the one that kubectl uses.")
+    kube_context: str = entry("", "The context in it; empty: the current one.")
+    kube_namespace: str = entry("", "The namespace that pods are made in; empty: that of the context.")
+    kube_runtime_class: str = entry("", "The RuntimeClass of pods: one of gVisor or Kata makes them fit for hardened.")
+    kube_service_account: str = entry("", "The ServiceAccount of pods, whose token they do not get.")
+    kube_node_selector: ListOf[str] = entry((), "Labels of the nodes that pods may run on: pool=sandboxes.")
+    kube_tolerations: ListOf[JSONDict] = entry((), "Taints of nodes that pods tolerate: key, operator, value, effect.")
+    kube_pull_secrets: ListOf[str] = entry((), "The Secrets with which images are pulled.")
+    kube_jobs: bool = entry(False, "Whether each pod is made by a Job.")
+    kube_network: Literal["require", "report"] = entry(
         "require", "Where NetworkPolicies were not seen to hold: run no code, or run it and say so."
     )
-    route_by_needs: bool = _key(False, "Run Python that imports a package, or starts processes, where they are.")
-    egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
-    egress_secrets: ListOf[JSONDict] = _key(
+    route_by_needs: bool = entry(False, "Run Python that imports a package, or starts processes, where they are.")
+    egress: ListOf[str] = entry((), "Hosts that code in containers may reach: api.example.com.")
+    egress_secrets: ListOf[JSONDict] = entry(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
     )
-    plugins: ListOf[JSONDict] = _key(
+    plugins: ListOf[JSONDict] = entry(
         (), "Settings of sandboxes that other distributions have: kind, and what the plugin of that kind takes."
     )
     remote: RemoteBlock = RemoteBlock.model_construct()
@@ -356,62 +319,62 @@ class SandboxesBlock(Block):
 class RuntimeServerBlock(Block):
     """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""
 
-    host: str = _key("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
-    port: int = _key(8090, "The port; 0 means any free one.", ge=0, le=65535)
-    path: str = _key("/v1/execute", "The path of the endpoint.")
-    tls_cert: File = _key("", "The certificate's file, PEM.")
-    tls_key: File = _key("", "The key's file, PEM; empty: it is in the certificate's.")
-    client_ca: File = _key("", "Clients need a certificate of an authority in this file, PEM; empty: they need none.")
-    behind_proxy: bool = _key(False, "A proxy in front of it does TLS.")
-    keys: ListOf[JSONDict] = _key(
+    host: str = entry("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
+    port: int = entry(8090, "The port; 0 means any free one.", ge=0, le=65535)
+    path: str = entry("/v1/execute", "The path of the endpoint.")
+    tls_cert: File = entry("", "The certificate's file, PEM.")
+    tls_key: File = entry("", "The key's file, PEM; empty: it is in the certificate's.")
+    client_ca: File = entry("", "Clients need a certificate of an authority in this file, PEM; empty: they need none.")
+    behind_proxy: bool = entry(False, "A proxy in front of it does TLS.")
+    keys: ListOf[JSONDict] = entry(
         (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
     )
-    profiles: ListOf[Literal["dev", "standard", "hardened"]] = _key(
+    profiles: ListOf[Literal["dev", "standard", "hardened"]] = entry(
         ("standard", "hardened"), "The security profiles that clients may ask for."
     )
-    max_running: int = _key(8, "How many runs take place at once.", ge=1)
-    max_queued: int = _key(1000, "How many more may wait.", ge=1)
-    tenant_running: int = _key(0, "How many runs of one tenant take place at once; 0: any number.", ge=0)
-    tenant_queued: int = _key(0, "How many more of them may wait; 0: any number.", ge=0)
-    tenant_rate: float = _key(0.0, "How many runs a tenant may begin in a second; 0: any number.", ge=0)
-    quotas: ListOf[JSONDict] = _key((), "Other quotas of single tenants: tenant, running, queued, rate.")
-    state_directory: File = _key("", "Where starts and ends are kept; empty: in the state directory.")
-    keeps: Seconds = _key(600.0, "For how long they are kept.", ge=1)
-    max_body_bytes: Size = _key(32 * 1024**2, "How long a request may be.", ge=1)
-    max_output_chars: Size = _key(16 * 1024**2, "How much of what a program prints may be kept.", ge=1)
-    max_timeout: Seconds = _key(3600.0, "The longest time limit that a request may ask for.", ge=0.1)
-    skew: Seconds = _key(300.0, "How far the clocks of client and server may differ.", ge=1)
-    reconnect: Seconds = _key(30.0, "A run whose client is away for so long is stopped.", ge=0.1)
-    go_timeout: Seconds = _key(10.0, "How long a client may take to confirm the start of a run.", ge=0.1)
-    ping: Seconds = _key(10.0, "Connections that are silent for so long are closed.", ge=0.1)
-    header_timeout: Seconds = _key(10.0, "How long a new connection may take to bring its first request.", ge=0.1)
-    drain_grace: Seconds = _key(30.0, "How long runs may go on when the server is to end.", ge=0)
-    gateway_hosts: ListOf[str] = _key((), "Hosts where the tools of requests by POST may be; empty: all.")
-    gateway_private: bool = _key(False, "They may have private addresses, too.")
+    max_running: int = entry(8, "How many runs take place at once.", ge=1)
+    max_queued: int = entry(1000, "How many more may wait.", ge=1)
+    tenant_running: int = entry(0, "How many runs of one tenant take place at once; 0: any number.", ge=0)
+    tenant_queued: int = entry(0, "How many more of them may wait; 0: any number.", ge=0)
+    tenant_rate: float = entry(0.0, "How many runs a tenant may begin in a second; 0: any number.", ge=0)
+    quotas: ListOf[JSONDict] = entry((), "Other quotas of single tenants: tenant, running, queued, rate.")
+    state_directory: File = entry("", "Where starts and ends are kept; empty: in the state directory.")
+    keeps: Seconds = entry(600.0, "For how long they are kept.", ge=1)
+    max_body_bytes: Size = entry(32 * 1024**2, "How long a request may be.", ge=1)
+    max_output_chars: Size = entry(16 * 1024**2, "How much of what a program prints may be kept.", ge=1)
+    max_timeout: Seconds = entry(3600.0, "The longest time limit that a request may ask for.", ge=0.1)
+    skew: Seconds = entry(300.0, "How far the clocks of client and server may differ.", ge=1)
+    reconnect: Seconds = entry(30.0, "A run whose client is away for so long is stopped.", ge=0.1)
+    go_timeout: Seconds = entry(10.0, "How long a client may take to confirm the start of a run.", ge=0.1)
+    ping: Seconds = entry(10.0, "Connections that are silent for so long are closed.", ge=0.1)
+    header_timeout: Seconds = entry(10.0, "How long a new connection may take to bring its first request.", ge=0.1)
+    drain_grace: Seconds = entry(30.0, "How long runs may go on when the server is to end.", ge=0)
+    gateway_hosts: ListOf[str] = entry((), "Hosts where the tools of requests by POST may be; empty: all.")
+    gateway_private: bool = entry(False, "They may have private addresses, too.")
 
 
 class ResultsBlock(Block):
     """Results that are too large to be read at once."""
 
-    max_bytes: Size = _key(50_000, "A larger result is shown as an outline, with a handle.", ge=1000)
-    keep_seconds: Seconds = _key(600.0, "How long the whole of it is kept after each use.", ge=1)
-    max_kept_bytes: Size = _key(256 * 1024**2, "How much is kept in memory in all.", ge=1000)
+    max_bytes: Size = entry(50_000, "A larger result is shown as an outline, with a handle.", ge=1000)
+    keep_seconds: Seconds = entry(600.0, "How long the whole of it is kept after each use.", ge=1)
+    max_kept_bytes: Size = entry(256 * 1024**2, "How much is kept in memory in all.", ge=1000)
 
 
 class PolicyBlock(Block):
     """What may be called, by whom."""
 
-    default: Literal["allow", "deny", "ask"] = _key("allow", "Where no rule fits.")
-    remote_destructive: Literal["allow", "deny", "ask"] = _key(
+    default: Literal["allow", "deny", "ask"] = entry("allow", "Where no rule fits.")
+    remote_destructive: Literal["allow", "deny", "ask"] = entry(
         "ask", "Destructive tools of remote servers where no rule fits."
     )
-    remote_unmarked: Literal["", "allow", "deny", "ask"] = _key(
+    remote_unmarked: Literal["", "allow", "deny", "ask"] = entry(
         "", "Those of them that do not say whether they are destructive; the same where it is empty."
     )
-    default_runs: Literal["allow", "deny", "ask"] = _key(
+    default_runs: Literal["allow", "deny", "ask"] = entry(
         "allow", "Runs of code, workflows, chains and skills where no rule with runs, profiles or languages fits."
     )
-    rules: ListOf[JSONDict] = _key(
+    rules: ListOf[JSONDict] = entry(
         (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, runs, when, reason... Deny wins."
     )
 
@@ -419,134 +382,134 @@ class PolicyBlock(Block):
 class ApprovalBlock(Block):
     """How somebody is asked about calls that the policy says to ask for."""
 
-    mode: Literal["auto", "terminal", "client", "none"] = _key(
+    mode: Literal["auto", "terminal", "client", "none"] = entry(
         "auto", "Who asks; none means that the answer is always no."
     )
-    timeout: Seconds = _key(120.0, "How long to wait for an answer; then it is no.", ge=1)
-    remember: File = _key("", "The file of answers that hold always; empty: in the state directory.")
+    timeout: Seconds = entry(120.0, "How long to wait for an answer; then it is no.", ge=1)
+    remember: File = entry("", "The file of answers that hold always; empty: in the state directory.")
 
 
 class AuditBlock(Block):
     """The log of every call. toolexec serve has it on."""
 
-    enabled: bool = _key(True, "Whether calls are logged.")
-    path: File = _key("", "The file; empty: audit.jsonl in the state directory.")
-    key_file: File = _key("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
-    args: Literal["digest", "redacted", "none"] = _key("digest", "What is logged of arguments.")
-    format: Literal["auto", "jsonl", "sqlite"] = _key("auto", "The file's format; auto goes by its name.")
-    sync: Literal["none", "always"] = _key("none", "Whether every record waits for the disk.")
-    max_bytes: Size = _key(0, "A file that would grow larger is moved to path.1; 0: it grows on.", ge=0)
-    keep: int = _key(5, "How many of the moved files stay.", ge=1)
+    enabled: bool = entry(True, "Whether calls are logged.")
+    path: File = entry("", "The file; empty: audit.jsonl in the state directory.")
+    key_file: File = entry("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
+    args: Literal["digest", "redacted", "none"] = entry("digest", "What is logged of arguments.")
+    format: Literal["auto", "jsonl", "sqlite"] = entry("auto", "The file's format; auto goes by its name.")
+    sync: Literal["none", "always"] = entry("none", "Whether every record waits for the disk.")
+    max_bytes: Size = entry(0, "A file that would grow larger is moved to path.1; 0: it grows on.", ge=0)
+    keep: int = entry(5, "How many of the moved files stay.", ge=1)
 
 
 class PinningBlock(Block):
     """Tools of remote servers stay as they were accepted. toolexec serve has it on."""
 
-    enabled: bool = _key(True, "Whether a tool whose definition changed is kept in quarantine.")
-    accept_first: bool = _key(True, "Accept tools that were never seen before.")
-    path: File = _key("", "The file of what was accepted; empty: pins.db in the state directory.")
+    enabled: bool = entry(True, "Whether a tool whose definition changed is kept in quarantine.")
+    accept_first: bool = entry(True, "Accept tools that were never seen before.")
+    path: File = entry("", "The file of what was accepted; empty: pins.db in the state directory.")
 
 
 class TelemetryBlock(Block):
     """Traces and metrics by OpenTelemetry."""
 
-    enabled: bool = _key(False, "Whether every call has a span; where they go is set by OTEL_ variables.")
-    record_args: bool = _key(False, "Record arguments and results, too, without secrets.")
+    enabled: bool = entry(False, "Whether every call has a span; where they go is set by OTEL_ variables.")
+    record_args: bool = entry(False, "Record arguments and results, too, without secrets.")
 
 
 class CatalogueBlock(Block):
     """The tools of servers, kept in a file: they are there at once at the next start, before any server is."""
 
-    path: File = _key("", "The file, SQLite; empty: tools are not kept.")
+    path: File = entry("", "The file, SQLite; empty: tools are not kept.")
 
 
 class ResilienceBlock(Block):
     """What happens when backends fail. On as soon as one of these is set."""
 
-    attempts: int = _key(
+    attempts: int = entry(
         3, "How often a call of a read-only or idempotent tool is made in all, where that may help; 1: once.", ge=1
     )
-    attempt_timeout: Seconds = _key(0.0, "How long each attempt may take; 0: what is left for all of them.", ge=0)
-    within: Seconds = _key(
+    attempt_timeout: Seconds = entry(0.0, "How long each attempt may take; 0: what is left for all of them.", ge=0)
+    within: Seconds = entry(
         30.0, "How long all attempts at a call may take that has no time limit of its own.", ge=0.001
     )
-    retry_budget: float = _key(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", ge=0)
-    breaker_failures: int = _key(
+    retry_budget: float = entry(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", ge=0)
+    breaker_failures: int = entry(
         5, "After how many failed calls in a row a backend is left alone; 0: it never is.", ge=0
     )
-    breaker_reset: Seconds = _key(30.0, "For how long it is left alone.", ge=0.001)
-    max_concurrent: int = _key(50, "How many calls of one remote backend run at a time; 0: any number.", ge=0)
-    max_queue: int = _key(100, "How many more calls of it may wait for their turn.", ge=0)
-    max_wait: Seconds = _key(5.0, "For how long they may wait.", ge=0)
-    fallbacks: ListOf[JSONDict] = _key(
+    breaker_reset: Seconds = entry(30.0, "For how long it is left alone.", ge=0.001)
+    max_concurrent: int = entry(50, "How many calls of one remote backend run at a time; 0: any number.", ge=0)
+    max_queue: int = entry(100, "How many more calls of it may wait for their turn.", ge=0)
+    max_wait: Seconds = entry(5.0, "For how long they may wait.", ge=0)
+    fallbacks: ListOf[JSONDict] = entry(
         (), "Which tools answer when others cannot: tools (a pattern), to (a list of IDs; * is the tool's name)."
     )
-    ledger: bool = _key(False, "Record calls that must not be made twice, and never repeat one of unknown outcome.")
-    ledger_path: File = _key("", "The file of that, SQLite; empty: effects.db in the state directory.")
+    ledger: bool = entry(False, "Record calls that must not be made twice, and never repeat one of unknown outcome.")
+    ledger_path: File = entry("", "The file of that, SQLite; empty: effects.db in the state directory.")
 
 
 class LearningBlock(Block):
     """What tools that declare no output schema answer is learned from their results: names and types, no values."""
 
-    outputs: bool = _key(
+    outputs: bool = entry(
         False, "Learn what tools without an output schema answer, for stubs, descriptions and workflow check."
     )
-    path: File = _key("", "The file that keeps it; empty: outputs.json in the state directory.")
+    path: File = entry("", "The file that keeps it; empty: outputs.json in the state directory.")
 
 
 class TemporalBlock(Block):
     """Durable runs on many machines; setting any of these has them run there."""
 
-    address: str = _key("localhost:7233", "Where Temporal is.")
-    namespace: str = _key("default", "The namespace of the runs.")
-    task_queue: str = _key("toolexec-execution", "The queue of runs and tool calls; queue-wasm and the like: of code.")
-    prefix: str = _key("toolexec-", "What comes before the ID of a run in Temporal.")
-    tls: bool = _key(False, "Connect with TLS.")
-    api_key: str = _key("", "The API key of the server.", secret=True)
-    key: str = _key("", "A secret of 16 characters or more that encrypts all that the server gets.", secret=True)
-    old_keys: ListOf[str] = _key((), "Former keys, which can still be read.", secret=True)
-    large_bytes: Size = _key(256 * 1024, "Larger payloads are kept as files.", ge=1)
-    large_directory: File = _key("", "The directory of those, shared by all; empty: there is none.")
-    call_timeout: Seconds = _key(300.0, "How long one attempt at a call may take.", ge=0.1)
-    heartbeat_timeout: Seconds = _key(10.0, "A worker that is silent for so long counts as lost.", ge=0.5)
-    attempts: int = _key(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
-    max_events: int = _key(8000, "A run continues in a new history after so many events.", ge=50)
-    linger: Seconds = _key(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
-    timer_linger: Seconds = _key(10.0, "A program's timer that is no longer keeps the sandbox.", ge=0)
-    deployment: str = _key("toolexec", "The name of the deployment that workers with a build_id belong to.")
-    build_id: str = _key("", "The version of this worker in its deployment; empty: workers have none.")
-    pinned: bool = _key(False, "Runs stay with the version of the worker that they began with.")
+    address: str = entry("localhost:7233", "Where Temporal is.")
+    namespace: str = entry("default", "The namespace of the runs.")
+    task_queue: str = entry("toolexec-execution", "The queue of runs and tool calls; queue-wasm and the like: of code.")
+    prefix: str = entry("toolexec-", "What comes before the ID of a run in Temporal.")
+    tls: bool = entry(False, "Connect with TLS.")
+    api_key: str = entry("", "The API key of the server.", secret=True)
+    key: str = entry("", "A secret of 16 characters or more that encrypts all that the server gets.", secret=True)
+    old_keys: ListOf[str] = entry((), "Former keys, which can still be read.", secret=True)
+    large_bytes: Size = entry(256 * 1024, "Larger payloads are kept as files.", ge=1)
+    large_directory: File = entry("", "The directory of those, shared by all; empty: there is none.")
+    call_timeout: Seconds = entry(300.0, "How long one attempt at a call may take.", ge=0.1)
+    heartbeat_timeout: Seconds = entry(10.0, "A worker that is silent for so long counts as lost.", ge=0.5)
+    attempts: int = entry(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
+    max_events: int = entry(8000, "A run continues in a new history after so many events.", ge=50)
+    linger: Seconds = entry(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
+    timer_linger: Seconds = entry(10.0, "A program's timer that is no longer keeps the sandbox.", ge=0)
+    deployment: str = entry("toolexec", "The name of the deployment that workers with a build_id belong to.")
+    build_id: str = entry("", "The version of this worker in its deployment; empty: workers have none.")
+    pinned: bool = entry(False, "Runs stay with the version of the worker that they began with.")
 
 
 class DurableBlock(Block):
     """Runs that go on where they stopped: chains, workflows and code with an ID."""
 
-    journal: File = _key("", "The file that keeps them, SQLite; empty: runs.db in the state directory.")
-    postgres: str = _key(
+    journal: File = entry("", "The file that keeps them, SQLite; empty: runs.db in the state directory.")
+    postgres: str = entry(
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
-    linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
-    timer_linger: Seconds = _key(10.0, "A program's timer that is due so soon keeps it, too.", ge=0)
+    linger: Seconds = entry(1.0, "How long a run that waits keeps its process.", ge=0.001)
+    timer_linger: Seconds = entry(10.0, "A program's timer that is due so soon keeps it, too.", ge=0)
     temporal: TemporalBlock = TemporalBlock.model_construct()
 
 
 class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
-    ttl: Seconds = _key(300.0, "For how long an answer is kept; 0: only those that a rule names are.", ge=0)
-    rules: ListOf[JSONDict] = _key(
+    ttl: Seconds = entry(300.0, "For how long an answer is kept; 0: only those that a rule names are.", ge=0)
+    rules: ListOf[JSONDict] = entry(
         (), "Other times: tools (a pattern), ttl; 0 means never. Idempotent tools need a rule."
     )
-    identity: Literal["caller", "tenant", "none"] = _key("caller", "Who shares answers; none means that all do.")
-    max_bytes: Size = _key(64 * 1024**2, "How much is kept in memory, and in the file.", ge=1000)
-    path: File = _key("", "A file that outlives the process, SQLite; empty: answers are kept in memory only.")
+    identity: Literal["caller", "tenant", "none"] = entry("caller", "Who shares answers; none means that all do.")
+    max_bytes: Size = entry(64 * 1024**2, "How much is kept in memory, and in the file.", ge=1000)
+    path: File = entry("", "A file that outlives the process, SQLite; empty: answers are kept in memory only.")
 
 
 class SecretsBlock(Block):
     """Secrets in the settings of servers: ${VAR} and secretref:."""
 
-    strict: bool = _key(True, "Refuse a server whose ${VAR} is not set; else it stays as it is written.")
-    providers: ListOf[Literal["env", "file", "command", "keyring"]] = _key(
+    strict: bool = entry(True, "Refuse a server whose ${VAR} is not set; else it stays as it is written.")
+    providers: ListOf[Literal["env", "file", "command", "keyring"]] = entry(
         ("env", "file", "command", "keyring"), "Where secrets may be."
     )
 
@@ -619,7 +582,8 @@ class Key:
 
 
 def _blocks(model: type[Block], prefix: str = "") -> Iterator[tuple[str, type[Block]]]:
-    for name, each in model.model_fields.items():
+    for name in model.names():
+        each = model.model_fields[name]
         if isinstance(each.annotation, type) and issubclass(each.annotation, Block):
             yield f"{prefix}{name}", each.annotation
             yield from _blocks(each.annotation, f"{prefix}{name}.")
@@ -627,7 +591,8 @@ def _blocks(model: type[Block], prefix: str = "") -> Iterator[tuple[str, type[Bl
 
 def _keys() -> Iterator[Key]:
     for block, model in BLOCKS.items():
-        for name, each in model.model_fields.items():
+        for name in model.names():
+            each = model.model_fields[name]
             path = f"{block}.{name}"
             if path not in BLOCKS:
                 yield Key(

@@ -253,7 +253,7 @@ def _meant(place: Place) -> str:
         return _where_it_belongs(name) or did_you_mean(
             name, [*Settings.model_fields, TOOLSETS, PROVIDERS, SERVER_KEYS[0]]
         )
-    close = did_you_mean(name, BLOCKS[".".join(outer)].model_fields)
+    close = did_you_mean(name, BLOCKS[".".join(outer)].names())
     return close if close.startswith("did") else _where_it_belongs(name) or close
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, ValidationError
 
-from toolexec.config.blocks import KEYS, Block
+from toolexec.config.blocks import KEYS
+from toolexec.config.declared import Block, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
@@ -225,10 +226,8 @@ def http_settings(loaded: LoadedConfig) -> HttpSettings:
     from toolexec.server.http import HttpSettings
 
     server = loaded.settings.server
-    values = _values(loaded, "http")
-    del values["required_backends"]  # that is what its health is about
     return HttpSettings(
-        **values,
+        **values_for(HttpSettings, loaded.settings.http),
         host=server.host,
         port=server.port,
         path=server.path,

@@ -17,12 +17,13 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from itertools import count
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.declared import Setting, declared, form_of
 from toolexec.model.json_value import JSONValue
 from toolexec.model.secret_keys import is_telling
 
@@ -42,7 +43,8 @@ _WRAPPERS: Final = (typing.Annotated, typing.Required, typing.NotRequired, typin
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What values fit. *quick* are types whose values always do; *keys* and *items* are what a container holds."""
+    """What values fit. *quick* are types whose values always do; *keys* and *items* are what a container holds;
+    *bounds* are those of numbers."""
 
     one: str
     many: str
@@ -55,6 +57,7 @@ class _Kind:
     choices: tuple[_Kind, ...] = ()
     reads: type | None = None
     members: tuple[str, ...] = ()
+    bounds: str = ""
 
 
 class _Settings(dict[str, _Kind]):
@@ -107,6 +110,7 @@ class SettingsGuard:
         self.owner = owner
         self._homes = homes or {}
         self._leave = leave
+        self._declared = declared(owner)
         self._shape: tuple[tuple[tuple[str, _Kind], ...], _Settings, bool] | None = None
 
     @property
@@ -227,7 +231,9 @@ class SettingsGuard:
         return functools.wraps(self.function)(space["__init__"])
 
     def _kind(self, part: inspect.Parameter) -> _Kind:
-        return _kind(self._annotation(part))
+        annotation = self._annotation(part)
+        about = self._declared.get(part.name)
+        return _kind(annotation) if about is None else _bounded(annotation, about)
 
     def _annotation(self, part: inspect.Parameter) -> Any:
         """Return the annotation of a parameter, read in the module where it is written: of a field, that of
@@ -258,10 +264,11 @@ def checked(
 ) -> Callable[[T], T]:
     """Have the arguments of a class or function checked before it is called.
 
-    *what* names it in messages. *error* is raised for an unknown name (with the nearest one that there is) and for a
-    value that does not fit its annotation (with its place). What the annotations cannot say, such as ranges, is left to
-    the class or function. Put it above `@dataclass`. *homes* are the modules of names that only type checkers import.
-    The values of *leave* (`*` for all) are left to the class, which accepts more than its annotations say.
+    *what* names it in messages. *error* is raised for an unknown name (with the nearest one that there is), for a value
+    that does not fit its annotation (with its place), and for a number out of the bounds that its field declares
+    (`setting`). What they cannot say is left to the class or function. Put it above `@dataclass`. *homes* are the
+    modules of names that only type checkers import. The values of *leave* (`*` for all) are left to the class, which
+    accepts more than its annotations say.
     Names that the module loads lazily, by a `__getattr__` of its own, are found there.
     """
 
@@ -425,6 +432,21 @@ def _make_kind(annotation: object) -> _Kind:
     return _ANYTHING
 
 
+def _bounded(annotation: Any, about: Setting) -> _Kind:
+    """Return what fits a setting that has bounds, too."""
+    kind = _kind(annotation)
+    bounds = about.bounds(form_of(annotation))
+    if not bounds:
+        return kind
+    return replace(
+        kind,
+        fits=lambda value: kind.fits(value) and about.holds(value),
+        quick=frozenset(),
+        choices=kind.choices or (kind,),
+        bounds=bounds,
+    )
+
+
 def _is_number(value: object) -> bool:
     if type(value) is not float and (type(value) is bool or not isinstance(value, (int, float))):
         return False
@@ -563,6 +585,8 @@ def _has(value: object, member: str) -> bool:
 def _explain(what: str, kind: _Kind, value: JSONValue, place: str, secret: bool = False) -> str:
     """Return what is wrong with a value that does not fit, at the deepest place."""
     secret = secret or is_telling(place)
+    if kind.bounds and any(choice.fits(value) for choice in kind.choices):
+        return f"{what}: {place} must be {kind.bounds}, not {value!r}"
     for choice in kind.choices or (kind,):
         if choice.holds is None or not choice.holds(value):
             continue

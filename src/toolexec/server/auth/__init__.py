@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from toolexec.server.auth.live_keys import LiveKeys
-from toolexec.server.auth.settings import ApiKey, AuthSettings, JwtSettings
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolexec.server.auth.live_keys import LiveKeys
+    from toolexec.server.auth.settings import ApiKey, AuthSettings, JwtSettings
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.server.auth.live_keys": ("LiveKeys",),
+            "toolexec.server.auth.settings": ("ApiKey", "AuthSettings", "JwtSettings"),
+        },
+    )
 
 __all__ = ["ApiKey", "AuthSettings", "JwtSettings", "LiveKeys"]

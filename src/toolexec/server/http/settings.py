@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import Bytes, FileName, Seconds, duration, setting
 from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.replies import is_loopback, split_host
@@ -43,40 +44,39 @@ class HttpSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    path: str = "/mcp"
+    host: str = setting("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
+    port: int = setting(8080, "The port to listen at; 0 means any free one.", least=0, most=65535)
+    path: str = setting("/mcp", "The path of the MCP endpoint.")
     sse: bool = False
-    sse_path: str = "/sse"
-    messages_path: str = "/messages"
-    tls_cert: str = ""
-    tls_key: str = ""
-    behind_proxy: bool = False
-    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    operator_roles: tuple[str, ...] = ()
-    json_response: bool = False
-    max_body_bytes: int = 4 * 2**20
-    max_header_bytes: int = 32 * 2**10
-    max_json_depth: int = 100
-    max_json_values: int = 400_000
-    header_timeout: float = 10.0
-    body_timeout: float = 30.0
-    keep_alive: float = 15.0
-    read_timeout: float = 30.0
-    max_connections: int = 1000
-    max_sessions: int = 1000
-    session_idle: float = 1800.0
-    shutdown_grace: float = 3.0
+    behind_proxy: bool = setting(False, "A proxy in front of it does TLS.")
+    trusted_proxies: tuple[str, ...] = setting(("127.0.0.1", "::1"), "Proxies that are believed who asks.")
+    tls_cert: FileName = setting("", "The certificate's file, PEM.")
+    tls_key: FileName = setting("", "The key's file, PEM; empty: it is in the certificate's.")
+    allowed_hosts: tuple[str, ...] = setting((), "Names under which clients reach it: tools.example.com.")
+    allowed_origins: tuple[str, ...] = setting((), "Web pages that may use it: https://app.example.com.")
+    operator_roles: tuple[str, ...] = setting((), "Who may read /health and /metrics; empty: all who are let in.")
+    sse_path: str = setting("/sse", "The path of the older HTTP, for transport sse.")
+    messages_path: str = setting("/messages", "Where clients of the older HTTP post.")
+    json_response: bool = setting(False, "Answer without event streams where possible: no progress then.")
+    max_body_bytes: Bytes = setting(4 * 1024**2, "The largest request.", least=1)
+    max_header_bytes: Bytes = setting(32 * 1024, "The largest head of a request.", least=1)
+    max_json_depth: int = setting(100, "How deeply the values of a request may be nested.", least=1)
+    max_json_values: int = setting(
+        400_000, "How many values a request may have: all wait while they are read.", least=1
+    )
+    header_timeout: Seconds = duration(10.0, "How long the head of a request may take.")
+    body_timeout: Seconds = duration(30.0, "How long the body of a request may take.")
+    keep_alive: Seconds = duration(15.0, "How long a connection may stay without a request.")
+    read_timeout: Seconds = duration(30.0, "How long a client may take to read what is sent to it.")
+    max_connections: int = setting(1000, "How many connections there may be at a time.", least=1)
+    max_sessions: int = setting(1000, "How many sessions there may be at a time.", least=1)
+    session_idle: Seconds = duration(1800.0, "After how long without a request a session ends.")
+    shutdown_grace: Seconds = setting(3.0, "How long calls may go on when the server stops.", least=0, most=60)
 
     def __post_init__(self) -> None:
         if not self.host:
             raise ConfigurationError("host must be an address to listen on, such as 127.0.0.1")
-        if not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"port must be 0 to 65535, not {self.port!r}")
         self._check_paths()
-        self._check_limits()
         if self.tls_key and not self.tls_cert:
             raise ConfigurationError("tls_key needs tls_cert, the certificate that belongs to it")
         for name in self.allowed_hosts:
@@ -103,17 +103,6 @@ class HttpSettings:
                 raise ConfigurationError(f"the path {path} is taken by the server itself; choose another one")
         if len(set(paths)) < len(paths):
             raise ConfigurationError("path, sse_path and messages_path must differ")
-
-    def _check_limits(self) -> None:
-        limits = ("max_body_bytes", "max_header_bytes", "max_json_depth", "max_json_values")
-        for name in (*limits, "max_connections", "max_sessions"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
-        for name in ("header_timeout", "body_timeout", "keep_alive", "read_timeout", "session_idle"):
-            if not 0 < getattr(self, name) < 1e7:
-                raise ConfigurationError(f"{name} must be above 0 seconds, not {getattr(self, name)!r}")
-        if not 0 <= self.shutdown_grace <= 60:
-            raise ConfigurationError(f"shutdown_grace must be 0 to 60 seconds, not {self.shutdown_grace!r}")
 
     @property
     def public(self) -> bool:

@@ -1,0 +1,136 @@
+"""Blocks of files that are derived from the dataclasses that they describe: those declare the settings, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from toolexec.config.kinds import File, ListOf, Seconds, Size
+from toolexec.model.declared import annotation_of, declared, form_of
+
+__all__ = ["Block", "From", "entry", "of", "values_for"]
+
+B = TypeVar("B", bound="Block")
+
+_FORMS: Final[Mapping[str, Any]] = {"seconds": Seconds, "size": Size, "file": File}
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """The settings of a dataclass that a block has: all that it declares but those of `leave`, or `only` some.
+    `renamed` is what files call those that have another name there."""
+
+    source: type
+    only: Collection[str] = ()
+    leave: Collection[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def names(self) -> dict[str, str]:
+        """Return what files call each of those settings, by name, in the order of the dataclass."""
+        return {
+            name: self.renamed.get(name, name)
+            for name in declared(self.source)
+            if name not in self.leave and (name in self.only or not self.only)
+        }
+
+
+class Block(BaseModel):
+    """A table of settings: nothing is converted that is not of its kind, and nothing unknown is allowed.
+
+    `derived_from` are the dataclasses that declare its settings, `key_order` has the names of all, as they are shown.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        defer_build=True,
+    )
+    derived_from: ClassVar[tuple[From, ...]] = ()
+    key_order: ClassVar[Sequence[str]] = ()
+
+    if TYPE_CHECKING:  # what is derived, type checkers do not see
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @classmethod
+    def names(cls) -> Sequence[str]:
+        """Return the names of all settings and nested blocks, in the order in which they are shown."""
+        return cls.key_order or [*cls.model_fields]
+
+
+def entry(default: object, help: str, *, secret: bool = False, ge: float | None = None, le: float | None = None) -> Any:
+    """Return the field of a setting that only files have, or that no dataclass declares."""
+    return Field(default, description=help, json_schema_extra={"secret": True} if secret else None, ge=ge, le=le)
+
+
+def of(
+    *sources: From | type,
+    kinds: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    after: Mapping[str, str] | None = None,
+) -> Callable[[type[B]], type[B]]:
+    """Have a block get the settings that dataclasses declare, before its own ones.
+
+    *kinds* are the types of values that files write in another way than the dataclass has them, *defaults* those that
+    files have in place of the dataclass's. *after* puts a name behind another one, or first for "".
+    """
+    taken = tuple(each if isinstance(each, From) else From(each) for each in sources)
+
+    def derive(own: type[B]) -> type[B]:
+        derived: dict[str, Any] = {}
+        for each in taken:
+            for name, called in each.names().items():
+                derived[called] = _field(each.source, name, (kinds or {}).get(called), defaults or {})
+        space: dict[str, Any] = {"__base__": own, "__module__": own.__module__, "__doc__": own.__doc__, **derived}
+        made = cast("type[B]", create_model(own.__name__, **space))
+        made.derived_from = taken
+        made.key_order = _ordered([*derived, *own.model_fields], after or {})
+        return made
+
+    return derive
+
+
+def _ordered(names: list[str], after: Mapping[str, str]) -> list[str]:
+    for name, before in after.items():
+        names.remove(name)
+        names.insert(names.index(before) + 1 if before else 0, name)
+    return names
+
+
+def _field(source: type, name: str, kind: Any, defaults: Mapping[str, object]) -> tuple[Any, Any]:
+    """Return the type and the field of a block for a setting of a dataclass."""
+    about = declared(source)[name]
+    default = defaults.get(name, next(each.default for each in fields(source) if each.name == name))
+    if default is MISSING:
+        raise TypeError(f"{source.__name__}.{name} has no default that files could have")
+    least = about.least if about.file_least is None else about.file_least
+    most = about.most if about.file_most is None else about.file_most
+    made = entry(default, about.help, secret=about.secret, ge=least, le=most)
+    return _type(annotation_of(source, name)) if kind is None else kind, made
+
+
+def _type(annotation: Any) -> Any:
+    """Return the type of a block's field for the annotation of a dataclass's."""
+    form = form_of(annotation)
+    if form is not None:
+        return _FORMS[form.name]
+    if get_origin(annotation) in (tuple, Sequence):
+        return ListOf[get_args(annotation)[0]]
+    return annotation
+
+
+def values_for(source: type, *blocks: Block) -> dict[str, Any]:
+    """Return the values that *blocks* have of the settings that *source* declares, by name: to build it with."""
+    return {
+        name: getattr(block, called)
+        for block in blocks
+        for each in block.derived_from
+        if each.source is source
+        for name, called in each.names().items()
+    }

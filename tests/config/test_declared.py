@@ -1,0 +1,73 @@
+"""Every setting is declared once: in the dataclass that has it, or in its block, where files alone have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import pytest
+
+from toolexec.config.blocks import BLOCKS, KEYS
+from toolexec.config.declared import Block, From, entry, of, values_for
+from toolexec.config.load import load_settings
+from toolexec.config.parts import http_settings
+from toolexec.model.declared import FileName, Seconds, about, declared, setting
+from toolexec.server.http.settings import HttpSettings
+
+DERIVED = [name for name, block in BLOCKS.items() if block.derived_from]
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_a_derived_block_repeats_no_setting_of_its_dataclass(name: str) -> None:
+    """A derived block has written in it what files alone have, and the blocks within it."""
+    written = BLOCKS[name].__base__
+    assert written is not None
+    own = {each for each in written.__annotations__ if f"{name}.{each}" not in BLOCKS}
+    for each in BLOCKS[name].derived_from:
+        assert own & {part.name for part in fields(each.source)} == set()
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_a_key_of_a_derived_block_says_what_its_dataclass_says(name: str) -> None:
+    """The help is the same, and whether it is secret."""
+    for each in BLOCKS[name].derived_from:
+        for own, called in each.names().items():
+            key, says = KEYS[f"{name}.{called}"], declared(each.source)[own]
+            assert (key.help, key.secret) == (says.help, says.secret)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    name: str = field(metadata=about("What it is called."))
+    wait: Seconds = setting(1.0, "How long it stays open.", above=0, file_least=0.5)
+    lock: FileName = setting("", "The file of its lock.")
+    level: int = 0
+
+
+@of(From(Door, renamed={"name": "title"}), defaults={"name": "front"}, after={"colour": "title"})
+class DoorBlock(Block):
+    """A door."""
+
+    colour: str = entry("red", "Its colour.")
+
+
+def test_a_block_has_what_its_dataclass_declares() -> None:
+    """A block has the names, defaults and order of files; what is not declared is not in files."""
+    assert DoorBlock.names() == ["title", "colour", "wait", "lock"]
+    block = DoorBlock.model_validate({"wait": "2m", "lock": "a.lock"}, context=Path("/etc"))
+    assert values_for(Door, block) == {"name": "front", "wait": 120.0, "lock": "/etc/a.lock"}
+    with pytest.raises(ValueError, match=r"greater than or equal to 0\.5"):
+        DoorBlock.model_validate({"wait": 0.2})
+    with pytest.raises(ValueError, match="Extra inputs"):
+        DoorBlock.model_validate({"level": 2})
+
+
+def test_a_setting_without_a_default_needs_one_for_files() -> None:
+    """The error comes when the block is made."""
+    with pytest.raises(TypeError, match=r"Door\.name has no default that files could have"):
+        of(Door)(DoorBlock)
+
+
+def test_a_file_and_the_library_have_the_same_defaults() -> None:
+    """A file without settings describes what the library has."""
+    assert http_settings(load_settings([])) == HttpSettings()
