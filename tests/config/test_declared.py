@@ -10,9 +10,9 @@ import pytest
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.declared import Block, From, entry, of, values_for
 from toolexec.config.load import load_settings
-from toolexec.config.parts import http_settings
+from toolexec.config.parts import serve_settings
 from toolexec.model.declared import FileName, Seconds, about, declared, setting
-from toolexec.server.http.settings import HttpSettings
+from toolexec.server.settings import ServeSettings
 
 DERIVED = [name for name, block in BLOCKS.items() if block.derived_from]
 
@@ -70,4 +70,4 @@ def test_a_setting_without_a_default_needs_one_for_files() -> None:
 
 def test_a_file_and_the_library_have_the_same_defaults() -> None:
     """A file without settings describes what the library has."""
-    assert http_settings(load_settings([])) == HttpSettings()
+    assert serve_settings(load_settings([])) == ServeSettings(expose="auto")

@@ -27,7 +27,9 @@ from toolexec.config.kinds import (
     kind_of,
 )
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.server.auth.settings import AuthSettings, JwtSettings
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.settings import ServeSettings, TaskSettings
 
 __all__ = [
     "BLOCKS",
@@ -71,31 +73,18 @@ class SourcesBlock(Block):
     skills: Files = entry((), "Skills: .workflow files with a front matter, or directories of them.")
 
 
+@of(
+    From(ServeSettings, leave=("approval_timeout", "max_result_bytes")),
+    From(HttpSettings, only=("host", "port", "path")),
+    defaults={"expose": "auto"},
+    after={"host": "transport", "port": "host", "path": "port", "toolsets": "expose"},
+)
 class ServerBlock(Block):
     """What toolexec serve offers, and where."""
 
-    name: str = entry("toolexec", "The name that clients see.")
-    title: str = entry("", "The name that people see.")
-    transport: Literal["stdio", "http", "sse"] = entry("stdio", "How clients connect; sse has the older HTTP, too.")
-    host: str = entry("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
-    port: int = entry(8080, "The port to listen at; 0 means any free one.", ge=0, le=65535)
-    path: str = entry("/mcp", "The path of the MCP endpoint.")
-    expose: Literal["auto", "meta", "direct", "code"] = entry(
-        "auto", "What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter."
-    )
     toolsets: ListOf[str] = entry(
         (), "The toolsets that there are for clients, all of them together; empty: every tool."
     )
-    instructions: str = entry("", "What the model is told about this server; empty means the usual text.")
-    page_size: int = entry(50, "How many tools one page of a list has.", ge=1, le=1000)
-    list_changed: bool = entry(True, "Tell clients when the tools have changed.")
-    list_changed_debounce: Seconds = entry(0.15, "How long changes of the tools are gathered before telling.", ge=0.001)
-    direct_wait: Seconds = entry(8.0, "How long a start may hold up the first list of tools, exposed directly.", ge=0)
-    suspended_max: int = entry(100, "How many calls may wait for answers between requests.", ge=1)
-    state_keys: ListOf[str] = entry(
-        (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
-    )
-    max_line_bytes: Size = entry(16 * 1024**2, "The longest message over stdio.", ge=1)
     log_level: Literal["debug", "info", "warning", "error"] = entry("warning", "What goes to stderr.")
 
 
@@ -106,51 +95,21 @@ class HttpBlock(Block):
     required_backends: ListOf[str] = entry((), "Backends without which /readyz says no; sandbox is one, too.")
 
 
+@of(JwtSettings, defaults={"issuer": ""})
 class JwtBlock(Block):
     """Which tokens (JWT) are accepted; on as soon as there is an issuer."""
 
-    issuer: str = entry("", "The exact text that tokens have as iss.")
-    audience: str = entry("", "What tokens must be meant for; empty means auth.resource_url.")
-    jwks_url: str = entry("", "Where the issuer's public keys are.")
-    jwks_file: File = entry("", "A file with the issuer's public keys.")
-    algorithms: ListOf[str] = entry(("RS256", "ES256"), "How tokens may be signed.")
-    leeway: Seconds = entry(30.0, "How much clocks may differ.", ge=0, le=300)
-    id_claim: str = entry("sub", "The claim with the caller's ID.")
-    roles_claim: str = entry("roles", "The claim with the roles.")
-    scopes_claim: str = entry("scope", "The claim with the scopes.")
-    tenant_claim: str = entry("tenant", "The claim with the tenant.")
 
-
+@of(AuthSettings, kinds={"api_keys": ListOf[JSONDict]})
 class AuthBlock(Block):
     """Who may use the HTTP server."""
 
-    allow_anonymous: bool = entry(False, "Let in those without a key or token, as nobody in particular.")
-    api_keys: ListOf[JSONDict] = entry(
-        (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
-    )
-    required_scopes: ListOf[str] = entry((), "Scopes that every caller needs.")
-    resource_url: str = entry("", "This server's address as clients know it.")
-    authorization_servers: ListOf[str] = entry((), "Where clients get their tokens.")
-    max_failures: int = entry(20, "Wrong credentials that one address may send in a minute.", ge=1)
     jwt: JwtBlock = JwtBlock.model_construct()
 
 
+@of(TaskSettings)
 class TasksBlock(Block):
     """Calls that become MCP tasks, for clients that take them: they outlive their request."""
-
-    mode: Literal["auto", "always", "never"] = entry(
-        "auto", "Which calls become tasks: those that take long, all, none."
-    )
-    after: Seconds = entry(10.0, "How long a call takes until it becomes a task.", ge=0)
-    ttl: Seconds = entry(86400.0, "How long after it was made a task is there; it is stopped then.", ge=1)
-    durable: bool = entry(
-        False, "Chains, workflows, skills and code that may become tasks wait for people, and survive restarts."
-    )
-    path: File = entry("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
-    max_tasks: int = entry(1000, "How many are kept; those that are over make room.", ge=1)
-    max_per_caller: int = entry(100, "How many are kept of one caller.", ge=1)
-    max_bytes: Size = entry(256 * 1024**2, "How long their results may be together.", ge=1)
-    max_bytes_per_caller: Size = entry(64 * 1024**2, "How long the results of one caller may be together.", ge=1)
 
 
 class LimitsBlock(Block):
@@ -379,13 +338,13 @@ class PolicyBlock(Block):
     )
 
 
+@of(From(ServeSettings, only=("approval_timeout",), renamed={"approval_timeout": "timeout"}), after={"timeout": "mode"})
 class ApprovalBlock(Block):
     """How somebody is asked about calls that the policy says to ask for."""
 
     mode: Literal["auto", "terminal", "client", "none"] = entry(
         "auto", "Who asks; none means that the answer is always no."
     )
-    timeout: Seconds = entry(120.0, "How long to wait for an answer; then it is no.", ge=1)
     remember: File = entry("", "The file of answers that hold always; empty: in the state directory.")
 
 

@@ -216,8 +216,11 @@ def auth_settings(loaded: LoadedConfig) -> AuthSettings:
     from toolexec.server.auth import AuthSettings, JwtSettings
 
     block, tokens = loaded.settings.auth, loaded.settings.auth.jwt
-    jwt = JwtSettings(**_values(loaded, "auth.jwt")) if tokens.issuer or loaded.has("auth.jwt") else None
-    own: dict[str, Any] = {**_values(loaded, "auth"), "api_keys": tuple(api_key(each) for each in block.api_keys)}
+    jwt = JwtSettings(**values_for(JwtSettings, tokens)) if tokens.issuer or loaded.has("auth.jwt") else None
+    own: dict[str, Any] = {
+        **values_for(AuthSettings, block),
+        "api_keys": tuple(api_key(each) for each in block.api_keys),
+    }
     return AuthSettings(**own, jwt=jwt)
 
 
@@ -227,10 +230,7 @@ def http_settings(loaded: LoadedConfig) -> HttpSettings:
 
     server = loaded.settings.server
     return HttpSettings(
-        **values_for(HttpSettings, loaded.settings.http),
-        host=server.host,
-        port=server.port,
-        path=server.path,
+        **values_for(HttpSettings, loaded.settings.http, server),
         sse=server.transport == "sse",
     )
 
@@ -239,13 +239,10 @@ def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     """Return what the server offers; raises ConfigurationError."""
     from toolexec.server.settings import ServeSettings, TaskSettings
 
-    values = _values(loaded, "server")
-    for name in ("host", "port", "path", "log_level", "toolsets"):  # where it listens, what it says, what its Exec has
-        del values[name]
+    settings = loaded.settings
     return ServeSettings(
-        **values,
-        approval_timeout=loaded.settings.approval.timeout,
-        tasks=TaskSettings(**_values(loaded, "tasks")),
+        **values_for(ServeSettings, settings.server, settings.approval),
+        tasks=TaskSettings(**values_for(TaskSettings, settings.tasks)),
         http=http_settings(loaded),
         auth=auth_settings(loaded),
     )

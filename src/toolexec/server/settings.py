@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import Bytes, FileName, Seconds, setting
 from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.settings import HttpSettings
@@ -17,9 +18,6 @@ Transport: TypeAlias = Literal["stdio", "http", "sse"]
 Expose: TypeAlias = Literal["auto", "meta", "direct", "code"]
 
 TaskMode: TypeAlias = Literal["auto", "always", "never"]
-
-_ABOVE_ZERO = ("approval_timeout", "list_changed_debounce")
-_COUNTS = ("page_size", "suspended_max", "max_line_bytes")
 
 
 @checked("TaskSettings")
@@ -41,25 +39,19 @@ class TaskSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    mode: TaskMode = "auto"
-    after: float = 10.0
-    ttl: float = 86_400.0
-    durable: bool = False
-    path: str = ""
-    max_tasks: int = 1000
-    max_per_caller: int = 100
-    max_bytes: int = 256 * 1024 * 1024
-    max_bytes_per_caller: int = 64 * 1024 * 1024
-
-    def __post_init__(self) -> None:
-        _check_choice("tasks.mode", self.mode, get_args(TaskMode))
-        if not self.after >= 0:
-            raise ConfigurationError(f"tasks.after must be 0 seconds or more, not {self.after!r}")
-        if not self.ttl > 0:
-            raise ConfigurationError(f"tasks.ttl must be above 0 seconds, not {self.ttl!r}")
-        for name in ("max_tasks", "max_per_caller", "max_bytes", "max_bytes_per_caller"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"tasks.{name} must be 1 or more, not {getattr(self, name)!r}")
+    mode: TaskMode = setting("auto", "Which calls become tasks: those that take long, all, none.")
+    after: Seconds = setting(10.0, "How long a call takes until it becomes a task.", least=0)
+    ttl: Seconds = setting(
+        86400.0, "How long after it was made a task is there; it is stopped then.", above=0, file_least=1
+    )
+    durable: bool = setting(
+        False, "Chains, workflows, skills and code that may become tasks wait for people, and survive restarts."
+    )
+    path: FileName = setting("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
+    max_tasks: int = setting(1000, "How many are kept; those that are over make room.", least=1)
+    max_per_caller: int = setting(100, "How many are kept of one caller.", least=1)
+    max_bytes: Bytes = setting(256 * 1024**2, "How long their results may be together.", least=1)
+    max_bytes_per_caller: Bytes = setting(64 * 1024**2, "How long the results of one caller may be together.", least=1)
 
 
 @checked("ServeSettings")
@@ -89,47 +81,36 @@ class ServeSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    transport: Transport = "stdio"
-    expose: Expose = "meta"
-    name: str = "toolexec"
+    name: str = setting("toolexec", "The name that clients see.")
+    title: str = setting("", "The name that people see.")
     version: str = __version__
-    title: str = ""
-    instructions: str = ""
-    page_size: int = 50
-    list_changed: bool = True
-    list_changed_debounce: float = 0.15
-    direct_wait: float = 8.0
-    approval_timeout: float = 120.0
-    suspended_max: int = 100
-    state_keys: tuple[str, ...] = field(default=(), repr=False)
-    max_result_bytes: int | None = None
-    max_line_bytes: int = 16 * 1024 * 1024
+    transport: Transport = setting("stdio", "How clients connect; sse has the older HTTP, too.")
+    expose: Expose = setting(
+        "meta", "What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter."
+    )
+    instructions: str = setting("", "What the model is told about this server; empty means the usual text.")
+    page_size: int = setting(50, "How many tools one page of a list has.", least=1, file_most=1000)
+    list_changed: bool = setting(True, "Tell clients when the tools have changed.")
+    list_changed_debounce: Seconds = setting(
+        0.15, "How long changes of the tools are gathered before telling.", above=0, file_least=0.001
+    )
+    direct_wait: Seconds = setting(
+        8.0, "How long a start may hold up the first list of tools, exposed directly.", least=0
+    )
+    approval_timeout: Seconds = setting(120.0, "How long to wait for an answer; then it is no.", above=0, file_least=1)
+    suspended_max: int = setting(100, "How many calls may wait for answers between requests.", least=1)
+    state_keys: tuple[str, ...] = setting(
+        (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
+    )
+    max_line_bytes: Bytes = setting(16 * 1024**2, "The longest message over stdio.", least=1)
+    max_result_bytes: int | None = setting(None, "The longest result, as JSON; longer ones are cut.", least=1)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
 
     def __post_init__(self) -> None:
-        _check_choice("transport", self.transport, get_args(Transport))
-        _check_choice("expose", self.expose, get_args(Expose))
         if not self.name:
             raise ConfigurationError("a server needs a name")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigurationError(f"{name} must be an integer, 1 or more, not {value!r}")
-        for name in _ABOVE_ZERO:
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-                raise ConfigurationError(f"{name} must be above 0 seconds, not {value!r}")
-        if self.max_result_bytes is not None and self.max_result_bytes < 1:
-            raise ConfigurationError(f"max_result_bytes must be 1 or more, not {self.max_result_bytes!r}")
-        if not self.direct_wait >= 0:
-            raise ConfigurationError(f"direct_wait must be 0 seconds or more, not {self.direct_wait!r}")
         for number, key in enumerate(self.state_keys):
             if len(key.encode()) < 32:
                 raise ConfigurationError(f"state_keys[{number}] must be 32 bytes or longer; make one at random")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigurationError(f"unknown {name} {value!r}; use {', '.join(choices)}")

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import FileName, Seconds, about, setting
 from toolexec.model.settings import checked
 
 __all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
@@ -83,16 +84,16 @@ class JwtSettings:
     that is not one of `ALGORITHMS`.
     """
 
-    issuer: str
-    audience: str = ""
-    jwks_url: str = ""
-    jwks_file: str = ""
-    algorithms: tuple[str, ...] = ("RS256", "ES256")
-    leeway: float = 30.0
-    id_claim: str = "sub"
-    roles_claim: str = "roles"
-    scopes_claim: str = "scope"
-    tenant_claim: str = "tenant"
+    issuer: str = field(metadata=about("The exact text that tokens have as iss."))
+    audience: str = setting("", "What tokens must be meant for; empty means auth.resource_url.")
+    jwks_url: str = setting("", "Where the issuer's public keys are.")
+    jwks_file: FileName = setting("", "A file with the issuer's public keys.")
+    algorithms: tuple[str, ...] = setting(("RS256", "ES256"), "How tokens may be signed.")
+    leeway: Seconds = setting(30.0, "How much clocks may differ.", least=0, most=300)
+    id_claim: str = setting("sub", "The claim with the caller's ID.")
+    roles_claim: str = setting("roles", "The claim with the roles.")
+    scopes_claim: str = setting("scope", "The claim with the scopes.")
+    tenant_claim: str = setting("tenant", "The claim with the tenant.")
 
     def __post_init__(self) -> None:
         if not self.issuer:
@@ -108,8 +109,6 @@ class JwtSettings:
                 f"jwt algorithms must be some of {', '.join(ALGORITHMS)}; {said} (a shared secret would let whoever "
                 "checks tokens make them, and `none` would let anybody)"
             )
-        if not 0 <= self.leeway <= 300:
-            raise ConfigurationError(f"jwt leeway must be 0 to 300 seconds, not {self.leeway!r}")
         if not self.id_claim:
             raise ConfigurationError("jwt id_claim must name the claim that has the caller's ID")
 
@@ -129,13 +128,15 @@ class AuthSettings:
     address, and for authorization servers without `jwt` or `resource_url`.
     """
 
-    api_keys: tuple[ApiKey, ...] = ()
+    allow_anonymous: bool = setting(False, "Let in those without a key or token, as nobody in particular.")
+    api_keys: tuple[ApiKey, ...] = setting(
+        (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
+    )
+    required_scopes: tuple[str, ...] = setting((), "Scopes that every caller needs.")
+    resource_url: str = setting("", "This server's address as clients know it.")
+    authorization_servers: tuple[str, ...] = setting((), "Where clients get their tokens.")
+    max_failures: int = setting(20, "Wrong credentials that one address may send in a minute.", least=1)
     jwt: JwtSettings | None = None
-    allow_anonymous: bool = False
-    required_scopes: tuple[str, ...] = ()
-    resource_url: str = ""
-    authorization_servers: tuple[str, ...] = ()
-    max_failures: int = 20
 
     def __post_init__(self) -> None:
         for what, values in (
@@ -154,8 +155,6 @@ class AuthSettings:
             )
         if self.authorization_servers and (self.jwt is None or not self.resource_url):
             raise ConfigurationError("authorization_servers need jwt, to check their tokens, and resource_url")
-        if self.max_failures < 1:
-            raise ConfigurationError(f"max_failures must be 1 or more a minute, not {self.max_failures!r}")
         if any(not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]+", scope) for scope in self.required_scopes):
             raise ConfigurationError("required_scopes must be words without spaces, quotes and backslashes")
 
