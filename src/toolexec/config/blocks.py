@@ -27,6 +27,9 @@ from toolexec.config.kinds import (
     kind_of,
 )
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
+from toolexec.runtime.remote.settings import RemoteSettings
 from toolexec.server.auth.settings import AuthSettings, JwtSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.settings import ServeSettings, TaskSettings
@@ -152,77 +155,16 @@ class CodeBlock(Block):
     unsafe_opt_in: bool = entry(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
 
 
+@of(RemoteSettings, kinds={"sandbox": LentKind})
 class RemoteBlock(Block):
     """Sandboxes of other machines, behind remote runtimes (toolexec runtime serve); there are some as soon as there are
     endpoints."""
 
-    endpoints: ListOf[str] = entry((), "Where they are: https://runtime.example.com/v1/execute.")
-    key_id: str = entry("", "The ID of the key that they know.")
-    token: str = entry("", "The bearer token of the key.", secret=True)
-    signing_key: str = entry("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: LentKind = entry("wasm", "The kind of sandbox that code must run in there.")
-    isolation: str = entry("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
-    protocol: Literal["duplex", "post"] = entry(
-        "duplex", "How programs get there: over one connection from here, or by a request for each."
-    )
-    gateway_host: str = entry("127.0.0.1", "By post: the address where they find our tools.")
-    gateway_port: int = entry(0, "By post: the port of that; 0 means any free one.", ge=0, le=65535)
-    gateway_url: str = entry("", "By post: the same, as they know it; empty: that address itself.")
-    ca_file: File = entry("", "The certificates that theirs are checked against, PEM; empty: those of the system.")
-    client_cert: File = entry("", "The certificate that is shown to them, PEM.")
-    client_key: File = entry("", "Its key, PEM; empty: it is in the file of the certificate.")
-    server_name: str = entry("", "The name that their certificates have; empty: the one in the endpoint.")
-    silence: Seconds = entry(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
-    reconnect: Seconds = entry(
-        30.0, "How long a lost connection may stay lost, until its programs are given up.", ge=0.1
-    )
-    overhead: Seconds = entry(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
 
-
+@of(ProxmoxSettings, kinds={"sandbox": LentKind})
 class ProxmoxBlock(Block):
     """Sandboxes in containers of Proxmox VE, behind the remote runtime in each; there are some as soon as there is a
     url."""
-
-    url: str = entry("", "The address of the API: https://pve.example.com:8006.")
-    token_id: str = entry("", "The ID of an API token: agents@pve!toolexec.")
-    token_secret: str = entry("", "Its secret.", secret=True)
-    username: str = entry("", "A user in place of a token: agents@pve.")
-    password: str = entry("", "The password of the user.", secret=True)
-    ca_file: File = entry("", "The certificates that its own is checked against, PEM; empty: those of the system.")
-    fingerprint: str = entry("", "The SHA-256 fingerprint of its certificate, in place of that.")
-    node: str = entry("", "The node that the containers are on.")
-    vmid: int = entry(0, "The number of the container that runs code.", ge=0)
-    template: int = entry(0, "The number of a template in place of it: code runs in clones.", ge=0)
-    rollback: str = entry("", "The snapshot that the container goes back to before each program.")
-    auto_start: bool = entry(True, "Whether the container is started where it does not run.")
-    auto_stop: Literal["never", "started", "always"] = entry(
-        "never", "When it is stopped, once it is not used: never, if we have started it, or always."
-    )
-    linger: Seconds = entry(60.0, "How long it is kept for another program until then.", ge=0)
-    full_clones: bool = entry(False, "Copy the volumes of the template, and do not link them.")
-    storage: str = entry("", "The storage of full clones; empty: that of the template.")
-    pool: str = entry("", "The pool that clones are members of.")
-    runs_per_clone: int = entry(1, "How many programs a clone runs until it is removed; 0: any number.", ge=0)
-    max_clones: int = entry(4, "How many clones there are at once.", ge=1)
-    warm: int = entry(0, "How many clones are pre-warmed.", ge=0)
-    lease: Seconds = entry(600.0, "After how long clones of a process that is silent are removed.", ge=1)
-    runtime: str = entry("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
-    network: str = entry("", "The interface whose address that is: eth0; empty: the first one.")
-    key_id: str = entry("", "The ID of the key that the runtime knows.")
-    runtime_token: str = entry("", "The bearer token of the key.", secret=True)
-    signing_key: str = entry("", "The secret for signatures of requests; empty: the token.", secret=True)
-    sandbox: LentKind = entry("wasm", "The kind of sandbox that code must run in, inside the container.")
-    isolation: str = entry("", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives.")
-    runtime_ca_file: File = entry("", "The certificates that the runtime's is checked against, PEM.")
-    server_name: str = entry("", "The name that the certificate of the runtime has; empty: its address.")
-    silence: Seconds = entry(10.0, "After how long without a sign of life a connection counts as lost.", ge=0.1)
-    reconnect: Seconds = entry(30.0, "How long it may stay lost, until its programs are given up.", ge=0.1)
-    overhead: Seconds = entry(5.0, "How late an answer may be, after the time limit of its program.", ge=0.1)
-    start_timeout: Seconds = entry(120.0, "How long a container may take until its runtime answers.", ge=0.1)
-    stop_timeout: Seconds = entry(30.0, "How long it may take to shut down, until it is stopped hard.", ge=0.1)
-    timeout: Seconds = entry(30.0, "How long the API may take for one answer.", ge=0.1)
-    poll: Seconds = entry(2.0, "How often, at the longest, the API is asked for the state of a task.", ge=0.01)
-    watch: Seconds = entry(2.0, "How often it is asked whether a container that is used still runs.", ge=0.01)
 
 
 class SandboxesBlock(Block):
@@ -275,41 +217,18 @@ class SandboxesBlock(Block):
     proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()
 
 
+@of(
+    RuntimeServerSettings,
+    From(TenantQuota, renamed={name: f"tenant_{name}" for name in ("running", "queued", "rate")}),
+    kinds={
+        "keys": ListOf[JSONDict],
+        "profiles": ListOf[Literal["dev", "standard", "hardened"]],
+        "quotas": ListOf[JSONDict],
+    },
+    after={"tenant_running": "max_queued", "tenant_queued": "tenant_running", "tenant_rate": "tenant_queued"},
+)
 class RuntimeServerBlock(Block):
     """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""
-
-    host: str = entry("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
-    port: int = entry(8090, "The port; 0 means any free one.", ge=0, le=65535)
-    path: str = entry("/v1/execute", "The path of the endpoint.")
-    tls_cert: File = entry("", "The certificate's file, PEM.")
-    tls_key: File = entry("", "The key's file, PEM; empty: it is in the certificate's.")
-    client_ca: File = entry("", "Clients need a certificate of an authority in this file, PEM; empty: they need none.")
-    behind_proxy: bool = entry(False, "A proxy in front of it does TLS.")
-    keys: ListOf[JSONDict] = entry(
-        (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
-    )
-    profiles: ListOf[Literal["dev", "standard", "hardened"]] = entry(
-        ("standard", "hardened"), "The security profiles that clients may ask for."
-    )
-    max_running: int = entry(8, "How many runs take place at once.", ge=1)
-    max_queued: int = entry(1000, "How many more may wait.", ge=1)
-    tenant_running: int = entry(0, "How many runs of one tenant take place at once; 0: any number.", ge=0)
-    tenant_queued: int = entry(0, "How many more of them may wait; 0: any number.", ge=0)
-    tenant_rate: float = entry(0.0, "How many runs a tenant may begin in a second; 0: any number.", ge=0)
-    quotas: ListOf[JSONDict] = entry((), "Other quotas of single tenants: tenant, running, queued, rate.")
-    state_directory: File = entry("", "Where starts and ends are kept; empty: in the state directory.")
-    keeps: Seconds = entry(600.0, "For how long they are kept.", ge=1)
-    max_body_bytes: Size = entry(32 * 1024**2, "How long a request may be.", ge=1)
-    max_output_chars: Size = entry(16 * 1024**2, "How much of what a program prints may be kept.", ge=1)
-    max_timeout: Seconds = entry(3600.0, "The longest time limit that a request may ask for.", ge=0.1)
-    skew: Seconds = entry(300.0, "How far the clocks of client and server may differ.", ge=1)
-    reconnect: Seconds = entry(30.0, "A run whose client is away for so long is stopped.", ge=0.1)
-    go_timeout: Seconds = entry(10.0, "How long a client may take to confirm the start of a run.", ge=0.1)
-    ping: Seconds = entry(10.0, "Connections that are silent for so long are closed.", ge=0.1)
-    header_timeout: Seconds = entry(10.0, "How long a new connection may take to bring its first request.", ge=0.1)
-    drain_grace: Seconds = entry(30.0, "How long runs may go on when the server is to end.", ge=0)
-    gateway_hosts: ListOf[str] = entry((), "Hosts where the tools of requests by POST may be; empty: all.")
-    gateway_private: bool = entry(False, "They may have private addresses, too.")
 
 
 class ResultsBlock(Block):

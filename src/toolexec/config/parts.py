@@ -347,7 +347,7 @@ def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
         return None
     from toolexec.runtime.remote.settings import RemoteSettings
 
-    return RemoteSettings(**_values(loaded, "sandboxes.remote"))
+    return RemoteSettings(**values_for(RemoteSettings, loaded.settings.sandboxes.remote))
 
 
 def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
@@ -356,7 +356,7 @@ def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
         return None
     from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 
-    return ProxmoxSettings(**_values(loaded, "sandboxes.proxmox"))
+    return ProxmoxSettings(**values_for(ProxmoxSettings, loaded.settings.sandboxes.proxmox))
 
 
 class _RemoteKeyEntry(Block):
@@ -400,8 +400,9 @@ def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     """Return how sandboxes are lent to other machines; raises ConfigurationError, and MissingExtraError."""
     from toolexec.runtime.remote.server import RuntimeServerSettings, TenantQuota
 
-    values = _values(loaded, "runtime_server")
-    quota = TenantQuota(**{name: values.pop(f"tenant_{name}") for name in ("running", "queued", "rate")})
+    block = loaded.settings.runtime_server
+    values = values_for(RuntimeServerSettings, block)
+    quota = TenantQuota(**values_for(TenantQuota, block))
     quotas = [TenantQuota(**_entry(_QuotaEntry, each, "a quota")) for each in values.pop("quotas")]
     keys = [remote_key(each) for each in values.pop("keys")]
     return RuntimeServerSettings(**values, keys=keys, quota=quota, quotas=quotas)
@@ -425,10 +426,6 @@ def egress_secret(data: Mapping[str, object]) -> tuple[str, Secret]:
             f"the value of the egress secret {placeholder} must be a reference, such as secretref:env:API_TOKEN"
         )
     return placeholder, Secret(ref=value.removeprefix(_REFERENCE), **entry)
-
-
-def _values(loaded: LoadedConfig, block: str) -> dict[str, Any]:
-    return {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == block}
 
 
 # -- what can be wrong with settings that are fine one by one -------------------------------------------

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.declared import PathName, Seconds, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.kinds import isolations
-from toolexec.runtime.remote.signature import SigningKey
+
+if TYPE_CHECKING:
+    from toolexec.runtime.remote.signature import SigningKey
 
 __all__ = ["RemoteSettings"]
 
@@ -42,23 +43,35 @@ class RemoteSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    endpoints: tuple[str, ...] = ()
-    key_id: str = ""
-    token: str = field(default="", repr=False)
-    signing_key: str = field(default="", repr=False)
-    sandbox: str = "wasm"
-    isolation: str = ""
-    protocol: Literal["duplex", "post"] = "duplex"
-    gateway_host: str = "127.0.0.1"
-    gateway_port: int = 0
-    gateway_url: str = ""
-    ca_file: str | Path = ""
-    client_cert: str | Path = ""
-    client_key: str | Path = ""
-    server_name: str = ""
-    silence: float = 10.0
-    reconnect: float = 30.0
-    overhead: float = 5.0
+    endpoints: tuple[str, ...] = setting((), "Where they are: https://runtime.example.com/v1/execute.")
+    key_id: str = setting("", "The ID of the key that they know.")
+    token: str = setting("", "The bearer token of the key.", secret=True)
+    signing_key: str = setting("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: str = setting("wasm", "The kind of sandbox that code must run in there.")
+    isolation: str = setting(
+        "", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives."
+    )
+    protocol: Literal["duplex", "post"] = setting(
+        "duplex", "How programs get there: over one connection from here, or by a request for each."
+    )
+    gateway_host: str = setting("127.0.0.1", "By post: the address where they find our tools.")
+    gateway_port: int = setting(0, "By post: the port of that; 0 means any free one.", least=0, most=65535)
+    gateway_url: str = setting("", "By post: the same, as they know it; empty: that address itself.")
+    ca_file: PathName = setting(
+        "", "The certificates that theirs are checked against, PEM; empty: those of the system."
+    )
+    client_cert: PathName = setting("", "The certificate that is shown to them, PEM.")
+    client_key: PathName = setting("", "Its key, PEM; empty: it is in the file of the certificate.")
+    server_name: str = setting("", "The name that their certificates have; empty: the one in the endpoint.")
+    silence: Seconds = setting(
+        10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
+    )
+    reconnect: Seconds = setting(
+        30.0, "How long a lost connection may stay lost, until its programs are given up.", above=0, file_least=0.1
+    )
+    overhead: Seconds = setting(
+        5.0, "How late an answer may be, after the time limit of its program.", above=0, file_least=0.1
+    )
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -78,11 +91,6 @@ class RemoteSettings:
             raise ConfigurationError(f"there is no isolation {self.isolation!r}; use {known}")
         if self.client_key and not self.client_cert:
             raise ConfigurationError("client_key goes nowhere without client_cert")
-        if not 0 <= self.gateway_port <= 65_535:
-            raise ConfigurationError(f"gateway_port must be between 0 and 65535, not {self.gateway_port!r}")
-        for name in ("silence", "reconnect", "overhead"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name} must be above 0 seconds, not {getattr(self, name)!r}")
 
     @property
     def expected_isolation(self) -> str:
@@ -91,6 +99,9 @@ class RemoteSettings:
 
     def key(self) -> SigningKey:
         """Return the key, with the values of its references. Blocks; raises SecretError and ConfigurationError."""
+        from toolexec.backend.secrets.resolver import SecretResolver
+        from toolexec.runtime.remote.signature import SigningKey
+
         resolver = SecretResolver()
         return SigningKey(
             id=self.key_id,

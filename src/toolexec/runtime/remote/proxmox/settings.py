@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import PathName, Seconds, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.remote.settings import RemoteSettings
 
@@ -56,54 +56,71 @@ class ProxmoxSettings:
     Raises ConfigurationError for values that make no sense.
     """
 
-    url: str = ""
-    token_id: str = ""
-    token_secret: str = field(default="", repr=False)
-    username: str = ""
-    password: str = field(default="", repr=False)
-    ca_file: str | Path = ""
-    fingerprint: str = ""
-    node: str = ""
-    vmid: int = 0
-    template: int = 0
-    rollback: str = ""
-    auto_start: bool = True
-    auto_stop: Literal["never", "started", "always"] = "never"
-    linger: float = 60.0
-    full_clones: bool = False
-    storage: str = ""
-    pool: str = ""
-    runs_per_clone: int = 1
-    max_clones: int = 4
-    warm: int = 0
-    lease: float = 600.0
-    runtime: str = "https://{ip}:8090/v1/execute"
-    network: str = ""
-    key_id: str = ""
-    runtime_token: str = field(default="", repr=False)
-    signing_key: str = field(default="", repr=False)
-    sandbox: str = "wasm"
-    isolation: str = ""
-    runtime_ca_file: str | Path = ""
-    server_name: str = ""
-    silence: float = 10.0
-    reconnect: float = 30.0
-    overhead: float = 5.0
-    start_timeout: float = 120.0
-    stop_timeout: float = 30.0
-    timeout: float = 30.0
-    poll: float = 2.0
-    watch: float = 2.0
+    url: str = setting("", "The address of the API: https://pve.example.com:8006.")
+    token_id: str = setting("", "The ID of an API token: agents@pve!toolexec.")
+    token_secret: str = setting("", "Its secret.", secret=True)
+    username: str = setting("", "A user in place of a token: agents@pve.")
+    password: str = setting("", "The password of the user.", secret=True)
+    ca_file: PathName = setting(
+        "", "The certificates that its own is checked against, PEM; empty: those of the system."
+    )
+    fingerprint: str = setting("", "The SHA-256 fingerprint of its certificate, in place of that.")
+    node: str = setting("", "The node that the containers are on.")
+    vmid: int = setting(0, "The number of the container that runs code.", least=0)
+    template: int = setting(0, "The number of a template in place of it: code runs in clones.", least=0)
+    rollback: str = setting("", "The snapshot that the container goes back to before each program.")
+    auto_start: bool = setting(True, "Whether the container is started where it does not run.")
+    auto_stop: Literal["never", "started", "always"] = setting(
+        "never", "When it is stopped, once it is not used: never, if we have started it, or always."
+    )
+    linger: Seconds = setting(60.0, "How long it is kept for another program until then.", least=0)
+    full_clones: bool = setting(False, "Copy the volumes of the template, and do not link them.")
+    storage: str = setting("", "The storage of full clones; empty: that of the template.")
+    pool: str = setting("", "The pool that clones are members of.")
+    runs_per_clone: int = setting(1, "How many programs a clone runs until it is removed; 0: any number.", least=0)
+    max_clones: int = setting(4, "How many clones there are at once.", least=1)
+    warm: int = setting(0, "How many clones are pre-warmed.", least=0)
+    lease: Seconds = setting(
+        600.0, "After how long clones of a process that is silent are removed.", above=0, file_least=1
+    )
+    runtime: str = setting("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
+    network: str = setting("", "The interface whose address that is: eth0; empty: the first one.")
+    key_id: str = setting("", "The ID of the key that the runtime knows.")
+    runtime_token: str = setting("", "The bearer token of the key.", secret=True)
+    signing_key: str = setting("", "The secret for signatures of requests; empty: the token.", secret=True)
+    sandbox: str = setting("wasm", "The kind of sandbox that code must run in, inside the container.")
+    isolation: str = setting(
+        "", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives."
+    )
+    runtime_ca_file: PathName = setting("", "The certificates that the runtime's is checked against, PEM.")
+    server_name: str = setting("", "The name that the certificate of the runtime has; empty: its address.")
+    silence: Seconds = setting(
+        10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
+    )
+    reconnect: Seconds = setting(
+        30.0, "How long it may stay lost, until its programs are given up.", above=0, file_least=0.1
+    )
+    overhead: Seconds = setting(
+        5.0, "How late an answer may be, after the time limit of its program.", above=0, file_least=0.1
+    )
+    start_timeout: Seconds = setting(
+        120.0, "How long a container may take until its runtime answers.", above=0, file_least=0.1
+    )
+    stop_timeout: Seconds = setting(
+        30.0, "How long it may take to shut down, until it is stopped hard.", above=0, file_least=0.1
+    )
+    timeout: Seconds = setting(30.0, "How long the API may take for one answer.", above=0, file_least=0.1)
+    poll: Seconds = setting(
+        2.0, "How often, at the longest, the API is asked for the state of a task.", above=0, file_least=0.01
+    )
+    watch: Seconds = setting(
+        2.0, "How often it is asked whether a container that is used still runs.", above=0, file_least=0.01
+    )
 
     def __post_init__(self) -> None:
         _check_url(self.url)
         self._check_credentials()
         self._check_containers()
-        for name in ("start_timeout", "stop_timeout", "timeout", "poll", "watch", "lease"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name} must be above 0 seconds, not {getattr(self, name)!r}")
-        if self.linger < 0:
-            raise ConfigurationError(f"linger must be 0 seconds or more, not {self.linger!r}")
         self.remote("192.0.2.1")  # raises for what makes no sense there
 
     def _check_credentials(self) -> None:
@@ -136,10 +153,8 @@ class ProxmoxSettings:
             raise ConfigurationError("rollback is for a container (vmid) that may be started (auto_start)")
         if self.storage and not self.full_clones:
             raise ConfigurationError("linked clones stay in the storage of their template; set full_clones for another")
-        if self.runs_per_clone < 0 or self.max_clones < 1 or not 0 <= self.warm <= self.max_clones:
-            raise ConfigurationError(
-                "max_clones must be 1 or more, runs_per_clone 0 or more, and warm no more than max_clones"
-            )
+        if self.warm > self.max_clones:
+            raise ConfigurationError(f"warm must be no more than max_clones, which is {self.max_clones}")
 
     @property
     def base(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import Bytes, FileName, PathName, Seconds, duration, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.base import PROFILES
 from toolexec.runtime.remote.messages import MAX_HEAD_BYTES
@@ -26,16 +26,9 @@ class TenantQuota:
     """
 
     tenant: str = ""
-    running: int = 0
-    queued: int = 0
-    rate: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("running", "queued", "rate"):
-            if getattr(self, name) < 0:
-                raise ConfigurationError(
-                    f"{name} of a tenant must be 0 (no bound) or more, not {getattr(self, name)!r}"
-                )
+    running: int = setting(0, "How many runs of one tenant take place at once; 0: any number.", least=0)
+    queued: int = setting(0, "How many more of them may wait; 0: any number.", least=0)
+    rate: float = setting(0.0, "How many runs a tenant may begin in a second; 0: any number.", least=0)
 
 
 @checked("RuntimeServerSettings")
@@ -63,36 +56,42 @@ class RuntimeServerSettings:
     without TLS.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8090
-    path: str = "/v1/execute"
-    tls_cert: str = ""
-    tls_key: str = ""
-    client_ca: str = ""
-    behind_proxy: bool = False
-    keys: Sequence[SigningKey] = ()
-    profiles: Sequence[str] = ("standard", "hardened")
-    max_running: int = 8
-    max_queued: int = 1000
+    host: str = setting("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
+    port: int = setting(8090, "The port; 0 means any free one.", least=0, most=65535)
+    path: str = setting("/v1/execute", "The path of the endpoint.")
+    tls_cert: FileName = setting("", "The certificate's file, PEM.")
+    tls_key: FileName = setting("", "The key's file, PEM; empty: it is in the certificate's.")
+    client_ca: FileName = setting(
+        "", "Clients need a certificate of an authority in this file, PEM; empty: they need none."
+    )
+    behind_proxy: bool = setting(False, "A proxy in front of it does TLS.")
+    keys: Sequence[SigningKey] = setting(
+        (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
+    )
+    profiles: Sequence[str] = setting(("standard", "hardened"), "The security profiles that clients may ask for.")
+    max_running: int = setting(8, "How many runs take place at once.", least=1)
+    max_queued: int = setting(1000, "How many more may wait.", least=1)
     quota: TenantQuota = TenantQuota()
-    quotas: Sequence[TenantQuota] = ()
-    state_directory: str | Path = ""
-    keeps: float = 600.0
-    max_body_bytes: int = 32 << 20
-    max_output_chars: int = 16 << 20
-    max_timeout: float = 3600.0
-    skew: float = SKEW
-    reconnect: float = 30.0
-    go_timeout: float = 10.0
-    ping: float = 10.0
-    header_timeout: float = 10.0
-    drain_grace: float = 30.0
-    gateway_hosts: Sequence[str] = ()
-    gateway_private: bool = False
+    quotas: Sequence[TenantQuota] = setting((), "Other quotas of single tenants: tenant, running, queued, rate.")
+    state_directory: PathName = setting("", "Where starts and ends are kept; empty: in the state directory.")
+    keeps: Seconds = duration(600.0, "For how long they are kept.", file_least=1)
+    max_body_bytes: Bytes = setting(32 * 1024**2, "How long a request may be.", least=1)
+    max_output_chars: Bytes = setting(16 * 1024**2, "How much of what a program prints may be kept.", least=1)
+    max_timeout: Seconds = duration(3600.0, "The longest time limit that a request may ask for.", file_least=0.1)
+    skew: Seconds = duration(SKEW, "How far the clocks of client and server may differ.", file_least=1)
+    reconnect: Seconds = duration(30.0, "A run whose client is away for so long is stopped.", file_least=0.1)
+    go_timeout: Seconds = duration(10.0, "How long a client may take to confirm the start of a run.", file_least=0.1)
+    ping: Seconds = duration(10.0, "Connections that are silent for so long are closed.", file_least=0.1)
+    header_timeout: Seconds = duration(
+        10.0, "How long a new connection may take to bring its first request.", file_least=0.1
+    )
+    drain_grace: Seconds = setting(30.0, "How long runs may go on when the server is to end.", least=0, below=1e7)
+    gateway_hosts: Sequence[str] = setting((), "Hosts where the tools of requests by POST may be; empty: all.")
+    gateway_private: bool = setting(False, "They may have private addresses, too.")
 
     def __post_init__(self) -> None:
-        if not self.host or not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"host must be an address and port 0 to 65535, not {self.host!r} {self.port!r}")
+        if not self.host:
+            raise ConfigurationError("host must be an address to listen at, such as 127.0.0.1")
         if not self.path.startswith("/") or self.path.endswith("/"):
             raise ConfigurationError(f"path must begin with / and not end with it, such as /v1/execute: {self.path!r}")
         if not self.keys:
@@ -109,14 +108,6 @@ class RuntimeServerSettings:
         unknown = sorted({*self.profiles} - {*PROFILES})
         if unknown or not self.profiles:
             raise ConfigurationError(f"profiles must be some of {', '.join(PROFILES)}, not {unknown or 'empty'}")
-        for name in ("max_running", "max_queued", "max_body_bytes", "max_output_chars"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
-        for name in ("keeps", "skew", "reconnect", "go_timeout", "ping", "header_timeout", "max_timeout"):
-            if not 0 < getattr(self, name) < 1e7:
-                raise ConfigurationError(f"{name} must be above 0 seconds, not {getattr(self, name)!r}")
-        if not 0 <= self.drain_grace < 1e7:
-            raise ConfigurationError(f"drain_grace must be 0 seconds or more, not {self.drain_grace!r}")
 
     @property
     def max_message_bytes(self) -> int:
