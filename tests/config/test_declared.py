@@ -36,6 +36,18 @@ def test_a_key_of_a_derived_block_says_what_its_dataclass_says(name: str) -> Non
             assert (key.help, key.secret) == (says.help, says.secret)
 
 
+def test_no_secret_setting_is_in_a_repr() -> None:
+    """Logs have what a dataclass shows of itself."""
+    sources = {each.source for name in DERIVED for each in BLOCKS[name].derived_from}
+    shown = [
+        f"{source.__name__}.{part.name}"
+        for source in sources
+        for part in fields(source)
+        if part.repr and part.name in declared(source) and declared(source)[part.name].secret
+    ]
+    assert shown == []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Door:
     name: str = field(metadata=about("What it is called."))

@@ -26,6 +26,7 @@ from toolexec.config.kinds import (
     WorkerCount,
     kind_of,
 )
+from toolexec.durable.temporal.settings import TemporalSettings
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
@@ -335,28 +336,9 @@ class LearningBlock(Block):
     path: File = entry("", "The file that keeps it; empty: outputs.json in the state directory.")
 
 
+@of(TemporalSettings)
 class TemporalBlock(Block):
     """Durable runs on many machines; setting any of these has them run there."""
-
-    address: str = entry("localhost:7233", "Where Temporal is.")
-    namespace: str = entry("default", "The namespace of the runs.")
-    task_queue: str = entry("toolexec-execution", "The queue of runs and tool calls; queue-wasm and the like: of code.")
-    prefix: str = entry("toolexec-", "What comes before the ID of a run in Temporal.")
-    tls: bool = entry(False, "Connect with TLS.")
-    api_key: str = entry("", "The API key of the server.", secret=True)
-    key: str = entry("", "A secret of 16 characters or more that encrypts all that the server gets.", secret=True)
-    old_keys: ListOf[str] = entry((), "Former keys, which can still be read.", secret=True)
-    large_bytes: Size = entry(256 * 1024, "Larger payloads are kept as files.", ge=1)
-    large_directory: File = entry("", "The directory of those, shared by all; empty: there is none.")
-    call_timeout: Seconds = entry(300.0, "How long one attempt at a call may take.", ge=0.1)
-    heartbeat_timeout: Seconds = entry(10.0, "A worker that is silent for so long counts as lost.", ge=0.5)
-    attempts: int = entry(10, "How often a call that can be repeated is begun when workers are lost.", ge=1)
-    max_events: int = entry(8000, "A run continues in a new history after so many events.", ge=50)
-    linger: Seconds = entry(1.0, "How long a run waits idle before its sandbox is stopped.", ge=0)
-    timer_linger: Seconds = entry(10.0, "A program's timer that is no longer keeps the sandbox.", ge=0)
-    deployment: str = entry("toolexec", "The name of the deployment that workers with a build_id belong to.")
-    build_id: str = entry("", "The version of this worker in its deployment; empty: workers have none.")
-    pinned: bool = entry(False, "Runs stay with the version of the worker that they began with.")
 
 
 class DurableBlock(Block):

@@ -299,16 +299,13 @@ def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:
     """Return what runs durable runs; raises ConfigurationError, and MissingExtraError."""
     from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 
-    return TemporalEngine(TemporalSettings(**_temporal_values(loaded)))
-
-
-def _temporal_values(loaded: LoadedConfig) -> dict[str, Any]:
-    return {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "durable.temporal"}
+    return TemporalEngine(TemporalSettings(**values_for(TemporalSettings, loaded.settings.durable.temporal)))
 
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Return which sandboxes there are; raises ConfigurationError."""
     from toolexec.durable.sandboxes import provide_sandboxes
+    from toolexec.durable.temporal import TemporalSettings
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
@@ -316,7 +313,7 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     inner = values.pop("temporal")
     provide_sandboxes()
     if "temporal" in values["use"]:
-        values["temporal"] = {"inner": inner, **_temporal_values(loaded)}
+        values["temporal"] = {"inner": inner, **values_for(TemporalSettings, loaded.settings.durable.temporal)}
     hosts, tables = values.pop("egress"), values.pop("egress_secrets")
     values["plugins"] = _by_kind(values["plugins"])
     values["kube_node_selector"] = dict(map(_label, values["kube_node_selector"]))

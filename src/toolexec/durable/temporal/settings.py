@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.declared import Bytes, PathName, Seconds, setting
 from toolexec.model.settings import checked
 
 __all__ = ["MIN_KEY_CHARS", "TemporalSettings"]
@@ -42,25 +42,29 @@ class TemporalSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    address: str = "localhost:7233"
-    namespace: str = "default"
-    task_queue: str = "toolexec-execution"
-    prefix: str = "toolexec-"
-    tls: bool = False
-    api_key: str = ""
-    key: str = ""
-    old_keys: Sequence[str] = ()
-    large_bytes: int = 256 << 10
-    large_directory: str | Path = ""
-    call_timeout: float = 300.0
-    heartbeat_timeout: float = 10.0
-    attempts: int = 10
-    max_events: int = 8000
-    linger: float = 1.0
-    timer_linger: float = 10.0
-    deployment: str = "toolexec"
-    build_id: str = ""
-    pinned: bool = False
+    address: str = setting("localhost:7233", "Where Temporal is.")
+    namespace: str = setting("default", "The namespace of the runs.")
+    task_queue: str = setting(
+        "toolexec-execution", "The queue of runs and tool calls; queue-wasm and the like: of code."
+    )
+    prefix: str = setting("toolexec-", "What comes before the ID of a run in Temporal.")
+    tls: bool = setting(False, "Connect with TLS.")
+    api_key: str = setting("", "The API key of the server.", secret=True)
+    key: str = setting("", "A secret of 16 characters or more that encrypts all that the server gets.", secret=True)
+    old_keys: Sequence[str] = setting((), "Former keys, which can still be read.", secret=True)
+    large_bytes: Bytes = setting(256 * 1024, "Larger payloads are kept as files.", least=1)
+    large_directory: PathName = setting("", "The directory of those, shared by all; empty: there is none.")
+    call_timeout: Seconds = setting(300.0, "How long one attempt at a call may take.", above=0, file_least=0.1)
+    heartbeat_timeout: Seconds = setting(
+        10.0, "A worker that is silent for so long counts as lost.", above=0, file_least=0.5
+    )
+    attempts: int = setting(10, "How often a call that can be repeated is begun when workers are lost.", least=1)
+    max_events: int = setting(8000, "A run continues in a new history after so many events.", least=1, file_least=50)
+    linger: Seconds = setting(1.0, "How long a run waits idle before its sandbox is stopped.", least=0)
+    timer_linger: Seconds = setting(10.0, "A program's timer that is no longer keeps the sandbox.", least=0)
+    deployment: str = setting("toolexec", "The name of the deployment that workers with a build_id belong to.")
+    build_id: str = setting("", "The version of this worker in its deployment; empty: workers have none.")
+    pinned: bool = setting(False, "Runs stay with the version of the worker that they began with.")
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.old_keys):
@@ -69,12 +73,6 @@ class TemporalSettings:
         for name in ("address", "namespace", "task_queue", "deployment"):
             if not getattr(self, name):
                 raise ConfigurationError(f"{name} of Temporal must not be empty")
-        for name in ("call_timeout", "heartbeat_timeout", "attempts", "max_events", "large_bytes"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        for name in ("linger", "timer_linger"):
-            if not getattr(self, name) >= 0:
-                raise ConfigurationError(f"{name} must be 0 or more seconds, not {getattr(self, name)!r}")
 
     def queue_for(self, isolation: str) -> str:
         """Return the task queue of the workers with sandboxes of one isolation."""
