@@ -185,8 +185,11 @@ async def test_nothing_of_the_host_is_there(language: ScienceLanguage, kit: Kit,
 @pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(100)", "tools.kit.wait()"])
 async def test_the_deadline_ends_everything(language: ScienceLanguage, kit: Kit, code: str) -> None:
     """Loops, sleeps, and calls, which are cancelled."""
-    result = await run(language, kit, f"print('so far', flush=True)\n{code}", timeout=3.0)
-    assert isinstance(result.error, CodeTimeoutError)
+    for timeout in (3.0, 12.0, 48.0):  # on a busy machine the start takes the first one
+        result = await run(language, kit, f"print('so far', flush=True)\n{code}", timeout=timeout)
+        assert isinstance(result.error, CodeTimeoutError)
+        if result.stdout:
+            break
     assert result.stdout == "so far\n"
     assert kit.stopped == (["wait"] if "wait" in code else [])
 
