@@ -17,29 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from toolexec.workflow import nodes as n
 from toolexec.workflow.habits import INSTEAD_OF_NAMES
 from toolexec.workflow.mistakes import MistakeError, wrong_call
-from toolexec.workflow.nodes import (
-    Binary,
-    Call,
-    Conditional,
-    Constant,
-    Duration,
-    Entry,
-    Expression,
-    Index,
-    Interpolation,
-    Item,
-    ListLiteral,
-    Member,
-    Name,
-    ObjectLiteral,
-    Position,
-    Slice,
-    Spread,
-    ToolRun,
-    Unary,
-)
+from toolexec.workflow.nodes import Expression, Position
 from toolexec.workflow.strings import cook, dedent
 from toolexec.workflow.tokens import AFTER_VALUE, MAX_DEPTH, MAX_OPERATORS, VALUES, Token
 
@@ -227,7 +208,7 @@ class Expressions:
         self._more = AFTER_VALUE
         return first
 
-    def _conditional(self, condition: Expression) -> Conditional:
+    def _conditional(self, condition: Expression) -> n.Conditional:
         height = self._height
         opening = self._take("QMARK")
         self._enter(opening)
@@ -237,7 +218,7 @@ class Expressions:
         otherwise = self.expression()
         self._open -= 1
         self._grow(max(height, self._height) + 1, opening)
-        return Conditional(condition, then, otherwise, at=span(condition.at, otherwise.at))
+        return n.Conditional(condition, then, otherwise, at=span(condition.at, otherwise.at))
 
     def _operation(self, first: Expression | None) -> Expression:
         """("not" | "-")* operand ((OPERATOR | "-" | "in" | "timeout") ("not" | "-")* operand)*"""
@@ -285,16 +266,16 @@ class Expressions:
         token: Any = operator.token
         right, height = values.pop()
         if operator.is_prefix:
-            made: Expression = Unary(token.value, right, at=span(token, right.at))
+            made: Expression = n.Unary(token.value, right, at=span(token, right.at))
             height += 1
         else:
             left, height_of_left = values.pop()
             at = span(left.at, right.at)
-            height = max(height_of_left + (type(left) is not Binary), height + 1)
+            height = max(height_of_left + (type(left) is not n.Binary), height + 1)
             if token.value != "timeout":
-                made = Binary(token.value, left, right, at=at)
-            elif type(left) is ToolRun and left.timeout is None:
-                made = ToolRun(left.tool, left.arguments, right, at=at)
+                made = n.Binary(token.value, left, right, at=at)
+            elif type(left) is n.ToolRun and left.timeout is None:
+                made = n.ToolRun(left.tool, left.arguments, right, at=at)
             else:
                 message = "`timeout` stands right after run(...)"
                 raise problem(token, message, 'write run("ns:tool", {}) timeout 5s')
@@ -324,9 +305,9 @@ class Expressions:
         self._at += 1
         if opening.type == "LPAR":
             arguments = self._arguments(opening)
-            if type(value) is not Name:
+            if type(value) is not n.Name:
                 raise wrong_call(value)
-            made: Expression = Call(value.name, arguments, at=self._to_here(value))
+            made: Expression = n.Call(value.name, arguments, at=self._to_here(value))
         elif opening.type == "LSQB":
             made = self._index_or_slice(value, opening)
         elif opening.type == "SAFE_BRACKET":
@@ -334,18 +315,18 @@ class Expressions:
             index = self.expression()
             self._take_next("RSQB")
             self._leave(opening, self._height)
-            made = Index(value, index, True, at=self._to_here(value))
+            made = n.Index(value, index, True, at=self._to_here(value))
         else:
             name = self._take("NAME")
             self._height = 0
-            made = Member(value, str(name.value), opening.type == "SAFE_DOT", at=span(value.at, name))
+            made = n.Member(value, str(name.value), opening.type == "SAFE_DOT", at=span(value.at, name))
         self._grow(max(height, self._height) + 1, opening)
         return made
 
     def _to_here(self, value: Expression) -> Position:
         return span(value.at, self._tokens[self._at - 1])
 
-    def _index_or_slice(self, value: Expression, opening: Token) -> Index | Slice:
+    def _index_or_slice(self, value: Expression, opening: Token) -> n.Index | n.Slice:
         """(expression | [expression] ":" [expression]) "]" """
         height = self._enter(opening)
         start: Expression | None = None
@@ -358,7 +339,7 @@ class Expressions:
             height = self._height
             if self._take_next("COLON", "RSQB").type == "RSQB":
                 self._leave(opening, height)
-                return Index(value, start, at=self._to_here(value))
+                return n.Index(value, start, at=self._to_here(value))
         if self._take_if("RSQB") is None:
             if self._tokens[self._at].type not in VALUES:
                 raise self._unexpected(VALUES | {"RSQB"})
@@ -366,7 +347,7 @@ class Expressions:
             height = max(height, self._height)
             self._take_next("RSQB")
         self._leave(opening, height)
-        return Slice(value, start, stop, at=self._to_here(value))
+        return n.Slice(value, start, stop, at=self._to_here(value))
 
     def _arguments(self, opening: Token) -> tuple[Expression, ...]:
         """[expression ("," expression)* [","]] ")" """
@@ -378,12 +359,12 @@ class Expressions:
         self._leave(opening, height)
         return tuple(values)
 
-    def _run(self, word: Token) -> ToolRun:
+    def _run(self, word: Token) -> n.ToolRun:
         """ "run" "(" arguments"""
         given = self._arguments(self._take("LPAR"))
         if not 1 <= len(given) <= 2:
             raise problem(word, "run takes a tool and its arguments", 'write run("ns:tool", {key: value})')
-        return ToolRun(given[0], given[1] if len(given) > 1 else None, at=span(word, self._tokens[self._at - 1]))
+        return n.ToolRun(given[0], given[1] if len(given) > 1 else None, at=span(word, self._tokens[self._at - 1]))
 
     def _group(self, opening: Token) -> Expression:
         """ "(" expression ")"; its place includes the parentheses."""
@@ -393,57 +374,57 @@ class Expressions:
         object.__setattr__(inner, "at", self._leave(opening, self._height))  # it is new, and nothing else has it yet
         return inner
 
-    def _list(self, opening: Token) -> ListLiteral:
+    def _list(self, opening: Token) -> n.ListLiteral:
         """ "[" [["..."] expression ("," ["..."] expression)* [","]] "]" """
         height = self._enter(opening)
-        items: list[Item] = []
+        items: list[n.Item] = []
         while self._has_next(len(items), _ITEMS, "COMMA", "RSQB"):
             spread = self._take_if("SPREAD")
             value = self.expression()
-            items.append(value if spread is None else Spread(value, at=span(spread, value.at)))
+            items.append(value if spread is None else n.Spread(value, at=span(spread, value.at)))
             height = max(height, self._height)
-        return ListLiteral(tuple(items), at=self._leave(opening, height))
+        return n.ListLiteral(tuple(items), at=self._leave(opening, height))
 
-    def _object(self, opening: Token) -> ObjectLiteral:
+    def _object(self, opening: Token) -> n.ObjectLiteral:
         """ "{" [entry ("," entry)* [","]] "}", where an entry is (NAME | STRING) ":" expression, NAME,
         or "..." expression"""
         height = self._enter(opening)
-        entries: list[Entry | Spread] = []
+        entries: list[n.Entry | n.Spread] = []
         while self._has_next(len(entries), _ENTRIES, "COMMA", "RBRACE"):
             key = self._take(*_ENTRIES)
             if key.type == "NAME" and self._tokens[self._at].type != "COLON":
-                entries.append(Entry(str(key.value), self._name(key), at=span(key, key)))
+                entries.append(n.Entry(str(key.value), self._name(key), at=span(key, key)))
                 self._more = _COLON
                 continue
             if key.type != "SPREAD":
                 self._take("COLON")
             value = self.expression()
             at = span(key, value.at)
-            entries.append(Spread(value, at=at) if key.type == "SPREAD" else Entry(str(key.value), value, at=at))
+            entries.append(n.Spread(value, at=at) if key.type == "SPREAD" else n.Entry(str(key.value), value, at=at))
             height = max(height, self._height)
-        return ObjectLiteral(tuple(entries), at=self._leave(opening, height))
+        return n.ObjectLiteral(tuple(entries), at=self._leave(opening, height))
 
     # -- names and literals -------------------------------------------------------------------------------------
 
-    def _name(self, token: Token) -> Name:
+    def _name(self, token: Token) -> n.Name:
         name = str(token.value)
         instead = INSTEAD_OF_NAMES.get(name)
         if instead is not None:
             raise problem(token, f"there is no `{name}`", instead)
-        return Name(name, at=span(token, token))
+        return n.Name(name, at=span(token, token))
 
-    def _constant(self, token: Token) -> Constant:
+    def _constant(self, token: Token) -> n.Constant:
         value: Any = token.value
-        return Constant(value, at=span(token, token))
+        return n.Constant(value, at=span(token, token))
 
-    def _word(self, token: Token) -> Constant:
-        return Constant(_CONSTANTS[token.type], at=span(token, token))
+    def _word(self, token: Token) -> n.Constant:
+        return n.Constant(_CONSTANTS[token.type], at=span(token, token))
 
-    def _duration(self, token: Token) -> Duration:
+    def _duration(self, token: Token) -> n.Duration:
         value: Any = token.value
-        return Duration(*value, at=span(token, token))
+        return n.Duration(*value, at=span(token, token))
 
-    def _interpolation(self, opening: Token) -> Interpolation:
+    def _interpolation(self, opening: Token) -> n.Interpolation:
         """OPEN_STRING TEXT (INSERT expression END_INSERT TEXT)* CLOSE_STRING"""
         height = self._enter(opening)
         strings = [str(self._take("TEXT").value)]
@@ -458,7 +439,7 @@ class Expressions:
         pieces: list[str | Expression] = [strings[0]]
         for insert, text in zip(inserts, strings[1:], strict=True):
             pieces += [insert, text]
-        return Interpolation(tuple([piece for piece in pieces if piece != ""]), at=self._leave(opening, height))
+        return n.Interpolation(tuple([piece for piece in pieces if piece != ""]), at=self._leave(opening, height))
 
 
 class _Operator(NamedTuple):

@@ -5,42 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from toolexec.workflow import nodes as n
 from toolexec.workflow.mistakes import wrong_type
-from toolexec.workflow.nodes import (
-    Assign,
-    Bind,
-    Block,
-    BlockExpression,
-    Branch,
-    Break,
-    Collect,
-    Constant,
-    Continue,
-    Do,
-    Duration,
-    Expression,
-    ExpressionStatement,
-    Fail,
-    For,
-    FrontMatter,
-    If,
-    Index,
-    Input,
-    Member,
-    Name,
-    Parallel,
-    ParallelFor,
-    Position,
-    Print,
-    Retry,
-    Return,
-    Statement,
-    Try,
-    TypeName,
-    Value,
-    While,
-    Workflow,
-)
+from toolexec.workflow.nodes import Expression, Position
 from toolexec.workflow.parse_expressions import Expressions, problem, span
 from toolexec.workflow.tokens import ACTIONS, AFTER_VALUE, BLOCKS, MAX_ELSE_IFS, VALUES, Token
 
@@ -61,7 +28,7 @@ class Statements(Expressions):
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
-        self._blocks: dict[str, Callable[[Token], BlockExpression]] = {
+        self._blocks: dict[str, Callable[[Token], n.BlockExpression]] = {
             "DO": self._do,
             "IF": self._if,
             "FOR": self._for,
@@ -71,7 +38,7 @@ class Statements(Expressions):
             "RETRY": self._retry,
             "TRY": self._try,
         }
-        self._actions: dict[str, Callable[[Token], Statement]] = {
+        self._actions: dict[str, Callable[[Token], n.Statement]] = {
             "PRINT": self._print,
             "RETURN": self._return,
             "FAIL": self._fail,
@@ -79,11 +46,11 @@ class Statements(Expressions):
             "CONTINUE": self._continue,
         }
 
-    def workflow(self) -> Workflow:
+    def workflow(self) -> n.Workflow:
         """[FRONT_MATTER] [(input | statement) (END (input | statement))*] $END"""
         front = self._take_if("FRONT_MATTER")
-        inputs: list[Input] = []
-        statements: list[Statement] = []
+        inputs: list[n.Input] = []
+        statements: list[n.Statement] = []
         while self._has_next(len(inputs) + len(statements), _TOP, "END", "$END"):
             word = self._take_if("INPUT")
             if word is None:
@@ -95,12 +62,12 @@ class Statements(Expressions):
         parts = [None if front is None else span(front, front), *(node.at for node in [*inputs, *statements])]
         places = [part for part in parts if part is not None]
         at = span(places[0], places[-1]) if places else Position(1, 1, 1, 1)
-        matter = None if front is None else FrontMatter(str(front.value), at=places[0])
-        return Workflow(tuple(inputs), tuple(statements), matter, at=at)
+        matter = None if front is None else n.FrontMatter(str(front.value), at=places[0])
+        return n.Workflow(tuple(inputs), tuple(statements), matter, at=at)
 
     # -- inputs -------------------------------------------------------------------------------------------------
 
-    def _input(self, word: Token) -> Input:
+    def _input(self, word: Token) -> n.Input:
         """ "input" NAME ":" type ["=" expression] [STRING]"""
         name = self._take("NAME")
         self._take("COLON")
@@ -116,13 +83,13 @@ class Statements(Expressions):
         if text is not None:
             end = text
             self._more = _NONE
-        return Input(str(name.value), kind, default, "" if text is None else str(text.value), at=span(word, end))
+        return n.Input(str(name.value), kind, default, "" if text is None else str(text.value), at=span(word, end))
 
-    def _type(self) -> TypeName:
+    def _type(self) -> n.TypeName:
         """NAME ["[" type "]"] ["?"], or STRING ("|" STRING)* ["?"]"""
         first = last = self._take("NAME", "STRING")
         name: Any = first.value
-        items: TypeName | None = None
+        items: n.TypeName | None = None
         choices = [str(name)]
         if first.type == "STRING":
             name = "choice"
@@ -145,11 +112,11 @@ class Statements(Expressions):
         if optional is not None:
             last = optional
             self._more = _NONE
-        return TypeName(name, items, tuple(choices), optional is not None, at=span(first, last))
+        return n.TypeName(name, items, tuple(choices), optional is not None, at=span(first, last))
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def statement(self) -> Statement:
+    def statement(self) -> n.Statement:
         """expression ":=" value, expression "=" value, value, or one that begins with a word of its own"""
         token = self._tokens[self._at]
         action = self._actions.get(token.type)
@@ -161,20 +128,20 @@ class Statements(Expressions):
         if block is not None:
             self._at += 1
             made = block(token)
-            return ExpressionStatement(made, at=made.at)
+            return n.ExpressionStatement(made, at=made.at)
         target = self.expression()
         if self._take_if("BIND") is not None:
             value = self._value()
-            if type(target) is not Name:
+            if type(target) is not n.Name:
                 raise problem(target.at, "only a name can be bound with `:=`", "to change a part of a value write `=`")
-            return Bind(target.name, value, at=span(target.at, value.at))
+            return n.Bind(target.name, value, at=span(target.at, value.at))
         if self._take_if("EQUAL") is not None:
             value = self._value()
-            return Assign(_assignable(target), value, at=span(target.at, value.at))
+            return n.Assign(_assignable(target), value, at=span(target.at, value.at))
         self._more = _SETS
-        return ExpressionStatement(target, at=target.at)
+        return n.ExpressionStatement(target, at=target.at)
 
-    def _value(self) -> Value:
+    def _value(self) -> n.Value:
         """expression | do | if | for | collect | while | parallel | retry | try"""
         token = self._tokens[self._at]
         block = self._blocks.get(token.type)
@@ -185,41 +152,41 @@ class Statements(Expressions):
             raise self._unexpected(_ANY_VALUE)
         return self.expression()
 
-    def _print(self, word: Token) -> Print:
+    def _print(self, word: Token) -> n.Print:
         """ "print" "(" arguments"""
         values = self._arguments(self._take("LPAR"))
         self._more = _NONE
-        return Print(values, at=span(word, self._tokens[self._at - 1]))
+        return n.Print(values, at=span(word, self._tokens[self._at - 1]))
 
-    def _return(self, word: Token) -> Return:
+    def _return(self, word: Token) -> n.Return:
         """ "return" [value]"""
         if self._tokens[self._at].type not in _ANY_VALUE:
             self._more = _ANY_VALUE
-            return Return(at=span(word, word))
+            return n.Return(at=span(word, word))
         value = self._value()
-        return Return(value, at=span(word, value.at))
+        return n.Return(value, at=span(word, value.at))
 
-    def _fail(self, word: Token) -> Fail:
+    def _fail(self, word: Token) -> n.Fail:
         """ "fail" expression"""
         message = self.expression()
-        return Fail(message, at=span(word, message.at))
+        return n.Fail(message, at=span(word, message.at))
 
-    def _break(self, word: Token) -> Break:
-        return Break(at=span(word, word))
+    def _break(self, word: Token) -> n.Break:
+        return n.Break(at=span(word, word))
 
-    def _continue(self, word: Token) -> Continue:
-        return Continue(at=span(word, word))
+    def _continue(self, word: Token) -> n.Continue:
+        return n.Continue(at=span(word, word))
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
-    def _block(self) -> Block:
+    def _block(self) -> n.Block:
         """BLOCK [statement (END statement)*] END_BLOCK"""
         opening = self._take_next("BLOCK")
-        statements: list[Statement] = []
+        statements: list[n.Statement] = []
         while self._has_next(len(statements), _STATEMENTS, "END", "END_BLOCK"):
             statements.append(self.statement())
         self._more = _NONE
-        return Block(tuple(statements), at=span(opening, self._tokens[self._at - 1]))
+        return n.Block(tuple(statements), at=span(opening, self._tokens[self._at - 1]))
 
     def _option(self, type: str) -> Expression | None:
         """[WORD expression], after a part that could have gone on"""
@@ -228,16 +195,16 @@ class Statements(Expressions):
         self._more |= {type}
         return None
 
-    def _do(self, word: Token) -> Do:
+    def _do(self, word: Token) -> n.Do:
         """ "do" block"""
         self._more = _NONE
         body = self._block()
-        return Do(body, at=span(word, body.at))
+        return n.Do(body, at=span(word, body.at))
 
-    def _if(self, word: Token) -> If:
+    def _if(self, word: Token) -> n.If:
         """ "if" expression block ("else" "if" expression block)* ["else" block]"""
         heads = [(word, self.expression(), self._block())]
-        otherwise: Block | If | None = None
+        otherwise: n.Block | n.If | None = None
         while otherwise is None and self._take_if("ELSE") is not None:
             self._more = _NONE
             following = self._take_if("IF")
@@ -253,8 +220,8 @@ class Statements(Expressions):
         self._more = _ELSE if otherwise is None else _NONE
         end = (heads[-1][2] if otherwise is None else otherwise).at
         for head, condition, then in reversed(heads):
-            otherwise = If(condition, then, otherwise, at=span(head, end))
-        assert isinstance(otherwise, If)
+            otherwise = n.If(condition, then, otherwise, at=span(head, end))
+        assert isinstance(otherwise, n.If)
         return otherwise
 
     def _names(self) -> tuple[str, ...]:
@@ -266,41 +233,41 @@ class Statements(Expressions):
         self._take("IN")
         return (first, second)
 
-    def _for(self, word: Token) -> For:
+    def _for(self, word: Token) -> n.For:
         """ "for" names "in" expression ["where" expression] block"""
         names, values, where, body = self._names(), self.expression(), self._option("WHERE"), self._block()
-        return For(names, values, body, where, at=span(word, body.at))
+        return n.For(names, values, body, where, at=span(word, body.at))
 
-    def _collect(self, word: Token) -> Collect:
+    def _collect(self, word: Token) -> n.Collect:
         """ "collect" ["for"] names "in" expression ["where" expression] block"""
         if self._tokens[self._at].type != "NAME":
             self._take("FOR", "NAME")
         names, values, where, body = self._names(), self.expression(), self._option("WHERE"), self._block()
-        return Collect(names, values, body, where, at=span(word, body.at))
+        return n.Collect(names, values, body, where, at=span(word, body.at))
 
-    def _while(self, word: Token) -> While:
+    def _while(self, word: Token) -> n.While:
         """ "while" expression ["limit" expression] block"""
         condition, limit, body = self.expression(), self._option("LIMIT"), self._block()
-        return While(condition, body, limit, at=span(word, body.at))
+        return n.While(condition, body, limit, at=span(word, body.at))
 
-    def _parallel(self, word: Token) -> Parallel | ParallelFor:
+    def _parallel(self, word: Token) -> n.Parallel | n.ParallelFor:
         """ "parallel" ["limit" expression] BRANCHES [branch (END branch)*] END_BLOCK, or
         "parallel" "for" names "in" expression ["where" expression] ["limit" expression] block"""
         self._more = _NONE
         if self._take_if("FOR") is not None:
             names, values = self._names(), self.expression()
             where, limit, body = self._option("WHERE"), self._option("LIMIT"), self._block()
-            return ParallelFor(names, values, body, where, limit, at=span(word, body.at))
+            return n.ParallelFor(names, values, body, where, limit, at=span(word, body.at))
         self._more = frozenset(["FOR"])
         limit = self._option("LIMIT")
         self._take_next("BRANCHES")
-        branches: list[Branch] = []
+        branches: list[n.Branch] = []
         while self._has_next(len(branches), _ANY_VALUE, "END", "END_BLOCK"):
             branches.append(self._branch())
         self._more = _NONE
-        return Parallel(tuple(branches), limit, at=span(word, self._tokens[self._at - 1]))
+        return n.Parallel(tuple(branches), limit, at=span(word, self._tokens[self._at - 1]))
 
-    def _branch(self) -> Branch:
+    def _branch(self) -> n.Branch:
         """[NAME (":" | ":=")] value"""
         begin = self._at
         name = self._tokens[begin]
@@ -308,13 +275,13 @@ class Statements(Expressions):
             self._at += 2
             value = self._value()
             binds = self._tokens[begin + 1].type == "BIND"
-            return Branch(str(name.value), value, binds, at=span(name, value.at))
+            return n.Branch(str(name.value), value, binds, at=span(name, value.at))
         value = self._value()
         if name.type == "NAME" and self._at == begin + 1 and self._tokens[self._at].type not in ("END", "END_BLOCK"):
             raise self._unexpected(_AFTER_NAME)
-        return Branch(None, value, at=value.at)
+        return n.Branch(None, value, at=value.at)
 
-    def _retry(self, word: Token) -> Retry:
+    def _retry(self, word: Token) -> n.Retry:
         """ "retry" expression ["delay" expression] ["backoff" expression] block,
         "retry" expression amount [amount] block, or
         "retry" "(" expression "," expression ["," expression] ")" block"""
@@ -333,9 +300,9 @@ class Statements(Expressions):
             delay = self._option("DELAY")
             backoff = self._option("BACKOFF")
         body = self._block()
-        return Retry(attempts, body, delay, backoff, at=span(word, body.at))
+        return n.Retry(attempts, body, delay, backoff, at=span(word, body.at))
 
-    def _called_retry(self, word: Token) -> Retry | None:
+    def _called_retry(self, word: Token) -> n.Retry | None:
         """Return `retry(3, 1s, 2) { }`; None, with nothing taken, where the parentheses are those of an expression."""
         begin = self._at
         self._at += 1
@@ -349,13 +316,13 @@ class Statements(Expressions):
             self._take_next("RPAR")
         self._more = _NONE
         body = self._block()
-        return Retry(given[0], body, *given[1:], at=span(word, body.at))
+        return n.Retry(given[0], body, *given[1:], at=span(word, body.at))
 
-    def _amount(self) -> Constant | Duration:
+    def _amount(self) -> n.Constant | n.Duration:
         token = self._take("NUMBER", "DURATION")
         return self._constant(token) if token.type == "NUMBER" else self._duration(token)
 
-    def _try(self, word: Token) -> Try:
+    def _try(self, word: Token) -> n.Try:
         """ "try" block "catch" [NAME] block"""
         self._more = _NONE
         body = self._block()
@@ -363,15 +330,15 @@ class Statements(Expressions):
         name = self._take_if("NAME")
         self._more = frozenset(["NAME"]) if name is None else _NONE
         handler = self._block()
-        return Try(body, None if name is None else str(name.value), handler, at=span(word, handler.at))
+        return n.Try(body, None if name is None else str(name.value), handler, at=span(word, handler.at))
 
 
-def _assignable(target: Expression) -> Name | Member | Index:
+def _assignable(target: Expression) -> n.Name | n.Member | n.Index:
     root = target
-    while isinstance(root, Member | Index):
+    while isinstance(root, n.Member | n.Index):
         if root.safe:
             raise problem(root.at, "a value cannot be assigned through `?`", "write it without the `?`")
         root = root.value
-    if not isinstance(root, Name) or not isinstance(target, Name | Member | Index):
+    if not isinstance(root, n.Name) or not isinstance(target, n.Name | n.Member | n.Index):
         raise problem(target.at, "a value can be assigned only to a name, `name.member` or `name[index]`")
     return target
