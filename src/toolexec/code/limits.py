@@ -17,6 +17,7 @@ from toolexec.errors import (
     ToolNotAllowedError,
     ToolNotFoundError,
 )
+from toolexec.model.declared import Bytes, setting
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
 from toolexec.run.ceilings import refuse_above
@@ -60,19 +61,13 @@ class Limits:
     'limit_exceeded'
     """
 
-    max_tool_calls: int = 0
-    max_chain_steps: int = 0
-    cpu_ms: int = 0
-    cpus: float = 0
-    memory_bytes: int = 0
-    pids: int = 0
-    disk_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        for name in _NAMES:
-            value = getattr(self, name)
-            if value < 0:
-                raise InvalidLimitsError(f"{name} must be 0 (no bound) or more, not {value!r}")
+    max_tool_calls: int = setting(0, "How many calls of tools it may make.", least=0)
+    max_chain_steps: int = setting(0, "How many steps a chain in code may have.", least=0)
+    cpu_ms: int = setting(0, "CPU time of one run of code, in milliseconds.", least=0)
+    cpus: float = setting(0.0, "CPU rate of code: 1.5 is one and a half cores.", least=0)
+    memory_bytes: Bytes = setting(0, "Memory of code.", least=0)
+    pids: int = setting(0, "Processes of code.", least=0)
+    disk_bytes: Bytes = setting(0, "Files of code.", least=0)
 
     @classmethod
     def from_dict(cls, data: JSONObject) -> Self:

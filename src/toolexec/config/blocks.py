@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from toolexec.code.limits import Limits
 from toolexec.config.declared import Block, From, entry, of
 from toolexec.config.kinds import (
     File,
@@ -27,6 +28,7 @@ from toolexec.config.kinds import (
     kind_of,
 )
 from toolexec.durable.temporal.settings import TemporalSettings
+from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
@@ -116,16 +118,26 @@ class TasksBlock(Block):
     """Calls that become MCP tasks, for clients that take them: they outlive their request."""
 
 
+@of(
+    From(
+        Options,
+        only=("default_timeout", "max_timeout", "start_timeout", "default_tool_calls", "max_tool_calls"),
+        renamed={"default_timeout": "call_timeout"},
+    ),
+    From(Limits, leave=("max_tool_calls",), renamed={"memory_bytes": "memory", "disk_bytes": "disk"}),
+    kinds={"call_timeout": Seconds, "max_timeout": Seconds, "default_tool_calls": int},
+    defaults={"max_timeout": 0.0, "default_tool_calls": 0},
+    after={
+        "rate": "start_timeout",
+        "rate_per_caller": "rate",
+        "rate_per_tool": "rate_per_caller",
+        "rate_per_backend": "rate_per_tool",
+        "code_per_caller": "rate_per_backend",
+    },
+)
 class LimitsBlock(Block):
     """How long, how much and how often; 0 means no limit."""
 
-    call_timeout: Seconds = entry(30.0, "How long a call or a run of code may take that asks for no time limit.", ge=0)
-    max_timeout: Seconds = entry(
-        0.0,
-        "The longest limit that a call or code may ask for; 0: when served, 10 minutes.",
-        ge=0,
-    )
-    start_timeout: Seconds = entry(10.0, "How long a start waits for slow servers.", ge=0.01)
     rate: Rate = entry(0.0, "Calls of all together.")
     rate_per_caller: Rate = entry(0.0, "Calls of one caller.")
     rate_per_tool: Rate = entry(0.0, "Calls of one tool.")
@@ -133,27 +145,21 @@ class LimitsBlock(Block):
     code_per_caller: int = entry(
         0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
     )
-    default_tool_calls: int = entry(
-        0, "How many tool calls a run of code may make that asks for no number; 0: max_tool_calls, or 100.", ge=0
+
+
+@of(
+    From(
+        Options,
+        only=("enable_code_execution", "security_profile", "default_language", "unsafe_opt_in"),
+        renamed={
+            "enable_code_execution": "enabled",
+            "security_profile": "profile",
+            "default_language": "language",
+        },
     )
-    max_tool_calls: int = entry(0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", ge=0)
-    max_chain_steps: int = entry(0, "How many steps a chain in code may have.", ge=0)
-    cpu_ms: int = entry(0, "CPU time of one run of code, in milliseconds.", ge=0)
-    cpus: float = entry(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)
-    memory: Size = entry(0, "Memory of code.", ge=0)
-    pids: int = entry(0, "Processes of code.", ge=0)
-    disk: Size = entry(0, "Files of code.", ge=0)
-
-
+)
 class CodeBlock(Block):
     """Code that calls tools, in a sandbox."""
-
-    enabled: bool = entry(True, "Whether code can be run; workflows, which need no sandbox, always can.")
-    profile: Literal["dev", "standard", "hardened", "wasm"] = entry(
-        "standard", "The security profile of code that asks for none."
-    )
-    language: str = entry("python", "The language of code that names none.")
-    unsafe_opt_in: bool = entry(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
 
 
 @of(RemoteSettings, kinds={"sandbox": LentKind})
@@ -341,15 +347,18 @@ class TemporalBlock(Block):
     """Durable runs on many machines; setting any of these has them run there."""
 
 
+@of(
+    From(Options, only=("journal", "linger", "timer_linger")),
+    kinds={"journal": File},
+    defaults={"journal": ""},
+    after={"postgres": "journal"},
+)
 class DurableBlock(Block):
     """Runs that go on where they stopped: chains, workflows and code with an ID."""
 
-    journal: File = entry("", "The file that keeps them, SQLite; empty: runs.db in the state directory.")
     postgres: str = entry(
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
-    linger: Seconds = entry(1.0, "How long a run that waits keeps its process.", ge=0.001)
-    timer_linger: Seconds = entry(10.0, "A program's timer that is due so soon keeps it, too.", ge=0)
     temporal: TemporalBlock = TemporalBlock.model_construct()
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from toolexec.config.kinds import File, ListOf, Seconds, Size
 from toolexec.model.declared import annotation_of, declared, form_of
 
-__all__ = ["Block", "From", "entry", "of", "values_for"]
+__all__ = ["Block", "From", "entry", "keys_for", "of", "values_for"]
 
 B = TypeVar("B", bound="Block")
 
@@ -125,12 +125,12 @@ def _type(annotation: Any) -> Any:
     return annotation
 
 
+def keys_for(source: type, block: type[Block]) -> dict[str, str]:
+    """Return what *block* calls each of its settings that *source* declares, by the name there."""
+    found = [each.names() for each in block.derived_from if each.source is source]
+    return {name: called for names in found for name, called in names.items()}
+
+
 def values_for(source: type, *blocks: Block) -> dict[str, Any]:
     """Return the values that *blocks* have of the settings that *source* declares, by name: to build it with."""
-    return {
-        name: getattr(block, called)
-        for block in blocks
-        for each in block.derived_from
-        if each.source is source
-        for name, called in each.names().items()
-    }
+    return {name: getattr(block, called) for block in blocks for name, called in keys_for(source, type(block)).items()}

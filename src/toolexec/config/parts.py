@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, ValidationError
 
-from toolexec.config.blocks import KEYS
-from toolexec.config.declared import Block, values_for
+from toolexec.config.blocks import BLOCKS, KEYS
+from toolexec.config.declared import Block, keys_for, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
@@ -60,8 +60,8 @@ __all__ = [
 ]
 
 _REFERENCE: Final = "secretref:"
-_CODE_LIMITS: Final = ("max_chain_steps", "cpu_ms", "cpus", "memory", "pids", "disk")
-_BYTES: Final = {"memory": "memory_bytes", "disk": "disk_bytes"}
+_NONE: Final = ("default_timeout", "max_timeout", "default_tool_calls", "journal")
+"""Options that get None where a file has 0, or an empty text."""
 
 
 def rule(data: Any) -> Rule:
@@ -256,26 +256,18 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     """
     from dataclasses import replace
 
-    limits, code, durable = loaded.settings.limits, loaded.settings.code, loaded.settings.durable
-    options: dict[str, tuple[str, Any]] = {
-        "default_timeout": ("limits.call_timeout", limits.call_timeout or None),
-        "max_timeout": ("limits.max_timeout", limits.max_timeout or None),
-        "start_timeout": ("limits.start_timeout", limits.start_timeout),
-        "default_tool_calls": ("limits.default_tool_calls", limits.default_tool_calls or None),
-        "max_tool_calls": ("limits.max_tool_calls", limits.max_tool_calls),
-        "enable_code_execution": ("code.enabled", code.enabled),
-        "security_profile": ("code.profile", code.profile),
-        "default_language": ("code.language", code.language),
-        "unsafe_opt_in": ("code.unsafe_opt_in", code.unsafe_opt_in),
-        "journal": ("durable.postgres", durable.postgres)
-        if durable.postgres
-        else ("durable.journal", durable.journal or None),
-        "linger": ("durable.linger", durable.linger),
-        "timer_linger": ("durable.timer_linger", durable.timer_linger),
+    from toolexec.exec.options import Options
+
+    paths = {
+        name: f"{block}.{called}"
+        for block in ("limits", "code", "durable")
+        for name, called in keys_for(Options, BLOCKS[block]).items()
     }
-    wanted = {
-        name: value
-        for name, (path, value) in options.items()
+    if loaded.settings.durable.postgres:
+        paths["journal"] = "durable.postgres"
+    wanted: dict[str, Any] = {
+        name: loaded.settings.get(path) or (None if name in _NONE else loaded.settings.get(path))
+        for name, path in paths.items()
         if not only_given or loaded.values[path].layer != "default"
     }
     if (of_code := code_limits(loaded)) is not None:
@@ -291,7 +283,7 @@ def code_limits(loaded: LoadedConfig) -> Limits | None:
     """Return the limits of code; None where there are none. Raises InvalidLimitsError."""
     from toolexec.code.limits import Limits
 
-    given = {_BYTES.get(name, name): getattr(loaded.settings.limits, name) for name in _CODE_LIMITS}
+    given = values_for(Limits, loaded.settings.limits)
     return Limits(**given) if any(given.values()) else None
 
 

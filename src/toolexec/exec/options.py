@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
+from toolexec.model.declared import Bytes, Seconds, setting
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 
@@ -122,41 +123,42 @@ class Options:
     layers: Sequence[Callable[[Runner], Runner]] = ()
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None
-    default_timeout: float | None = 30.0
-    max_timeout: float | None = None
-    start_timeout: float = 10.0
-    max_examples: int | None = 10
-    enable_code_execution: bool = True
-    security_profile: SecurityProfile = "standard"
-    unsafe_opt_in: bool = False
+    default_timeout: float | None = setting(
+        30.0, "How long a call or a run of code may take that asks for no time limit.", above=0, file_least=0
+    )
+    max_timeout: float | None = setting(
+        None, "The longest limit that a call or code may ask for; 0: when served, 10 minutes.", above=0, file_least=0
+    )
+    start_timeout: Seconds = setting(10.0, "How long a start waits for slow servers.", above=0, file_least=0.01)
+    max_examples: int | None = setting(10, "How many examples a tool may have.", least=0)
+    enable_code_execution: bool = setting(
+        True, "Whether code can be run; workflows, which need no sandbox, always can."
+    )
+    security_profile: SecurityProfile = setting("standard", "The security profile of code that asks for none.")
+    default_language: str = setting("python", "The language of code that names none.")
+    unsafe_opt_in: bool = setting(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
     runtime_backends: RuntimeBackends | SandboxSettings | None = None
-    default_language: str = "python"
-    default_tool_calls: int | None = None
-    max_tool_calls: int = 0
+    default_tool_calls: int | None = setting(
+        None, "How many tool calls a run of code may make that asks for no number; 0: max_tool_calls, or 100.", least=0
+    )
+    max_tool_calls: int = setting(
+        0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", least=0
+    )
     code_limits: Limits = field(default_factory=Limits)
-    result_bytes: int = DEFAULT_RESULT_BYTES
-    journal: Journal | DurableEngine | str | Path | None = None
-    linger: float = 1.0
-    timer_linger: float = 10.0
+    result_bytes: Bytes = setting(
+        DEFAULT_RESULT_BYTES, "How long a tool's result may be until code gets a handle in its place.", least=0
+    )
+    journal: Journal | DurableEngine | str | Path | None = setting(
+        None, "The file that keeps them, SQLite; empty: runs.db in the state directory."
+    )
+    linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
+    timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)
 
     def __post_init__(self) -> None:
         if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
             raise ConfigurationError(
                 f"gate must be a Gate, or None for no rules at all, not {self.gate!r}", details={"setting": "gate"}
             )
-        for name in ("default_timeout", "max_timeout"):
-            seconds: float | None = getattr(self, name)
-            if seconds is not None and not seconds > 0:
-                raise ConfigurationError(f"{name} must be None or above 0 seconds, not {seconds!r}")
-        if not self.start_timeout > 0:
-            raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
-        if not self.linger > 0:
-            raise ConfigurationError(f"linger must be above 0 seconds, not {self.linger!r}")
-        if not self.timer_linger >= 0:
-            raise ConfigurationError(f"timer_linger must be 0 or more seconds, not {self.timer_linger!r}")
-        for name in ("default_tool_calls", "max_tool_calls", "max_examples", "result_bytes"):
-            if (getattr(self, name) or 0) < 0:
-                raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
 
     @property
     def tool_calls(self) -> int:

@@ -438,6 +438,8 @@ def _bounded(annotation: Any, about: Setting) -> _Kind:
     bounds = about.bounds(form_of(annotation))
     if not bounds:
         return kind
+    if kind.fits(None):
+        bounds = f"None or {bounds}"
     return replace(
         kind,
         fits=lambda value: kind.fits(value) and about.holds(value),
