@@ -232,7 +232,7 @@ async def claimed_limits_are_real(testbed: SandboxTestbed) -> None:
     for name, code in testbed.snippets.hogs.items():
         limits = tight[name]
         if testbed.backend.enforces(testbed.request("1", limits=limits)).to_dict()[name]:
-            result = await testbed.run(code, limits=limits, timeout=20.0, best_effort=True)
+            result = await testbed.run(code, limits=limits, timeout=60.0, best_effort=True)
             assert result.error is not None, f"{name} is said to be limited, but a program got past it"
             assert result.error.code in ("limit_exceeded", "code_error"), f"{name}: {result.error!r}"
             if name in ("memory", "cpu"):
