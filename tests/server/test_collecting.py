@@ -61,9 +61,10 @@ def test_what_survives_a_slow_collection(monkeypatch: pytest.MonkeyPatch, slow: 
     monkeypatch.setattr(collecting, "SLOW", slow)
     with short_collections():
         before = gc.get_freeze_count()
-        kept = [Node() for _ in range(1000)]
+        kept = [Node() for _ in range(2000)]
         gc.collect()
-        assert (gc.get_freeze_count() >= before + len(kept)) is grows
+        # Half of them: some of what was frozen before may end meanwhile.
+        assert (gc.get_freeze_count() >= before + len(kept) // 2) is grows
 
 
 @pytest.mark.full
