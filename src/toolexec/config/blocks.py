@@ -33,6 +33,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
 from toolexec.runtime.remote.settings import RemoteSettings
+from toolexec.runtime.sandbox_settings import SandboxSettings
 from toolexec.server.auth.settings import AuthSettings, JwtSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.settings import ServeSettings, TaskSettings
@@ -174,51 +175,25 @@ class ProxmoxBlock(Block):
     url."""
 
 
+@of(
+    SandboxSettings,
+    kinds={
+        "use": SandboxKinds,
+        "temporal": SandboxKind,
+        "wasm_workers": WorkerCount,
+        "kube_node_selector": ListOf[str],
+        "kube_tolerations": ListOf[JSONDict],
+        "egress": ListOf[str],
+        "plugins": ListOf[JSONDict],
+    },
+    defaults={"temporal": "wasm", "kube_node_selector": (), "egress": (), "plugins": ()},
+    after={"egress_secrets": "egress"},
+)
 class SandboxesBlock(Block):
     """The sandboxes that code runs in."""
 
-    use: SandboxKinds = entry(
-        (), "The kinds that may be used, the preferred one first; empty: all but temporal, in the usual order."
-    )
-    temporal: SandboxKind = entry(
-        "wasm", "The kind that the workers of temporal have; [durable.temporal] says where that is."
-    )
-    image: str = entry("", "The image of container sandboxes; empty: each one's own default.")
-    warm: int = entry(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
-    max_running: int = entry(32, "How many programs each container sandbox runs at once.", ge=1)
-    wasm_workers: WorkerCount = entry(
-        "auto", "Processes for Python in the embedded sandbox when programs run at once; auto: one for each core."
-    )
-    bwrap: File = entry("", "The program bwrap; empty: the one on the PATH.")
-    runsc: File = entry("", "The program runsc, which is gVisor; empty: the one on the PATH.")
-    qemu: File = entry("", "The program qemu-system-x86_64; empty: the one on the PATH.")
-    firecracker: File = entry("", "The program firecracker; empty: the one on the PATH.")
-    vm_image: str = entry("", "The image of virtual machines (toolexec image build --kind vm); empty: toolexec-vm.")
-    vm_accelerator: Literal["auto", "kvm", "tcg"] = entry(
-        "auto", "What runs virtual machines: kvm, or tcg, which is slow software; auto: kvm where it works."
-    )
-    docker_host: str = entry("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
-    docker_runtime: str = entry("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
-    containerd_address: str = entry("", "The socket of containerd; empty: the usual one.")
-    kubeconfig: File = entry("", "The kubeconfig of the cluster; empty: the one that kubectl uses.")
-    kube_context: str = entry("", "The context in it; empty: the current one.")
-    kube_namespace: str = entry("", "The namespace that pods are made in; empty: that of the context.")
-    kube_runtime_class: str = entry("", "The RuntimeClass of pods: one of gVisor or Kata makes them fit for hardened.")
-    kube_service_account: str = entry("", "The ServiceAccount of pods, whose token they do not get.")
-    kube_node_selector: ListOf[str] = entry((), "Labels of the nodes that pods may run on: pool=sandboxes.")
-    kube_tolerations: ListOf[JSONDict] = entry((), "Taints of nodes that pods tolerate: key, operator, value, effect.")
-    kube_pull_secrets: ListOf[str] = entry((), "The Secrets with which images are pulled.")
-    kube_jobs: bool = entry(False, "Whether each pod is made by a Job.")
-    kube_network: Literal["require", "report"] = entry(
-        "require", "Where NetworkPolicies were not seen to hold: run no code, or run it and say so."
-    )
-    route_by_needs: bool = entry(False, "Run Python that imports a package, or starts processes, where they are.")
-    egress: ListOf[str] = entry((), "Hosts that code in containers may reach: api.example.com.")
     egress_secrets: ListOf[JSONDict] = entry(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
-    )
-    plugins: ListOf[JSONDict] = entry(
-        (), "Settings of sandboxes that other distributions have: kind, and what the plugin of that kind takes."
     )
     remote: RemoteBlock = RemoteBlock.model_construct()
     proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()

@@ -301,12 +301,13 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
-    values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "sandboxes"}
+    block = loaded.settings.sandboxes
+    values = values_for(SandboxSettings, block)
     inner = values.pop("temporal")
     provide_sandboxes()
     if "temporal" in values["use"]:
         values["temporal"] = {"inner": inner, **values_for(TemporalSettings, loaded.settings.durable.temporal)}
-    hosts, tables = values.pop("egress"), values.pop("egress_secrets")
+    hosts, tables = values.pop("egress"), block.egress_secrets
     values["plugins"] = _by_kind(values["plugins"])
     values["kube_node_selector"] = dict(map(_label, values["kube_node_selector"]))
     if tables and not hosts:
