@@ -10,8 +10,10 @@ import pytest
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.declared import Block, From, entry, of, values_for
 from toolexec.config.load import load_settings
-from toolexec.config.parts import serve_settings
+from toolexec.config.parts import exec_options, sandbox_settings, serve_settings
+from toolexec.exec.options import Options
 from toolexec.model.declared import FileName, Seconds, about, declared, setting
+from toolexec.runtime.sandbox_settings import SandboxSettings
 from toolexec.server.settings import ServeSettings
 
 DERIVED = [name for name, block in BLOCKS.items() if block.derived_from]
@@ -82,4 +84,8 @@ def test_a_setting_without_a_default_needs_one_for_files() -> None:
 
 def test_a_file_and_the_library_have_the_same_defaults() -> None:
     """A file without settings describes what the library has."""
-    assert serve_settings(load_settings([])) == ServeSettings(expose="auto")
+    loaded = load_settings([])
+    assert serve_settings(loaded) == ServeSettings(expose="auto")
+    assert sandbox_settings(loaded) == SandboxSettings()
+    made = exec_options(loaded, Options(gate=None))
+    assert made == Options(gate=None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast, get_args,
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from toolexec.config.kinds import File, ListOf, Seconds, Size
-from toolexec.model.declared import annotation_of, declared, form_of
+from toolexec.model.declared import Setting, annotation_of, declared, form_of
 
 __all__ = ["Block", "From", "entry", "keys_for", "of", "values_for"]
 
@@ -85,8 +85,13 @@ def of(
     def derive(own: type[B]) -> type[B]:
         derived: dict[str, Any] = {}
         for each in taken:
+            says, parts = declared(each.source), {part.name: part for part in fields(each.source)}
             for name, called in each.names().items():
-                derived[called] = _field(each.source, name, (kinds or {}).get(called), defaults or {})
+                kind = kinds[called] if kinds and called in kinds else _type(annotation_of(each.source, name))
+                default = (defaults or {}).get(name, parts[name].default)
+                if default is MISSING:
+                    raise TypeError(f"{each.source.__name__}.{name} has no default that files could have")
+                derived[called] = kind, _entry_of(says[name], default)
         space: dict[str, Any] = {"__base__": own, "__module__": own.__module__, "__doc__": own.__doc__, **derived}
         made = cast("type[B]", create_model(own.__name__, **space))
         made.derived_from = taken
@@ -103,16 +108,11 @@ def _ordered(names: list[str], after: Mapping[str, str]) -> list[str]:
     return names
 
 
-def _field(source: type, name: str, kind: Any, defaults: Mapping[str, object]) -> tuple[Any, Any]:
-    """Return the type and the field of a block for a setting of a dataclass."""
-    about = declared(source)[name]
-    default = defaults.get(name, next(each.default for each in fields(source) if each.name == name))
-    if default is MISSING:
-        raise TypeError(f"{source.__name__}.{name} has no default that files could have")
-    least = about.least if about.file_least is None else about.file_least
-    most = about.most if about.file_most is None else about.file_most
-    made = entry(default, about.help, secret=about.secret, ge=least, le=most)
-    return _type(annotation_of(source, name)) if kind is None else kind, made
+def _entry_of(says: Setting, default: object) -> Any:
+    """Return the field of a block for a setting of a dataclass."""
+    least = says.least if says.file_least is None else says.file_least
+    most = says.most if says.file_most is None else says.file_most
+    return entry(default, says.help, secret=says.secret, ge=least, le=most)
 
 
 def _type(annotation: Any) -> Any:
