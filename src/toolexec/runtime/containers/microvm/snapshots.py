@@ -14,13 +14,14 @@ import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.lock import lock, try_lock
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import PrivateDirectory, cache_directory
+from toolexec.runtime.containers.microvm.host import other_host
 from toolexec.runtime.containers.microvm.sparse import sparse_digest
 
 __all__ = ["Snapshot", "SnapshotCache"]
@@ -28,6 +29,7 @@ __all__ = ["Snapshot", "SnapshotCache"]
 logger: logging.Logger = logging.getLogger(__name__)
 _VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"
+_HOST: Final = "host"
 _LEASE: Final = "lease"
 _NEW: Final = "new."
 _TRASH: Final = "trash."
@@ -68,13 +70,17 @@ class SnapshotCache:
         self._directory = self._directory or cache_directory("machines")
         return self._directory
 
-    async def get(self, about: JSONObject, make: Callable[[Path], Awaitable[None]]) -> Snapshot:
+    async def get(
+        self, about: JSONObject, make: Callable[[Path], Awaitable[None]], host: JSONObject | None = None
+    ) -> Snapshot:
         """Return the machine that was saved for *about*, which has all that must be the same; to be closed.
 
-        If there is none, *make* saves one in an empty directory; other processes wait for it. Raises what that raises,
-        ConfigurationError when the directory cannot be used, and SandboxUnavailableError, retryable, for a full disk.
-        Cancelling leaves nothing behind.
+        If there is none, *make* saves one in an empty directory; other processes wait for it. Those that were saved on
+        a *host* with other facts (see `host_facts`) are not taken, which is logged; hosts that share the directory keep
+        one each. Raises what *make* raises, ConfigurationError when the directory cannot be used, and
+        SandboxUnavailableError, retryable, for a full disk. Cancelling leaves nothing behind.
         """
+        about = {**about, _HOST: dict(host or {})}
         name = _name_of(about)
         found = await asyncio.to_thread(self._open, name, about)
         if found is not None:
@@ -83,6 +89,7 @@ class SnapshotCache:
             found = await asyncio.to_thread(self._open, name, about)
             if found is not None:  # another process has made it meanwhile
                 return found
+            await asyncio.to_thread(self._log_other_hosts, about)
             new = self._make_new()  # not in a thread: cancelling would leave it behind
             try:
                 await make(new)
@@ -136,6 +143,21 @@ class SnapshotCache:
             yield
         finally:
             os.close(file)
+
+    def _log_other_hosts(self, about: JSONObject) -> None:
+        """Log why a machine that was saved on another host, or on this one before it was changed, is not taken."""
+        for place in _directories(self.directory):
+            if place.name.startswith((_NEW, _TRASH)):
+                continue
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                saved = _described(place)["about"]
+                if {**saved, _HOST: about[_HOST]} == about and (why := other_host(saved[_HOST], about[_HOST])):
+                    logger.warning(
+                        "the saved machine %s is not restored, and one is made again for this host: it was saved on "
+                        "another one: %s",
+                        place,
+                        why,
+                    )
 
     def _secure(self) -> None:
         with PrivateDirectory(self.directory):
@@ -192,8 +214,7 @@ class SnapshotCache:
         if mark in self._checked:
             return ""
         try:
-            with os.fdopen(_open_file(place / _MANIFEST), "rb") as described:
-                manifest = json.load(described)
+            manifest = _described(place)
             if manifest["version"] != _VERSION or manifest["about"] != dict(about):
                 return "it was made by another version"
             files = manifest["files"]
@@ -226,6 +247,12 @@ class SnapshotCache:
 
 def _name_of(about: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _described(place: Path) -> Any:
+    """Return the description of a saved machine, whatever is in it. Raises OSError and ValueError."""
+    with os.fdopen(_open_file(place / _MANIFEST), "rb") as file:
+        return json.load(file)
 
 
 def _mark(place: Path) -> tuple[str, int, int]:

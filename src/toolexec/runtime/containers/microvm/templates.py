@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.containers.microvm.guest import MachineControl, guest_ahead
+from toolexec.runtime.containers.microvm.host import host_facts
 from toolexec.runtime.containers.microvm.machine import Machine, Shape, VmFiles, Vmm
 from toolexec.runtime.containers.microvm.snapshots import Snapshot, SnapshotCache
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -55,17 +56,25 @@ _Key: TypeAlias = tuple[str, Shape, str]
 class Templates:
     """The saved machines of an engine, kept in *cache*; *vmm* gives what boots and saves them.
 
-    One may take *boot_seconds* to boot. With *fresh* no interpreter runs in them yet. Used by one event loop; `aclose`
-    must be called in the end.
+    One may take *boot_seconds* to boot. With *fresh* no interpreter runs in them yet. A machine goes on only on the
+    *host* that it was saved on: the same processor, microcode and kernel. Used by one event loop; `aclose` must be
+    called in the end.
     """
 
     def __init__(
-        self, vmm: Callable[[], Vmm], cache: SnapshotCache, boot_seconds: float, *, fresh: bool = False
+        self,
+        vmm: Callable[[], Vmm],
+        cache: SnapshotCache,
+        boot_seconds: float,
+        *,
+        fresh: bool = False,
+        host: Callable[[], JSONDict] = host_facts,
     ) -> None:
         self.cache = cache
         self._vmm = vmm
         self._boot_seconds = boot_seconds
         self._fresh = fresh
+        self._host = host
         self._making: dict[_Key, asyncio.Task[Snapshot]] = {}
         self._saved: dict[_Key, Snapshot] = {}
 
@@ -119,6 +128,7 @@ class Templates:
             "ahead": "fresh" if self._fresh else ahead.key,
             **asdict(shape),
         }
+        host = await asyncio.to_thread(self._host)
 
         async def make(directory: Path) -> None:
             logger.info("booting a machine of %d MiB for its snapshot", shape.memory_mib)
@@ -128,7 +138,7 @@ class Templates:
             finally:
                 await give_up(machine, control)
 
-        return await self.cache.get(about, make)
+        return await self.cache.get(about, make, host)
 
     async def boot(
         self, files: VmFiles, shape: Shape, template: Path | None = None, ahead: GuestAhead | None = None
