@@ -49,6 +49,8 @@ def other(key: Key, number: int) -> Any:
         return [2, "auto", 0][number]
     if key.path == "sandboxes.egress_secrets":
         return [{"placeholder": f"TOKEN_{number}_HERE", "value": f"secretref:env:A{number}", "hosts": ["a.example"]}]
+    if key.path == "sandboxes.plugins":
+        return [{"kind": f"cell{number}"}]
     if key.path == "runtime_server.keys":
         return [{"id": f"k{number}", "token": f"secretref:env:TOKEN_{number}"}]
     if key.path == "runtime_server.profiles":
@@ -180,8 +182,10 @@ def toml(settings: dict[str, Any]) -> str:
 
 @pytest.mark.full
 @pytest.mark.parametrize("path", KEYS)
-def test_every_key_can_be_set_in_every_layer(path: str) -> None:
+def test_every_key_can_be_set_in_every_layer(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defaults lie below files, files below the environment, that below flags; the origin names each."""
+    kinds = [f"cell{number}" for number in range(3)]
+    monkeypatch.setattr("toolexec.runtime.sandbox_settings.installed_kinds", lambda: kinds)  # for sandboxes.plugins
     key = KEYS[path]
     more = needed(key)
     values = [other(key, number) for number in range(3)]

@@ -43,7 +43,7 @@ def x86(directory: Path, microcode: str = "0x2b", flags: str = "fpu vme avx2", s
 
 
 def test_the_facts_of_a_host(tmp_path: Path) -> None:
-    """They name the processor, and nothing that changes from moment to moment or from core to core."""
+    """Name the processor, and nothing that changes from moment to moment or from core to core."""
     assert x86(tmp_path) == {
         "kernel": "6.1.0-40-amd64 #1 SMP Debian 6.1.153-1 x86_64",
         "processor": "vendor_id: GenuineIntel; cpu family: 6; model: 143; model name: Intel(R) Xeon(R) 8481C; "
@@ -121,7 +121,7 @@ async def saved(cache: Path, host: JSONDict) -> Path:
 async def test_a_machine_of_another_host_is_made_again(
     tmp_path: Path, changed: dict[str, str], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not restored on another processor or kernel, the log says why, and each host keeps its own."""
+    """Restores nothing on another processor or kernel, logs why, and keeps one for each host."""
     FakeTemplates.booted = 0
     cache = tmp_path / "machines"
     first = await saved(cache, x86(tmp_path))
@@ -138,7 +138,7 @@ async def test_a_machine_of_another_host_is_made_again(
 
 
 async def test_a_machine_of_another_model_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The processor's model counts, too; and other images and sizes are no reason for a line in the log."""
+    """Counts the model of the processor, too, and logs nothing about other images and sizes."""
     cache = tmp_path / "machines"
     host = x86(tmp_path)
     (await SnapshotCache(cache).get({"image": "other"}, _make, host)).close()
