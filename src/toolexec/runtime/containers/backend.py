@@ -33,6 +33,7 @@ from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import PROCESSES, ContainerEngine, Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
+from toolexec.runtime.containers.memory import HOST_MEMORY, HostMemory, MemoryShare, SizedEngine
 from toolexec.runtime.containers.network import Network
 from toolexec.runtime.containers.pool import PoolStats, WarmPool
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -87,6 +88,8 @@ class ContainerBackend:
     """
 
     languages: frozenset[str] = LANGUAGES
+    memory: HostMemory = HOST_MEMORY
+    """Which containers the memory of the host has room for."""
     _guest_is_init: ClassVar[bool] = True
     """Whether the guest is the first process of its container, which has to take care of orphaned processes."""
 
@@ -176,7 +179,7 @@ class ContainerBackend:
             return found
         try:
             async with asyncio.timeout(_WARM_START):
-                guest = await self._start(await self._kind(language, "standard", Limits()))
+                guest = await self._start_now(await self._kind(language, "standard", Limits()))
         except (SandboxUnavailableError, InvalidRequestError, TimeoutError) as error:
             return Availability(ok=False, reason=str(error) or "no guest has started in a minute")
         version = guest.version if language == "python" else found.version
@@ -342,7 +345,12 @@ class ContainerBackend:
             async with asyncio.timeout(ends - monotonic()):
                 kind = await self._kind(language, request.profile, request.limits)
                 guest = self._pool.take(kind) if self.config.warm else None
-                return (guest, True) if guest is not None else (await self._start(kind, seconds=seconds), False)
+            if guest is not None:
+                return guest, True
+            spec = self._spec_of(kind, seconds=seconds)
+            share = await self._share(spec, ends)  # ends with an error of its own
+            async with asyncio.timeout(ends - monotonic()):
+                return await self._start(kind, spec, share), False
         except TimeoutError:
             return None, False
         except SandboxDeniedError as error:
@@ -365,12 +373,27 @@ class ContainerBackend:
         ours = self.config.limits
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
-    async def _start(self, kind: _Kind, *, warm: bool = False, seconds: int = 0) -> ContainerGuest:
+    def _spec_of(self, kind: _Kind, *, warm: bool = False, seconds: int = 0) -> ContainerSpec:
         spec = self._spec(kind, warm, self.engine.drops)
-        if seconds:
-            spec = replace(spec, seconds=seconds)
+        return replace(spec, seconds=seconds) if seconds else spec
+
+    async def _share(self, spec: ContainerSpec, ends: float) -> MemoryShare | None:
+        """Wait for what a container may take of the host's memory; None where it is not admitted by that."""
+        size = self.engine.host_memory(spec) if isinstance(self.engine, SizedEngine) else 0
+        return await self.memory.admit(size, ends, self.kind) if size else None
+
+    async def _start(self, kind: _Kind, spec: ContainerSpec, share: MemoryShare | None) -> ContainerGuest:
+        """Return a new guest, which releases *share* when it is gone."""
         reach = self._network.reach() if self.config.egress is not None else None
-        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, reach)
+        try:
+            guest = await ContainerGuest.start(self.engine, kind.image, spec, kind.language, reach)
+        except BaseException:
+            if share is not None:
+                share.release()
+            raise
+        if share is not None:
+            guest.when_gone(share.release)
+        return guest
 
     def _make_spec(self, kind: _Kind, warm: bool, drop: tuple[str, ...]) -> ContainerSpec:
         """Return the container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
@@ -392,9 +415,15 @@ class ContainerBackend:
             env=self._network.env,
         )
 
+    async def _start_now(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
+        """Return a guest that no run waits for. Raises SandboxUnavailableError at once where there is too little
+        memory: programs come first."""
+        spec = self._spec_of(kind, warm=warm)
+        return await self._start(kind, spec, await self._share(spec, monotonic()))
+
     async def _start_warm(self, kind: _Kind) -> ContainerGuest:
         async with asyncio.timeout(_WARM_START):
-            return await self._start(kind, warm=True)
+            return await self._start_now(kind, warm=True)
 
     def _end(self, guest: ContainerGuest | None) -> None:
         """Remove a guest in the background; its room is free when that is done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -110,6 +111,10 @@ class ContainerGuest:
     async def wait(self) -> Exit:
         """Implement `WarmGuest.wait`."""
         return await asyncio.shield(self._gone)
+
+    def when_gone(self, then: Callable[[], None]) -> None:
+        """Have *then* called once its container has ended, or is closed; it must not raise."""
+        self._gone.add_done_callback(lambda _: then())
 
     @property
     def version(self) -> str:

@@ -22,7 +22,7 @@ from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.containers.microvm.container import MachineContainer
 from toolexec.runtime.containers.microvm.guest import MachineControl, begin_message
 from toolexec.runtime.containers.microvm.images import MachineImages
-from toolexec.runtime.containers.microvm.machine import Machine, Shape, VmFiles, Vmm
+from toolexec.runtime.containers.microvm.machine import OVERHEAD_BYTES, Machine, Shape, VmFiles, Vmm
 from toolexec.runtime.containers.microvm.snapshots import Snapshot, SnapshotCache
 from toolexec.runtime.containers.microvm.templates import GuestAhead, Templates, give_up, within
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -105,6 +105,10 @@ class MicrovmEngine(Launcher):
         finally:
             if hold is not None:  # a machine has open what it needs
                 hold.close()
+
+    def host_memory(self, spec: ContainerSpec) -> int:
+        """Implement `SizedEngine.host_memory`: a machine keeps what it has touched once."""
+        return shape_of(spec, self.config.memory_room).memory_mib * _MIB + OVERHEAD_BYTES[self.vmm.name]
 
     async def aclose(self) -> None:
         """Implement `ContainerEngine.aclose`; a machine that is being saved is given up."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.images.vm_files import VmFiles
 
-__all__ = ["Accelerator", "Machine", "MachineEnd", "Shape", "VmFiles", "Vmm", "VmmName"]
+__all__ = ["OVERHEAD_BYTES", "Accelerator", "Machine", "MachineEnd", "Shape", "VmFiles", "Vmm", "VmmName"]
 
 VmmName: TypeAlias = Literal["firecracker", "qemu"]
 """A virtual machine monitor: the program that a machine is a process of."""
+OVERHEAD_BYTES: Final[Mapping[VmmName, int]] = {"firecracker": 128 << 20, "qemu": 320 << 20}
+"""What a VMM may use beside the memory of its machine; QEMU's translated code and page tables are included."""
 Accelerator: TypeAlias = Literal["kvm", "tcg"]
 """What runs the guest's instructions: the processor (`kvm`), or a translator in user space (`tcg`), which is slow."""
 

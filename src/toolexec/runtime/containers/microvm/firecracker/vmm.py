@@ -24,7 +24,7 @@ from toolexec.runtime.containers.microvm.firecracker.probe import PROBE_WORD, pr
 from toolexec.runtime.containers.microvm.firecracker.programs import Programs, find_programs
 from toolexec.runtime.containers.microvm.jail import Jail, Jails, adopt_file
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
-from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, Shape, VmFiles, VmmName
+from toolexec.runtime.containers.microvm.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmFiles, VmmName
 
 __all__ = ["BOOT_ARGUMENTS", "Firecracker"]
 
@@ -35,7 +35,7 @@ BOOT_ARGUMENTS: Final = (
 )
 """The command line of the kernel: an end of the machine is an end of Firecracker, by the keyboard controller."""
 
-_OVERHEAD: Final = 128 << 20
+_OVERHEAD: Final = OVERHEAD_BYTES["firecracker"]
 """Memory of the host that a machine may use besides its own: Firecracker's, and the pages of files it reads."""
 _FILES: Final = 512
 _GUEST_ID: Final = 3

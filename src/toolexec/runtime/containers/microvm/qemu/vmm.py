@@ -25,7 +25,7 @@ from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.config import AcceleratorChoice
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
-from toolexec.runtime.containers.microvm.machine import Accelerator, Machine, Shape, VmFiles, VmmName
+from toolexec.runtime.containers.microvm.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmFiles, VmmName
 from toolexec.runtime.containers.microvm.qemu.command import Descriptors, qemu_command
 from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
 from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
@@ -41,8 +41,6 @@ _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _INSTALL: Final = "apt-get install --no-install-recommends qemu-system-x86"
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+)")
 _SECONDS: Final = 30.0
-_OWN_MEMORY: Final = 320 << 20
-"""What QEMU needs beside the memory of the machine, in bytes, translated code and page tables included."""
 _OWN_THREADS: Final = 64
 _KEPT: Final = 4
 """How many memories are kept open, those that were restored last."""
@@ -261,7 +259,7 @@ class QemuVmm:
         if self._cgroups is None:
             return None
         try:
-            memory = (shape.memory_mib << 20) + _OWN_MEMORY
+            memory = (shape.memory_mib << 20) + OVERHEAD_BYTES[self.name]
             return self._cgroups.create(memory_bytes=memory, pids=_OWN_THREADS + shape.cpus)
         except OSError as error:
             raise _no_start(error) from error
