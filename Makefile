@@ -61,7 +61,7 @@ wheels: $(DEMO)
 
 # A Kubernetes control plane for tests, built once into ~/.cache/toolexec/kube; ten minutes.
 kube:
-	@bash scripts/kube/build.sh
+	@bash packages/kubernetes/control-plane/build.sh
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .coverage* build dist

@@ -156,9 +156,9 @@ def _gvisor(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _kubernetes(image: StoredImage) -> Iterator[Place]:
-    from tests.engines.kube.cluster import KubeCluster
+    from packages.kubernetes.tests.kube.cluster import KubeCluster
 
-    from toolexec.runtime.containers.kubernetes import KubernetesBackend, KubernetesConfig
+    from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 
     cluster = KubeCluster()
     try:

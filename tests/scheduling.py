@@ -15,7 +15,7 @@ __all__ = ["FileScheduling"]
 # has one worker busy while the others are done.
 LONGEST = (
     "tests/contract/test_containers.py",
-    "tests/runtime/containers/kubernetes/test_real_",
+    "packages/kubernetes/tests/cluster/test_real_",
     "tests/contract/test_escape.py",
     "tests/release/test_newest.py",
     "tests/release/test_oldest.py",
@@ -31,7 +31,7 @@ LONGEST = (
 )
 
 # Files whose names begin with one of these go to one worker: they share servers that take long to start.
-TOGETHER = ("tests/runtime/containers/kubernetes/test_real_",)
+TOGETHER = ("packages/kubernetes/tests/cluster/test_real_",)
 
 
 class FileScheduling(LoadFileScheduling):

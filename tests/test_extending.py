@@ -10,9 +10,11 @@ from types import ModuleType
 import pytest
 from tests.distributions import install, run
 
+import toolexec.containers
 import toolexec.provider
 import toolexec.sandbox
 
+CONSTANTS = ("PLUGIN_API", "NOBODY", "OWNER_LABEL", "PROCESSES")
 GUIDE = (Path(__file__).parent.parent / "docs/extending.md").read_text()
 PLUGINS = dict(re.findall(r"<!-- file: (\w+)\.py -->\n```python\n(.*?)```", GUIDE, re.DOTALL))
 ENTRIES = "\n".join(re.findall(r"```toml\n\[project\.entry-points\.(.*?)```", GUIDE, re.DOTALL))
@@ -35,7 +37,7 @@ def test_a_plugin_is_short(name: str) -> None:
     assert used <= {"toolexec", "toolexec.sandbox", "toolexec.errors", "toolexec.provider"}
 
 
-@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.provider])
+@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.containers, toolexec.provider])
 def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""
     table = GUIDE.partition(f"## The names of {module.__name__}\n")[2].partition("## ")[0]
@@ -44,7 +46,7 @@ def test_every_name_is_explained(module: ModuleType) -> None:
     for name in module.__all__:
         found = getattr(module, name)
         is_type = not (inspect.isclass(found) or inspect.isroutine(found))
-        assert is_type or name == "PLUGIN_API" or len(found.__doc__ or "") > 20, name
+        assert is_type or name in CONSTANTS or len(found.__doc__ or "") > 20, name
 
 
 def test_they_work_once_they_are_installed(installed: Path) -> None:

@@ -20,7 +20,14 @@ from toolexec.backend.plugins import PACKAGES
 
 CORE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SOURCE = Path(toolexec.__file__).parent
-PUBLIC = {"toolexec", "toolexec.errors", "toolexec.provider", "toolexec.sandbox", "toolexec.testing"}
+PUBLIC = {
+    "toolexec",
+    "toolexec.containers",
+    "toolexec.errors",
+    "toolexec.provider",
+    "toolexec.sandbox",
+    "toolexec.testing",
+}
 """What a package may import of the core."""
 IN_TESTS = re.compile(r"toolexec(\.\w+)?|toolexec\.testing\.\w+")
 """What its tests may import, too: what is one package deeper, and the shared suites."""
@@ -51,7 +58,7 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"grpc"} <= {package.name for package in packages()}
+    assert {"grpc", "kubernetes"} <= {package.name for package in packages()}
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -88,7 +95,7 @@ def test_the_table_of_packages_is_true() -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
 def test_a_package_imports_only_public_modules(package: Package) -> None:
-    """A name that is needed from deeper is to be added to `toolexec.provider` or `toolexec.sandbox`."""
+    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.sandbox` or `toolexec.containers`."""
     deep = {str(path): _of_core(path) - PUBLIC for path in sorted(package.source.rglob("*.py"))}
     assert {path: names for path, names in deep.items() if names} == {}
     for path in sorted((package.directory / "tests").rglob("*.py")):
@@ -128,9 +135,10 @@ def test_the_core_is_built_without_packages() -> None:
 ABSENT = """
     import importlib.metadata as metadata
     every = metadata.entry_points
-    metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name != "toolexec-grpc"]
+    beside = ("toolexec-grpc", "toolexec-kubernetes")
+    metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """
-"""Makes the package as good as not installed."""
+"""Makes the packages as good as not installed."""
 
 
 def test_what_is_missing_says_what_to_type(tmp_path: Path) -> None:
@@ -159,3 +167,39 @@ def test_what_is_missing_says_what_to_type(tmp_path: Path) -> None:
     """
     needed = "provider far needs the 'grpc' extra; install it with: pip install 'toolexec[grpc]'"
     assert run(tmp_path, ABSENT + program) == ["True", needed, needed]
+
+
+def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) -> None:
+    """Settings may name it; making it, and its commands, name the line that installs it, and so does the doctor. All
+    others work without it."""
+    program = """
+    import asyncio
+    import sys
+
+    from toolexec.errors import MissingExtraError
+    from toolexec.runtime.doctor import examine
+    from toolexec.runtime.router import CANDIDATES, Runtime
+    from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox
+
+    named = SandboxSettings(use=("kubernetes",), plugins={"kubernetes": {"namespace": "code"}})
+    try:
+        make_sandbox("kubernetes", named)
+    except MissingExtraError as error:
+        print(error)
+    print("kubernetes" in [backend.kind for backend in make_runtime().backends], "kubernetes" in CANDIDATES["standard"])
+    found = {each.kind: each for each in asyncio.run(examine(Runtime(), measure=False))}["kubernetes"]
+    print(found.state, "pip install 'toolexec[kubernetes]'" in str(found))
+
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+
+    done = CliRunner().invoke(app, ["sandbox", "kubernetes", "manifest"])
+    listed = CliRunner().invoke(app, ["sandbox", "--help"]).output
+    print(done.exit_code, "toolexec[kubernetes]" in done.output, "kubernetes" in listed)
+    """
+    assert run(tmp_path, ABSENT + program) == [
+        "the sandbox kubernetes needs the 'kubernetes' extra; install it with: pip install 'toolexec[kubernetes]'",
+        "False False",
+        "not_set_up True",
+        "2 True False",
+    ]

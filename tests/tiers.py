@@ -35,7 +35,7 @@ FULL = {
     "runtime/containers/docker/": "needs a Docker daemon",
     "runtime/containers/gvisor/": "needs runsc",
     "runtime/containers/microvm/": "starts virtual machines",
-    "runtime/containers/kubernetes/": "needs runc and root, and a control plane that `make kube` builds",
+    "packages/kubernetes/tests/cluster/": "needs runc and root, and a control plane that `make kube` builds",
     "runtime/containers/test_containers.py": "needs every engine",
     "runtime/containers/test_kata.py": "needs a containerd",
     "durable/temporal/": "starts servers of Temporal, and workers",

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING
 from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from toolexec.cli.options import AsJson, Config
+    from toolexec.cli.plugin_commands import with_settings
+    from toolexec.cli.terminal import Screen
     from toolexec.code.limits import Limits, LimitsEnforced
     from toolexec.code.types import CodeResult
     from toolexec.model.settings import checked
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
     from toolexec.runtime.runs import OwnRuns, Slots, language_of, result_of
 else:
     _HOMES = {
+        "toolexec.cli.options": ("AsJson", "Config"),
+        "toolexec.cli.plugin_commands": ("with_settings",),
+        "toolexec.cli.terminal": ("Screen",),
         "toolexec.code.limits": ("Limits", "LimitsEnforced"),
         "toolexec.code.types": ("CodeResult",),
         "toolexec.model.settings": ("checked",),
@@ -78,11 +84,13 @@ else:
 
 __all__ = [
     "PLUGIN_API",
+    "AsJson",
     "Availability",
     "BaseContainer",
     "Child",
     "ChildContainer",
     "CodeResult",
+    "Config",
     "Container",
     "ContainerBackend",
     "ContainerConfig",
@@ -102,6 +110,7 @@ __all__ = [
     "SandboxContext",
     "SandboxPlugin",
     "SandboxSession",
+    "Screen",
     "SessionBackend",
     "Slots",
     "WorkDirectory",
@@ -112,7 +121,9 @@ __all__ = [
     "held_by",
     "judge",
     "language_of",
+    "lazy_names",
     "located",
     "result_of",
     "run_guest",
+    "with_settings",
 ]

@@ -161,7 +161,6 @@ SPECIAL: dict[str, object] = {
     "resilience.fallbacks": [{"tools": "maps:*", "to": ["osm:*"]}],
     "runtime_server.keys": [{"id": "ann", "token": "hush-hush-hush-hush", "secret": "hush-hush-hush-hush-too"}],
     "runtime_server.quotas": [{"tenant": "ann", "running": 3}],
-    "sandboxes.kube_tolerations": [{"key": "dedicated", "operator": "Exists"}],
     "sandboxes.plugins": [{"kind": "cell", "size": 2}],
     "sandboxes.wasm_workers": 3,
     "sandboxes.egress": ["https://example.com"],

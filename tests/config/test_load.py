@@ -57,10 +57,6 @@ def other(key: Key, number: int) -> Any:
         return [["standard"], ["hardened"], ["dev", "standard"]][number]
     if key.path == "runtime_server.quotas":
         return [{"tenant": f"t{number}", "running": 1}]
-    if key.path == "sandboxes.kube_node_selector":
-        return [f"pool=p{number}"]
-    if key.path == "sandboxes.kube_tolerations":
-        return [{"key": f"k{number}", "operator": "Exists"}]
     if key.path == "sandboxes.remote.endpoints":
         return [f"https://x{number}.example.com/v1/execute"]
     if key.path == "sandboxes.remote.isolation":

@@ -14,7 +14,7 @@ from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret
-from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime, make_sandbox, settings_of
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime, make_sandbox
 from toolexec.runtime.wasm.backend import WasmBackend
 
 
@@ -129,44 +129,6 @@ def test_secrets_without_hosts_are_refused(tmp_path: Path) -> None:
     text = '[[sandboxes.egress_secrets]]\nplaceholder = "XXXXXXXX"\nvalue = "secretref:env:A"\nhosts = ["a.b"]\n'
     with pytest.raises(ConfigurationError, match=r"name those in sandboxes\.egress"):
         options(tmp_path, text)
-
-
-def test_a_cluster_can_be_set(tmp_path: Path) -> None:
-    made = options(
-        tmp_path,
-        """
-[sandboxes]
-use = ["kubernetes"]
-kubeconfig = "/etc/code/kubeconfig"
-kube_context = "code"
-kube_namespace = "code"
-kube_runtime_class = "gvisor"
-kube_service_account = "pods"
-kube_node_selector = ["pool=code", "arch=amd64"]
-kube_pull_secrets = ["registry"]
-kube_jobs = true
-kube_network = "report"
-[[sandboxes.kube_tolerations]]
-key = "code"
-operator = "Exists"
-""",
-    ).runtime_backends
-    assert isinstance(made, SandboxSettings)
-    (backend,) = make_runtime(made).backends
-    assert backend.kind == "kubernetes"
-    assert backend.isolation == "gvisor"
-    config = settings_of("kubernetes", made)
-    assert (config.kubeconfig, config.context, config.namespace) == ("/etc/code/kubeconfig", "code", "code")
-    assert config.node_selector == {"pool": "code", "arch": "amd64"}
-    assert [*config.tolerations] == [{"key": "code", "operator": "Exists"}]
-    assert [*config.pull_secrets] == ["registry"]
-    assert config.jobs
-    assert config.network == "report"
-
-
-def test_a_label_of_nodes_needs_a_value(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="NAME=VALUE"):
-        options(tmp_path, '[sandboxes]\nkube_node_selector = ["pool"]\n')
 
 
 def test_remote_runtimes_are_there_once_they_have_endpoints(tmp_path: Path) -> None:

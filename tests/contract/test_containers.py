@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.engines.backends import KINDS, Make, maker
+from tests.engines.backends import KINDS, Make, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
 from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
-from tests.engines.kube.cluster import kube_cluster, kube_namespace  # noqa: F401 - fixtures
 
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.containers.backend import ContainerBackend

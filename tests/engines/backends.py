@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,9 +14,17 @@ from tests.engines.microvm import require_qemu
 
 from toolexec.runtime.containers.backend import ContainerBackend
 
-__all__ = ["KINDS", "Make", "maker"]
+if find_spec("toolexec_kubernetes") is not None:
+    from packages.kubernetes.tests.kube.cluster import kube_cluster, kube_namespace
 
-KINDS = ("bubblewrap", "docker", "containerd", "gvisor", "kubernetes", "qemu")
+    PODS: tuple[str, ...] = ("kubernetes",)
+else:  # the tests of the core pass without the package
+    kube_cluster = kube_namespace = None
+    PODS = ()
+
+__all__ = ["KINDS", "Make", "kube_cluster", "kube_namespace", "maker"]
+
+KINDS = ("bubblewrap", "docker", "containerd", "gvisor", *PODS, "qemu")
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""
 
@@ -48,7 +57,7 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
             place: dict[str, Any] = {"address": daemon.socket, "snapshotter": daemon.snapshotter, "image": image}
             return lambda **settings: ContainerdBackend(ContainerdConfig(**{**place, **settings}))
         case "kubernetes":
-            from toolexec.runtime.containers.kubernetes import KubernetesBackend, KubernetesConfig
+            from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 
             cluster = request.getfixturevalue("kube_cluster")
             where: dict[str, Any] = {

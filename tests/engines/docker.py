@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -33,6 +34,7 @@ __all__ = [
     "remove_cgroup",
     "request",
     "require_program",
+    "unused_network",
     "wait_until",
 ]
 
@@ -68,6 +70,13 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(120)
         self.sock.connect(self._path)
+
+
+def unused_network() -> str:
+    """Return the first three numbers of addresses that no interface of this machine has."""
+    used = Path("/proc/net/fib_trie").read_text()
+    numbers = [number for number in range(1, 255) if f"10.231.{number}." not in used]
+    return f"10.231.{secrets.choice(numbers)}"
 
 
 def free_port() -> int:

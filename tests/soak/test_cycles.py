@@ -11,10 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines.backends import KINDS, maker
+from tests.engines.backends import KINDS, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
-from tests.engines.kube.cluster import kube_cluster, kube_namespace  # noqa: F401 - fixtures
 from tests.waiting import until
 
 from toolexec import Exec

@@ -20,7 +20,10 @@ BACKENDS: Final = "toolexec.backends"
 """Kinds of providers: each a `MakeSource`."""
 SANDBOXES: Final = "toolexec.sandboxes"
 """Kinds of sandboxes: each a `SandboxPlugin`."""
-PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {BACKENDS: {"grpc": "toolexec-grpc"}, SANDBOXES: {}}
+PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
+    BACKENDS: {"grpc": "toolexec-grpc"},
+    SANDBOXES: {"kubernetes": "toolexec-kubernetes"},
+}
 """By group, the kinds of the packages beside the core, each with its distribution. The extra `NAME` of toolexec has
 `toolexec-NAME`, and no other distribution can have its kinds."""
 

@@ -62,7 +62,6 @@ _ELSEWHERE: Final = {
     "tasks": ("tasks", "tasks", _SERVER),
     "temporal": ("temporal", "temporal", _SERVER),
     "runtime": ("runtime", "runtime", _SERVER),
-    "kube": ("kube", "kube", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),
 }

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["WithPlugins"]
+if TYPE_CHECKING:
+    from toolexec.cli.terminal import Screen
+
+__all__ = ["WithPlugins", "with_settings"]
 
 
 class WithPlugins(TyperGroup):
@@ -32,10 +37,38 @@ class WithPlugins(TyperGroup):
         return [*own, *(kind for kind in _kinds() if kind not in own and _has_commands(kind))]
 
 
-def _kinds() -> list[str]:
-    from toolexec.runtime.kinds import KINDS, installed_kinds
+def with_settings(
+    context: typer.Context, kind: str, work: Callable[[Any, Screen], None], *, config: list[Path] | None, as_json: bool
+) -> None:
+    """Call *work* for a command of the plugin of *kind*, with the settings of that sandbox and what it prints on.
 
-    return [kind for kind in installed_kinds() if kind not in KINDS]
+    They come from the files and the environment, with the options before the command's name and those after it
+    together; no tool is loaded. Ends the command with its exit code, after printing an error of toolexec.
+    """
+    from toolexec.cli.exit_codes import OK, exit_code
+    from toolexec.cli.serve import load_for_serving
+    from toolexec.cli.terminal import Screen, only_results_on_stdout
+    from toolexec.config.parts import sandbox_settings
+    from toolexec.errors import ToolExecError
+    from toolexec.runtime.sandboxes import settings_of
+
+    shared, json_too = context.obj
+    code = OK
+    with only_results_on_stdout() as out:
+        screen = Screen(out, as_json=as_json or json_too)
+        try:
+            loaded = load_for_serving((*shared, *(config or ())), {}, [], tools_needed=False)
+            work(settings_of(kind, sandbox_settings(loaded)), screen)
+        except ToolExecError as error:
+            screen.error(error)
+            code = exit_code(error)
+    raise typer.Exit(code)
+
+
+def _kinds() -> list[str]:
+    from toolexec.runtime.kinds import PACKAGED, installed_kinds
+
+    return [*PACKAGED, *installed_kinds()]
 
 
 def _has_commands(kind: str) -> bool:

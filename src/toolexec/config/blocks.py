@@ -181,12 +181,10 @@ class ProxmoxBlock(Block):
         "use": SandboxKinds,
         "temporal": SandboxKind,
         "wasm_workers": WorkerCount,
-        "kube_node_selector": ListOf[str],
-        "kube_tolerations": ListOf[JSONDict],
         "egress": ListOf[str],
         "plugins": ListOf[JSONDict],
     },
-    defaults={"temporal": "wasm", "kube_node_selector": (), "egress": (), "plugins": ()},
+    defaults={"temporal": "wasm", "egress": (), "plugins": ()},
     after={"egress_secrets": "egress"},
 )
 class SandboxesBlock(Block):

@@ -309,7 +309,6 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
         values["temporal"] = {"inner": inner, **values_for(TemporalSettings, loaded.settings.durable.temporal)}
     hosts, tables = values.pop("egress"), block.egress_secrets
     values["plugins"] = _by_kind(values["plugins"])
-    values["kube_node_selector"] = dict(map(_label, values["kube_node_selector"]))
     if tables and not hosts:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))
@@ -396,13 +395,6 @@ def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     quotas = [TenantQuota(**_entry(_QuotaEntry, each, "a quota")) for each in values.pop("quotas")]
     keys = [remote_key(each) for each in values.pop("keys")]
     return RuntimeServerSettings(**values, keys=keys, quota=quota, quotas=quotas)
-
-
-def _label(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise ConfigurationError(f"sandboxes.kube_node_selector: a label is NAME=VALUE, not {text!r}")
-    return name, value
 
 
 def egress_secret(data: Mapping[str, object]) -> tuple[str, Secret]:

@@ -24,7 +24,6 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "httpx2": "mcp",
     "jwt": "serve",
     "keyring": "keyring",
-    "kubernetes_asyncio": "kubernetes",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "numpy": "semantic",

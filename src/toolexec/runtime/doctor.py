@@ -18,12 +18,12 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 from toolexec.discovery.facade import Discovery
-from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExecError
+from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
-from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, installed_kinds, plugin_of
+from toolexec.runtime.kinds import KINDS, PACKAGED, SANDBOXES, candidates, installed_kinds, plugin_of
 from toolexec.runtime.plugin import DoctorPackage, SandboxPlugin
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
 from toolexec.runtime.router import ISOLATIONS, Runtime
@@ -155,7 +155,8 @@ async def examine(
                 limits = await measure_limits(backend, _probe(backend)) if "python" in backend.languages else ({}, [])
             findings.append(_measured(runtime, found, backend, *(limits or ({}, []))) if measure else found)
     known = {backend.kind for backend in backends}
-    others = dict.fromkeys(kind for kinds in candidates().values() for kind in kinds if kind not in known)
+    ours = (kind for kinds in (*candidates().values(), PACKAGED) for kind in kinds)
+    others = dict.fromkeys(kind for kind in ours if kind not in known)
     plugins = [kind for kind in installed_kinds() if kind in KINDS or kind not in known]
     return [*findings, *map(_absent, others), *map(_installed, plugins)]
 
@@ -196,6 +197,9 @@ def _absent(kind: str, usual: str = "add it to runtime_backends") -> Finding:
     """Return how a kind is that no sandbox of the runtime is of: one that could be set up, or why it cannot."""
     try:
         plugin = plugin_of(kind)
+    except MissingExtraError as error:
+        fix = f"pip install 'toolexec[{error.extra}]'"
+        return _unfit(kind, "not_set_up", "its package is not installed", fix)
     except ConfigurationError as error:
         return _unfit(kind, "failed", error.message, "update it, or uninstall it")
     if plugin.experimental:

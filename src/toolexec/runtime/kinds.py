@@ -1,4 +1,6 @@
-"""Which kinds of sandbox there are: those of toolexec, by where each is described, and those of other distributions."""
+"""Which kinds of sandbox there are: those of toolexec, by where each is described or by the package that has it, and
+those of other distributions.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,23 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from toolexec.errors import ConfigurationError
+from toolexec.backend.plugins import PACKAGES, load_plugin, plugin_names
+from toolexec.backend.plugins import SANDBOXES as GROUP
+from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 
-__all__ = ["KINDS", "SANDBOXES", "candidates", "installed_kinds", "isolations", "plugin_of", "provide"]
+__all__ = [
+    "KINDS",
+    "PACKAGED",
+    "SANDBOXES",
+    "candidates",
+    "installed_kinds",
+    "isolations",
+    "plugin_of",
+    "present_plugins",
+    "provide",
+]
 
 _HOMES: Final = {
     "wasm": "toolexec.runtime.wasm.plugin:PLUGIN",
@@ -20,7 +34,6 @@ _HOMES: Final = {
     "gvisor": "toolexec.runtime.containers.gvisor.plugin:PLUGIN",
     "kata": "toolexec.runtime.containers.kata_plugin:PLUGIN",
     "firecracker": "toolexec.runtime.containers.microvm.plugin:FIRECRACKER",
-    "kubernetes": "toolexec.runtime.containers.kubernetes.plugin:PLUGIN",
     "qemu": "toolexec.runtime.containers.microvm.plugin:QEMU",
     "proxmox_lxc": "toolexec.runtime.remote.proxmox.plugin:PLUGIN",
     "remote": "toolexec.runtime.remote.plugin:PLUGIN",
@@ -29,8 +42,10 @@ _HOMES: Final = {
 _PROVIDED: Final = {"temporal": ""}
 """Kinds of packages that build on this one, which `provide` them; they are used only when they are named."""
 
-SANDBOXES: Final = (*_HOMES,)
-"""Every kind of sandbox that this package has; an experimental one is used only when it is named."""
+PACKAGED: Final = (*PACKAGES[GROUP],)
+"""The kinds of the packages beside the core; a package may be absent."""
+SANDBOXES: Final = (*_HOMES, *PACKAGED)
+"""Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *_PROVIDED)
 """Every kind of sandbox that comes with toolexec."""
 
@@ -41,31 +56,36 @@ def provide(kind: str, home: str) -> None:
 
 
 def installed_kinds() -> list[str]:
-    """Return the kinds that other distributions have, sorted; none of them is loaded, and a name of ours among them is
-    one that cannot be used."""
-    from toolexec.backend.plugins import SANDBOXES as GROUP
-    from toolexec.backend.plugins import plugin_names
-
-    return plugin_names(GROUP)
+    """Return the kinds that distributions have which are not toolexec's, sorted; none of them is loaded, and a name of
+    ours among them is one that cannot be used."""
+    return [kind for kind in plugin_names(GROUP) if kind not in PACKAGED]
 
 
 def plugin_of(kind: str) -> SandboxPlugin:
     """Return the object of a kind, imported if need be.
 
     Raises ConfigurationError for one that is not there, and for a plugin that cannot be used: it says which
-    distribution that is from, and why.
+    distribution that is from, and why. Raises MissingExtraError for a kind whose package is not installed.
     """
     home = _HOMES.get(kind) or _PROVIDED.get(kind)
-    if home is not None:
+    if home:
         module, _, name = home.partition(":")
-        if not module:
-            raise ConfigurationError(f"the sandbox {kind} is not loaded: import toolexec.durable.temporal")
         found: SandboxPlugin = getattr(import_module(module), name)
         return found
-    from toolexec.backend.plugins import SANDBOXES as GROUP
-    from toolexec.backend.plugins import load_plugin
+    if kind in _PROVIDED:
+        raise ConfigurationError(f"the sandbox {kind} is not loaded: import toolexec.durable.temporal")
+    return load_plugin(GROUP, kind, lambda loaded: _problem(kind, loaded), needed_for=f"the sandbox {kind}")
 
-    return load_plugin(GROUP, kind, lambda loaded: _problem(kind, loaded))
+
+def present_plugins() -> list[SandboxPlugin]:
+    """Return the objects of all kinds of `SANDBOXES` that are installed."""
+    found: list[SandboxPlugin] = []
+    for kind in SANDBOXES:
+        try:
+            found.append(plugin_of(kind))
+        except MissingExtraError:
+            continue
+    return found
 
 
 def _problem(kind: str, loaded: object) -> str:
@@ -80,8 +100,8 @@ def _problem(kind: str, loaded: object) -> str:
 
 @cache
 def candidates() -> dict[str, tuple[str, ...]]:
-    """Return the kinds of toolexec that may serve each profile, the preferred one first."""
-    plugins = [plugin_of(kind) for kind in SANDBOXES]
+    """Return the kinds of toolexec that are installed and may serve each profile, the preferred one first."""
+    plugins = present_plugins()
     return {
         profile: tuple(
             plugin.kind
@@ -94,5 +114,10 @@ def candidates() -> dict[str, tuple[str, ...]]:
 
 @cache
 def isolations() -> dict[str, str]:
-    """Return the kinds of toolexec that run code by themselves, and the isolation that each usually gives."""
-    return {kind: isolation for kind in SANDBOXES if (isolation := plugin_of(kind).isolation)}
+    """Return the kinds of toolexec that run code by themselves, and the isolation that each usually gives.
+
+    One whose package is not installed here may still be elsewhere: it counts as a container, the least of them.
+    """
+    present = {plugin.kind: plugin.isolation for plugin in present_plugins()}
+    found = {kind: present.get(kind, "container") for kind in SANDBOXES}
+    return {kind: isolation for kind, isolation in found.items() if isolation}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.declared import FileName, about, setting
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
-from toolexec.runtime.kinds import KINDS, installed_kinds
+from toolexec.runtime.kinds import KINDS, PACKAGED, installed_kinds
 from toolexec.runtime.plugin import REMOVED
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ class SandboxSettings:
     `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only.
     `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where
     the daemons listen, `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones.
-    `kubeconfig` and all that begin with `kube_` are for the cluster; see `KubernetesConfig`. With `route_by_needs` a
-    Python program that imports a package, or starts processes, goes to the first sandbox of its profile that has them.
+    With `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
+    profile that has them.
     `remote` says where remote runtimes are, `proxmox` which containers of Proxmox VE run code: without them there is no
-    sandbox `remote`, and no `proxmox_lxc`. `plugins` has the settings of kinds that other distributions have, by kind.
+    sandbox `remote`, and no `proxmox_lxc`. `plugins` has the settings of kinds that packages beside toolexec, and other
+    distributions, have, by kind.
 
     Raises ConfigurationError for an unknown kind, in `use` or in `plugins`.
     """
@@ -71,38 +72,17 @@ class SandboxSettings:
     docker_host: str = setting("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
     docker_runtime: str = setting("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
     containerd_address: str = setting("", "The socket of containerd; empty: the usual one.")
-    kubeconfig: FileName = setting("", "The kubeconfig of the cluster; empty: the one that kubectl uses.")
-    kube_context: str = setting("", "The context in it; empty: the current one.")
-    kube_namespace: str = setting("", "The namespace that pods are made in; empty: that of the context.")
-    kube_runtime_class: str = setting(
-        "", "The RuntimeClass of pods: one of gVisor or Kata makes them fit for hardened."
-    )
-    kube_service_account: str = setting("", "The ServiceAccount of pods, whose token they do not get.")
-    kube_node_selector: Mapping[str, str] = field(
-        default_factory=dict[str, str],
-        metadata=about("Labels of the nodes that pods may run on: pool=sandboxes."),
-    )
-    kube_tolerations: Sequence[Mapping[str, Any]] = setting(
-        (), "Taints of nodes that pods tolerate: key, operator, value, effect."
-    )
-    kube_pull_secrets: Sequence[str] = setting((), "The Secrets with which images are pulled.")
-    kube_jobs: bool = setting(False, "Whether each pod is made by a Job.")
-    kube_network: Literal["require", "report"] = setting(
-        "require", "Where NetworkPolicies were not seen to hold: run no code, or run it and say so."
-    )
     route_by_needs: bool = setting(False, "Run Python that imports a package, or starts processes, where they are.")
     egress: Egress | None = setting(None, "Hosts that code in containers may reach: api.example.com.")
     plugins: Mapping[str, JSONObject] = field(
         default_factory=dict[str, JSONObject],
-        metadata=about(
-            "Settings of sandboxes that other distributions have: kind, and what the plugin of that kind takes."
-        ),
+        metadata=about("Settings of sandboxes of packages and plugins: kind, and what that kind takes."),
     )
     remote: RemoteSettings | None = None
     proxmox: ProxmoxSettings | None = None
 
     def __post_init__(self) -> None:
-        ours = sorted({*self.plugins} & {*KINDS})
+        ours = sorted({*self.plugins} & {*KINDS} - {*PACKAGED})
         if ours:
             raise ConfigurationError(f"the sandbox {ours[0]} is of toolexec: its settings have names of their own")
         unknown = sorted({*self.use, *self.plugins} - {*KINDS})

@@ -12,7 +12,7 @@ from toolexec.errors.extras import unix_needed
 from toolexec.model.settings import unknown_setting
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend, judged_kind
-from toolexec.runtime.kinds import KINDS, SANDBOXES, plugin_of
+from toolexec.runtime.kinds import KINDS, SANDBOXES, plugin_of, present_plugins
 from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandbox_settings import SandboxSettings
@@ -39,13 +39,12 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
         }
         return Runtime(backends, order=order, route_by_needs=settings.route_by_needs)
     backends = []
-    for kind in SANDBOXES:
-        plugin = plugin_of(kind)
+    for plugin in present_plugins():
         if plugin.experimental:  # never measured: no profile chooses it by itself
             continue
         try:
-            with unix_needed(f"the sandbox {kind}"):
-                own = settings_of(kind, settings)
+            with unix_needed(f"the sandbox {plugin.kind}"):
+                own = settings_of(plugin.kind, settings)
                 if own is not None:
                     backends.append(_make(plugin, own, settings))
         except UnsupportedPlatformError:  # those that work here are left

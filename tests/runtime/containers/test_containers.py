@@ -16,11 +16,10 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.engines.backends import KINDS, Make, maker
+from tests.engines.backends import KINDS, Make, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 from tests.engines.images import TEST_IMAGE, test_image
-from tests.engines.kube.cluster import kube_cluster, kube_namespace  # noqa: F401 - fixtures
 from tests.engines.microvm import TEST_VM_IMAGE
 from tests.waiting import reached, until
 

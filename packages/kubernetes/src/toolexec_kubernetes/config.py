@@ -1,0 +1,96 @@
+"""How the kubernetes sandbox is set up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from toolexec.containers import DaemonConfig
+from toolexec.errors import ConfigurationError
+from toolexec.sandbox import checked
+
+__all__ = ["Isolation", "KubernetesConfig", "isolation_of"]
+
+Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def isolation_of(runtime: str) -> Isolation:
+    """Return what surrounds a pod whose runtime class, or the handler of one, has this name."""
+    name = runtime.lower()
+    if name.startswith(("runsc", "gvisor")):
+        return "gvisor"
+    return "vm" if name.startswith("kata") else "container"
+
+
+@checked("KubernetesConfig")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesConfig(DaemonConfig):
+    """How the kubernetes sandbox is set up.
+
+    `kubeconfig` is a path ("" for what `kubectl` would use, and for the ServiceAccount where toolexec itself runs in a
+    pod), `context` one of its contexts, `namespace` where pods are made ("" for that of the context). `runtime_class`
+    names a RuntimeClass of the cluster: one whose handler is gVisor's or Kata's makes the sandbox fit for the profile
+    `hardened`. `service_account`, `node_selector`, `tolerations`, `pull_secrets` and `priority_class` go into each pod;
+    no token is mounted. With `jobs` each pod is made by a Job, which the cluster removes by itself
+    `job_ttl` seconds after its end. `lifetime` is how many seconds a pod may live at most, as a guest of a session or a
+    pre-warmed one, and `start_seconds` how long one may take until it runs. `network` says what to do in a cluster
+    that was not seen to enforce NetworkPolicies: `require` refuses to run code there, `report` runs it, and says in
+    each result that the network was `open`, or `unknown`. `agent_sandbox` allows pods to be claimed from a
+    SandboxWarmPool that was made by `toolexec sandbox kubernetes manifest --pool`. `cpu_request` is how many cores a
+    pod asks the scheduler for, where its limits name none. `run_as_user` is the number of the user in all pods, for
+    clusters that prescribe one; 0 gives each pod a user of its own, by whom its processes are counted and held.
+    `seccomp` is "default" (RuntimeDefault), or a profile in the directory of the kubelet.
+
+    Raises ConfigurationError, too, for invalid names.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    runtime_class: str = ""
+    service_account: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    pull_secrets: Sequence[str] = ()
+    priority_class: str = ""
+    jobs: bool = False
+    job_ttl: int = 60
+    lifetime: int = 86_400
+    start_seconds: float = 120.0
+    network: Literal["require", "report"] = "require"
+    agent_sandbox: bool = True
+    cpu_request: float = 0.1
+    run_as_user: int = 0
+
+    def __post_init__(self) -> None:
+        DaemonConfig.__post_init__(self)
+        if self.namespace and not _NAME.fullmatch(self.namespace):
+            raise ConfigurationError(f"{self.namespace!r} is not a name of a namespace")
+        names = {
+            "runtime_class": self.runtime_class,
+            "service_account": self.service_account,
+            "priority_class": self.priority_class,
+            **{f"pull_secrets[{number}]": name for number, name in enumerate(self.pull_secrets)},
+        }
+        for setting, name in names.items():
+            if name and not _SUBDOMAIN.fullmatch(name):
+                raise ConfigurationError(f"{setting}: {name!r} is not a name of an object of Kubernetes")
+        for setting, least in (
+            ("job_ttl", 0),
+            ("lifetime", 60),
+            ("start_seconds", 1),
+            ("cpu_request", 0),
+            ("run_as_user", 0),
+        ):
+            if getattr(self, setting) < least:
+                raise ConfigurationError(f"{setting} must be {least} or more, not {getattr(self, setting)!r}")
+
+    @property
+    def isolation(self) -> Isolation:
+        """What surrounds the code, by the name of the runtime class; the check compares it with the class's handler."""
+        return isolation_of(self.runtime_class)

@@ -1,0 +1,291 @@
+"""Containers as objects of Kubernetes: pods, Jobs, claims, and the NetworkPolicy that holds them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from toolexec.containers import NOBODY, OWNER_LABEL, JSONDict, JSONObject
+from toolexec.errors import SandboxDeniedError
+from toolexec.sandbox import ContainerSpec
+from toolexec_kubernetes.config import KubernetesConfig
+
+__all__ = [
+    "CONTAINER",
+    "MANAGED_LABEL",
+    "MANAGER",
+    "OWNED_LABEL",
+    "POLICY",
+    "POOL_LABEL",
+    "RUN_LABEL",
+    "SANDBOX_LABEL",
+    "SPEC_LABEL",
+    "Made",
+    "claim_body",
+    "job_body",
+    "labels_of",
+    "pod_body",
+    "pod_spec",
+    "policy_body",
+    "random_user",
+    "spec_hash",
+    "with_user",
+]
+
+CONTAINER: Final = "guest"
+"""The only container of each pod."""
+MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "toolexec"
+OWNED_LABEL: Final = "toolexec.io/owner"
+"""The process that a pod, Job, claim or Lease belongs to; see `toolexec.process.owner`."""
+RUN_LABEL: Final = "toolexec.io/run"
+"""Which of its process's containers a pod is."""
+SANDBOX_LABEL: Final = "toolexec.io/sandbox"
+"""What the NetworkPolicy selects."""
+SPEC_LABEL: Final = "toolexec.io/spec"
+"""The digest of what the pods of a warm pool are; see `spec_hash`."""
+POOL_LABEL: Final = "toolexec.io/pool"
+"""The warm pool that uses a template."""
+POLICY: Final = "toolexec-sandboxes"
+"""The name of the NetworkPolicy."""
+
+_LABEL: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LOGS: Final = 128 << 20
+"""What the kubelet keeps of a container's output counts as its ephemeral storage; it rotates at some ten megabytes."""
+_NODE_GONE: Final = 10
+"""How many seconds a pod stays on a node that is lost: its run is lost, too, and the caller waits."""
+_GRACE: Final = 1
+_FIRST_USER: Final = 1 << 24
+_LAST_USER: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod."""
+
+    group: str
+    kind: str
+    body: JSONObject
+    run: str
+    image: str
+
+    @property
+    def id(self) -> str:
+        """What the object is called, with its kind: `pods/…`."""
+        return f"{self.kind}/{self.body['metadata']['name']}"
+
+
+def labels_of(spec: ContainerSpec, owner: str, run: str) -> dict[str, str]:
+    """Return the labels of a pod; those of *spec* that cannot be labels in Kubernetes are left out."""
+    own = {
+        name: value
+        for name, value in spec.labels.items()
+        if name != OWNER_LABEL and _LABEL_NAME.fullmatch(name) and _LABEL.fullmatch(value)
+    }
+    return {**own, MANAGED_LABEL: MANAGER, SANDBOX_LABEL: "true", OWNED_LABEL: owner, RUN_LABEL: run}
+
+
+def pod_body(name: str, labels: Mapping[str, str], spec: JSONObject) -> JSONDict:
+    """Return the pod *name* of a `pod_spec`."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": dict(spec)}
+
+
+def job_body(name: str, labels: Mapping[str, str], spec: JSONObject, *, ttl: int) -> JSONDict:
+    """Return the Job *name* that makes one pod, once; it and its pod are removed *ttl* seconds after its end."""
+    job: JSONDict = {
+        "backoffLimit": 0,
+        "ttlSecondsAfterFinished": ttl,
+        "template": {"metadata": {"labels": dict(labels)}, "spec": dict(spec)},
+    }
+    if "activeDeadlineSeconds" in spec:
+        job["activeDeadlineSeconds"] = spec["activeDeadlineSeconds"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": job,
+    }
+
+
+def claim_body(name: str, pool: str, owner: str, run: str, ends: str) -> JSONDict:
+    """Return the claim of one pod of the warm pool *pool*, which the cluster itself takes back at *ends* (RFC 3339)."""
+    own = {OWNED_LABEL: owner, RUN_LABEL: run}
+    return {
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxClaim",
+        "metadata": {"name": name, "labels": {MANAGED_LABEL: MANAGER, **own}},
+        "spec": {
+            "warmPoolRef": {"name": pool},
+            "lifecycle": {"shutdownTime": ends, "shutdownPolicy": "Delete"},
+            "additionalPodMetadata": {"labels": own},
+        },
+    }
+
+
+def policy_body() -> JSONDict:
+    """Return the NetworkPolicy under which no pod of ours has a network: nothing may come in or go out."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": POLICY, "labels": {MANAGED_LABEL: MANAGER}},
+        "spec": {
+            "podSelector": {"matchLabels": {SANDBOX_LABEL: "true"}},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+def random_user() -> int:
+    """Return a number for the user of one pod, which no other pod has: the kernel counts processes by it."""
+    return _FIRST_USER + secrets.randbelow(_LAST_USER - _FIRST_USER)
+
+
+def with_user(spec: ContainerSpec, user: int) -> ContainerSpec:
+    """Return *spec* for another user; the group stays."""
+    group = spec.security.user.partition(":")[2] or NOBODY.partition(":")[2]
+    return replace(spec, security=replace(spec.security, user=f"{user}:{group}"))
+
+
+def spec_hash(spec: JSONObject) -> str:
+    """Return the digest of a `pod_spec` without its deadline: pods of the same digest are alike."""
+    alike = {name: value for name, value in spec.items() if name != "activeDeadlineSeconds"}
+    return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def pod_spec(image: str, spec: ContainerSpec, config: KubernetesConfig, *, seconds: int = 0) -> JSONDict:
+    """Return the `spec` of a pod that is *spec*, of *image*, for at most *seconds* (0: as long as it likes).
+
+    It fits the pod security standard `restricted` under all profiles but `dev`. Bounds on processes are the kubelet's
+    business, and are left out.
+
+    Raises SandboxDeniedError for a spec that would let code out: no spec of ours does that.
+    """
+    _refuse(spec)
+    pod: JSONDict = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "hostname": "sandbox",
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
+        "terminationGracePeriodSeconds": _GRACE,
+        "securityContext": _pod_security(spec),
+        "containers": [_container(image, spec, config)],
+        "volumes": [
+            {"name": f"tmpfs-{number}", "emptyDir": {"medium": "Memory", "sizeLimit": str(mount.size_bytes)}}
+            for number, mount in enumerate(spec.mounts)
+        ],
+        "tolerations": [
+            *(dict(each) for each in config.tolerations),
+            *(
+                {
+                    "key": f"node.kubernetes.io/{trouble}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _NODE_GONE,
+                }
+                for trouble in ("not-ready", "unreachable")
+            ),
+        ],
+    }
+    named: JSONDict = {
+        "activeDeadlineSeconds": seconds,
+        "runtimeClassName": spec.runtime or config.runtime_class,
+        "serviceAccountName": config.service_account,
+        "nodeSelector": dict(config.node_selector),
+        "imagePullSecrets": [{"name": name} for name in config.pull_secrets],
+        "priorityClassName": config.priority_class,
+    }
+    return pod | {name: value for name, value in named.items() if value}
+
+
+def _container(image: str, spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
+    security, bounds = spec.security, _bounds(spec, config)
+    uid, gid = _user(spec)
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": {"always": "Always", "never": "Never"}.get(config.pull, "IfNotPresent"),
+        # `$(NAME)` would be a variable to the kubelet
+        "command": [word.replace("$", "$$") for word in spec.command],
+        "workingDir": spec.working_dir,
+        "env": [{"name": name, "value": value.replace("$", "$$")} for name, value in spec.env.items()],
+        "stdin": True,
+        "stdinOnce": True,
+        "resources": bounds,
+        "securityContext": {
+            "privileged": False,
+            "allowPrivilegeEscalation": not security.no_new_privileges,
+            "readOnlyRootFilesystem": security.read_only_root,
+            "runAsNonRoot": True,
+            "runAsUser": uid,
+            "runAsGroup": gid,
+            "capabilities": {
+                "drop": ["ALL"],
+                **(
+                    {"add": [name.removeprefix("CAP_") for name in security.keep_capabilities]}
+                    if security.keep_capabilities
+                    else {}
+                ),
+            },
+        },
+        "volumeMounts": [
+            {"name": f"tmpfs-{number}", "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
+            for number, mount in enumerate(spec.mounts)
+        ],
+    }
+
+
+def _bounds(spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
+    resources = spec.resources
+    limits: dict[str, str] = {}
+    if resources.memory_bytes:
+        limits["memory"] = str(resources.memory_bytes)
+    if resources.cpus:
+        limits["cpu"] = f"{math.ceil(resources.cpus * 1000)}m"
+    if resources.disk_bytes:
+        limits["ephemeral-storage"] = str(resources.disk_bytes + _LOGS)
+    requests = dict(limits)
+    if "cpu" not in requests and config.cpu_request:
+        requests["cpu"] = f"{math.ceil(config.cpu_request * 1000)}m"
+    return {"limits": limits, "requests": requests}
+
+
+def _pod_security(spec: ContainerSpec) -> JSONDict:
+    uid, gid = _user(spec)
+    profile: JSONDict = {"type": "RuntimeDefault"}
+    if spec.security.seccomp == "unconfined":
+        profile = {"type": "Unconfined"}
+    elif spec.security.seccomp != "default":
+        profile = {"type": "Localhost", "localhostProfile": spec.security.seccomp}
+    return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, "fsGroup": gid, "seccompProfile": profile}
+
+
+def _user(spec: ContainerSpec) -> tuple[int, int]:
+    """Return the numbers of its user and group; an image that knows names cannot be asked here."""
+    user, _, group = spec.security.user.partition(":")
+    if not user.isdecimal() or not (group or user).isdecimal():
+        user, _, group = NOBODY.partition(":")
+    return int(user), int(group or user)
+
+
+def _refuse(spec: ContainerSpec) -> None:
+    """Refuse a forbidden spec. Its maker has checked this before; this last gate must hold by itself."""
+    if spec.security.privileged:
+        raise SandboxDeniedError("a sandbox is never privileged")
+    if spec.security.network == "host":
+        raise SandboxDeniedError("a sandbox never has the network of its node")
+    if 0 in _user(spec):
+        raise SandboxDeniedError("a sandbox is never root")
+    bound = [mount.target for mount in spec.mounts if mount.type != "tmpfs"]
+    if bound:
+        raise SandboxDeniedError(
+            f"a pod has no files of its node, yet {', '.join(bound)} is to be one; hand over files"
+        )

@@ -1,4 +1,0 @@
-"""The clusters that tests of Kubernetes use."""
-
-from tests.engines.kube.cluster import kube_cluster, kube_namespace  # noqa: F401 - fixtures
-from tests.engines.kube.real import kubelet_cluster, kubelet_namespace, real_cluster, real_namespace  # noqa: F401 - fixtures
