@@ -361,6 +361,7 @@ def public_names() -> set[str]:
         "toolexec.runtime.remote",
         "toolexec.runtime.remote.proxmox",
         "toolexec.durable.temporal",
+        *(package.module for package in installed()),
     )
     names = {word for package in packages for word in package.split(".")}
     callees: dict[int, Any] = {}  # each once: what is inherited is a member of many
