@@ -25,7 +25,7 @@ from toolexec_kubernetes.manifest import make_manifest
 
 pytestmark = [pytest.mark.full, pytest.mark.anyio]
 Make = Callable[..., KubernetesBackend]
-ROOT = Path(__file__).parents[4]
+PACKAGE = Path(__file__).parents[2]
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -346,7 +346,7 @@ async def test_what_others_run_is_left_alone(make: Make, kube_cluster: KubeClust
 
 
 async def test_the_example_runs(kube_cluster: KubeCluster, kube_namespace: str) -> None:
-    example = ROOT / "examples" / "kubernetes.py"
+    example = PACKAGE / "examples" / "kubernetes.py"
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, str(example), kube_namespace, test_image().name],
