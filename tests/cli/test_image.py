@@ -1,4 +1,4 @@
-"""The commands for images: build, import, list, remove."""
+"""The commands for images: build, import, list, verify, remove."""
 
 from __future__ import annotations
 
@@ -67,6 +67,31 @@ def test_an_image_is_imported_listed_and_removed(cli: Cli, cache: Path, tree: Pa
     freed = json.loads(cli("image", "remove", "team/small:2", "--json").stdout)["freedBytes"]
     assert freed == image["bytes"]
     assert json.loads(cli("image", "list", "--json").stdout)["images"] == []
+
+
+def test_an_image_that_was_changed_is_found(cli: Cli, cache: Path) -> None:
+    """Reads everything again, names what was written to, and goes by the digest where the times are hidden."""
+    image, other = keep("tools"), keep("others")
+    done = cli("image", "verify")
+    assert done.exit_code == 0
+    assert f"tools is as it was kept: {image.digest}" in " ".join(done.stdout.split())
+    shell = image.root / "usr/bin/sh"
+    kept = shell.stat()
+    shell.write_bytes(b"#!llehs\n" * 10)
+    os.utime(shell, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    done = cli("image", "verify", "--json")
+    assert done.exit_code == 1
+    found = {each["name"]: each for each in json.loads(done.stdout)["images"]}
+    assert found["others"] == {"name": "others", "digest": other.digest, "ok": True, "problems": [], "changed": []}
+    assert found["tools"]["changed"] == ["usr/bin/dash", "usr/bin/sh"]
+    assert "and were kept with sha256:" in found["tools"]["problems"][0]
+    shown = " ".join(cli("image", "verify", "tools").stdout.split())
+    assert "tools was changed on the disk; remove it and make it again" in shown
+    assert "changed: usr/bin/sh" in shown
+    assert cli("image", "verify", "others").exit_code == 0
+    missing = cli("image", "verify", "tool")
+    assert missing.exit_code == 2
+    assert "did you mean tools" in " ".join(missing.stderr.split())
 
 
 def test_the_list_says_what_is_in_an_image(cli: Cli, cache: Path) -> None:

@@ -1,4 +1,4 @@
-"""`toolexec image`: build, import, list and remove the images that container sandboxes run programs in."""
+"""`toolexec image`: build, import, list, verify and remove the images that container sandboxes run programs in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _DEFAULT_NAME: Final = "toolexec-sandbox"
 _VM_NAME: Final = "toolexec-vm"
 
 image: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Build, import, list and remove the images that container sandboxes run programs in."
+    no_args_is_help=True,
+    help="Build, import, list, verify and remove the images that container sandboxes run programs in.",
 )
 
 
@@ -126,6 +127,20 @@ def image_import(
 def image_list(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the images: what is in them, and their size; in JSON also their digests."""
     _perform(context, list_images, as_json)
+
+
+@image.command("verify")
+def image_verify(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Of the image; all by default.", show_default=False)
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Read images again and compare them with what was kept; exit code 1 if one was changed on the disk."""
+    from toolexec.cli import image_verify as command
+
+    _perform(context, lambda session: command.verify(session, name), as_json)
 
 
 @image.command("remove")
