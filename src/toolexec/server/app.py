@@ -540,7 +540,7 @@ class _Dispatcher:
                 durable=durable,
                 idempotency_key=how.key,
             )
-            return meta_result(await tool.handle(call), own.gives, how.version, once=tool.once)
+            return meta_result(await tool.handle(call), own.gives, how.version)
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         except ToolExecError as error:

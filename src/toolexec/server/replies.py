@@ -28,11 +28,11 @@ _TWICE: Final = 4000
 _ANY_TEXT: Final = frozenset({"$schema", "type", "title", "description"})
 
 
-def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = False) -> JSONDict:
+def meta_result(reply: MetaReply, output: Schema, version: str) -> JSONDict:
     """Return the reply of one of the server's own tools; *output* is that tool's output schema.
 
-    Some clients have a model read the content, some the structured content, and some both. With *once* a reply that is
-    longer than 4,000 characters is content only.
+    Some clients have a model read the content, some the structured content, and some both: a reply that is longer than
+    4,000 characters is content only, so that no model reads it twice.
     """
     value = dict(reply.value)
     parts = reply.parts
@@ -43,7 +43,7 @@ def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = 
         data["isError"] = True
         if not output.conforms(value):
             return data
-    if reply.structured or not once or _characters(parts) <= _TWICE:
+    if reply.structured or _characters(parts) <= _TWICE:
         data["structuredContent"] = value
     return data
 

@@ -69,8 +69,7 @@ MetaDurable: TypeAlias = Callable[[Exec, JSONObject], JSONDict | None]
 class MetaTool:
     """A tool of the server: what clients see of it, and what it does.
 
-    Its replies fit `output_schema`. With `once`, a long reply is sent as content only, so that no client reads it
-    twice. `durable` says which calls can be durable runs.
+    Its replies fit `output_schema`. `durable` says which calls can be durable runs.
     """
 
     name: str
@@ -84,7 +83,6 @@ class MetaTool:
     destructive: bool = False
     idempotent: bool = True
     open_world: bool = True
-    once: bool = False
 
     def to_mcp(self) -> JSONDict:
         """Return the tool in MCP's spelling, as `tools/list` shows it.

@@ -206,5 +206,4 @@ RUN_CHAIN: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    once=True,
 )

@@ -212,7 +212,6 @@ EXECUTE_CODE: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    once=True,
 )
 
 RUN_WORKFLOW: Final = MetaTool(
@@ -240,5 +239,4 @@ RUN_WORKFLOW: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    once=True,
 )

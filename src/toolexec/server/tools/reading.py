@@ -177,5 +177,4 @@ STUBS: Final = MetaTool(
     ),
     output_schema=closed({"stubs": TEXT, "tools": TEXTS, "note": TEXT}, ["stubs", "tools"]),
     handle=_stubs,
-    once=True,
 )

@@ -47,6 +47,5 @@ READ_RESULT: Final = MetaTool(
     input_schema=READ_ARGUMENTS,
     output_schema=_OUTPUT,
     handle=_read,
-    once=True,
 )
 """`read_result`: pages, slices and greps what a ResultStore keeps for the caller."""

@@ -247,7 +247,6 @@ RUN_TOOL: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    once=True,
 )
 
 
