@@ -68,7 +68,12 @@ def test_a_package_has_its_parts(package: Package) -> None:
     assert project["name"] == package.distribution
     for part in ("README.md", "LICENSE", "tests", f"src/{package.module}/py.typed"):
         assert (package.directory / part).exists(), part
-    assert package.settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/{package.module}"]
+    license_file = package.directory / "LICENSE"
+    assert not license_file.is_symlink()  # no archive of sources takes a link to what is outside
+    assert license_file.read_text(encoding="utf-8") == (ROOT / "LICENSE").read_text(encoding="utf-8")
+    targets = package.settings["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"]["packages"] == [f"src/{package.module}"]
+    assert targets["sdist"]["include"] == ["/src", "/README.md", "/LICENSE"]
     extras = CORE["project"]["optional-dependencies"]
     assert extras[package.name] == [f"{package.distribution}=={toolexec.__version__}"]
     assert package.module in CORE["tool"]["coverage"]["run"]["source_pkgs"]
@@ -77,10 +82,9 @@ def test_a_package_has_its_parts(package: Package) -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
 def test_versions_are_in_lock_step(package: Package) -> None:
-    """A version is read from the core's file, and the core of just that version is needed."""
+    """A package has the core's version, and needs the core of just that version."""
     settings: Any = package.settings
-    assert "version" in settings["project"]["dynamic"]
-    assert (package.directory / settings["tool"]["hatch"]["version"]["path"]).resolve() == SOURCE / "version.py"
+    assert settings["project"]["version"] == toolexec.__version__
     assert f"toolexec=={toolexec.__version__}" in settings["project"]["dependencies"]
 
 
