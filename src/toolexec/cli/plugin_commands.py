@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -22,12 +22,17 @@ class WithPlugins(TyperGroup):
     when help lists the commands; then one that cannot be used is left out, as `toolexec doctor` says why."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of this name; a usage error says what is wrong with the plugin that has it."""
+        """Return the command of this name; a usage error says what is wrong with the plugin that has it, and an error
+        what to install for a kind whose package is absent."""
         own = super().get_command(ctx, cmd_name)
         if own is not None or cmd_name not in _kinds():
             return own
         try:
             return _commands_of(cmd_name)
+        except MissingExtraError as error:
+            if ctx.resilient_parsing:  # a shell asks what could follow
+                return None
+            _end(ctx, error)
         except ConfigurationError as error:
             ctx.fail(error.message)
 
@@ -63,6 +68,17 @@ def with_settings(
             screen.error(error)
             code = exit_code(error)
     raise typer.Exit(code)
+
+
+def _end(context: Any, error: MissingExtraError) -> NoReturn:
+    """Print the error as commands do, and end with its exit code."""
+    from toolexec.cli.exit_codes import exit_code
+    from toolexec.cli.terminal import Screen, only_results_on_stdout
+
+    _, as_json = context.obj or ((), False)
+    with only_results_on_stdout() as out:
+        Screen(out, as_json=as_json).error(error)
+    raise typer.Exit(exit_code(error))
 
 
 def _kinds() -> list[str]:
