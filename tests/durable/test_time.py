@@ -156,9 +156,9 @@ class Place:
         self.hung = asyncio.Event()
         self.released = asyncio.Event()
 
-    def open(self, linger: float = 0.05, **settings: Any) -> Exec:
+    def open(self, **settings: Any) -> Exec:
         """Return an Exec on the journal."""
-        ex = Exec(journal=self.directory / "runs.db", linger=linger, **settings)
+        ex = Exec(journal=self.directory / "runs.db", linger=0.05, **settings)
         for name in ("echo", "count", "never", "release", "note", "hold"):
             tool = Tool(name=name, namespace="fx", input_schema=ANY, annotations=REPEATABLE)
             ex.add(tool, handler=getattr(self, name))
@@ -334,33 +334,6 @@ async def test_a_time_limit_around_a_question_fires(
         result = (await ex.runs.resume_due())["run"]
         assert (result.value, result.error) == (3 if answered else "no answer", None)
         assert (await ex.runs.replay("run")).same
-
-
-LEFT_QUESTIONS = {
-    "python": """
-import asyncio
-asked = asyncio.ensure_future(tools.run("run:input", {"question": "How many?", "name": "many"}))
-try:
-    return await asyncio.wait_for(asyncio.shield(asked), 2)
-except TimeoutError:
-    return await tools.fx.echo(n=5)
-""",
-    "javascript": """
-tools.run("run:input", {question: "How many?", name: "many"});
-await new Promise((done) => setTimeout(done, 2000));
-return await tools.fx.echo({n: 5});
-""",
-}
-
-
-@pytest.mark.parametrize("language", LEFT_QUESTIONS)
-async def test_a_program_that_has_ended_waits_for_no_answer(place: Place, host: HostTime, language: str) -> None:
-    """A question that is still open then is called off, and a replay does the same."""
-    async with place.open(linger=5.0) as ex:
-        result = await ex.execute_code(LEFT_QUESTIONS[language], language=language, durable="run")
-        assert (result.value, result.error) == (5, None)
-        report = await ex.runs.replay("run")
-        assert (report.same, report.error) == (True, None)
 
 
 async def test_short_timers_keep_the_process(place: Place, host: HostTime) -> None:

@@ -10,9 +10,6 @@ from .channel import Channel, answer_value
 
 __all__ = ["Deferred", "unfinished"]
 
-_WAITS = ("run:sleep", "run:signal", "run:input")
-"""Tools of a durable run that do nothing but wait."""
-
 
 class Deferred(asyncio.Future):  # type: ignore[type-arg]
     """The result of a tool call in a program that uses `await`: await it, gather it, or use it like the result itself.
@@ -24,7 +21,6 @@ class Deferred(asyncio.Future):  # type: ignore[type-arg]
         super().__init__()
         self._channel = channel
         self._convert = convert
-        self.__toolexec_waits__ = kind == "run_tool" and payload.get("id") in _WAITS
         self._payload = payload  # the host must not forget a large result in it before it has received the call
         self._request_id = channel.submit(kind, payload, self._hear)
         unfinished.add(self)
@@ -49,13 +45,6 @@ class Deferred(asyncio.Future):  # type: ignore[type-arg]
         unfinished.discard(self)
         self._channel.forget(self._request_id)
         return super().cancel(msg)
-
-    @staticmethod
-    def call_off_waits() -> None:
-        """Cancel the calls that only wait: that leaves nothing undone."""
-        for each in [*unfinished]:
-            if each.__toolexec_waits__:
-                each.cancel()
 
     def __toolexec_value__(self) -> Any:
         if not self.done():

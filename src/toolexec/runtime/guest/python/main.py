@@ -328,10 +328,10 @@ def _report_exit(channel: Channel) -> None:
 
 
 def run_to_end(loop: Any, main: Any) -> Any:
-    """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that were not awaited, but for waits."""
+    """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that were not awaited."""
     import asyncio
 
-    from .deferred import Deferred, unfinished
+    from .deferred import unfinished
 
     unfinished.clear()
     asyncio.set_event_loop(loop)
@@ -342,7 +342,6 @@ def run_to_end(loop: Any, main: Any) -> Any:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        Deferred.call_off_waits()
         if unfinished:
             loop.run_until_complete(asyncio.gather(*unfinished))
         loop.run_until_complete(loop.shutdown_asyncgens())
