@@ -353,7 +353,7 @@ async def test_a_second_result_and_one_of_another_run_are_refused(bench: Bench) 
     run = await bench.begin()
     await bench.say(result("wrong", "5"), result("right"), result("again"))
     assert (await run).result == {"value": "right"}
-    assert codes(await bench.hear()) == [("error", "5", "protocol"), ("error", "1", "protocol")]
+    assert codes(await bench.hear_all(2)) == [("error", "5", "protocol"), ("error", "1", "protocol")]
 
 
 async def test_hanging_up_ends_the_run_without_a_result(bench: Bench) -> None:
