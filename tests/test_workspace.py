@@ -173,6 +173,46 @@ def test_what_is_missing_says_what_to_type(tmp_path: Path) -> None:
     assert run(tmp_path, ABSENT + program) == ["True", needed, needed]
 
 
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("raise RuntimeError('of another time')", "cannot be loaded: RuntimeError: of another time"),
+        ("PLUGIN = 5", "must be a SandboxPlugin, not int"),
+    ],
+)
+def test_a_package_that_is_broken_harms_no_other_sandbox(tmp_path: Path, module: str, reason: str) -> None:
+    """Code runs in the others; the doctor, and naming its sandbox, say what is wrong."""
+    install(tmp_path, "toolexec-kubernetes", "[toolexec.sandboxes]\nkubernetes = broken:PLUGIN\n", {"broken": module})
+    program = """
+    import asyncio
+    import importlib.metadata as metadata
+    every = metadata.entry_points
+    metadata.entry_points = lambda **wanted: [
+        each for each in every(**wanted) if each.dist.name != "toolexec-kubernetes" or each.dist.version == "1.0"
+    ]
+
+    from toolexec import Exec
+    from toolexec.errors import ConfigurationError
+    from toolexec.runtime.doctor import examine
+    from toolexec.runtime.router import Runtime
+    from toolexec.runtime.sandboxes import SandboxSettings, make_sandbox
+
+    with Exec().sync as ex:
+        print(ex.execute_code("return 6 * 7").value)
+    found = {each.kind: each for each in asyncio.run(examine(Runtime(), measure=False))}["kubernetes"]
+    print(found.state, found.reason)
+    try:
+        make_sandbox("kubernetes", SandboxSettings(use=("kubernetes",)))
+    except ConfigurationError as error:
+        print(error)
+    """
+    value, shown, refused = run(tmp_path, program)
+    assert value == "42"
+    assert shown.startswith("failed ")
+    assert reason in shown
+    assert reason in refused
+
+
 def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) -> None:
     """Settings may name it; making it, and its commands, name the line that installs it, and so does the doctor. All
     others work without it."""

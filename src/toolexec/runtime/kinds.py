@@ -4,13 +4,14 @@ those of other distributions.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Final
 
 from toolexec.backend.plugins import PACKAGES, load_plugin, plugin_names
 from toolexec.backend.plugins import SANDBOXES as GROUP
-from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 
@@ -78,13 +79,15 @@ def plugin_of(kind: str) -> SandboxPlugin:
 
 
 def present_plugins() -> list[SandboxPlugin]:
-    """Return the objects of all kinds of `SANDBOXES` that are installed."""
+    """Return the objects of all kinds of `SANDBOXES` that can be used here.
+
+    One whose package is absent, of another version or broken is left out: the others work, the doctor shows why, and
+    naming it is an error.
+    """
     found: list[SandboxPlugin] = []
     for kind in SANDBOXES:
-        try:
+        with suppress(ConfigurationError):
             found.append(plugin_of(kind))
-        except MissingExtraError:
-            continue
     return found
 
 
