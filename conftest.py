@@ -205,9 +205,8 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     leaks = _leaks(before_children, before_fds, before_threads, before_temp)
     deadline = time.monotonic() + 5
-    generation = (
-        0  # what a test has just dropped is young as a rule, and to go through all takes a hundred times as long
-    )
+    # What a test has just dropped is young as a rule, and to go through all takes a hundred times as long.
+    generation = 0
     while leaks and time.monotonic() < deadline:
         gc.collect(generation)
         generation = min(generation + 1, 2)

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from toolexec.server.http import HttpSettings, Metrics
-from toolexec.server.http.bodies import excess_of
+from toolexec.server.http.bodies import refusal_of
 
 from .conftest import INITIALIZE, JSON_HEADERS, Serve
 
@@ -123,14 +123,14 @@ async def test_garbage(serve: Serve, body: bytes, era: dict[str, str]) -> None:
 )
 def test_depth_is_that_of_the_structure(document: str, deep: bool) -> None:
     """Brackets within strings do not count, whatever is escaped in them."""
-    assert (excess_of(document.encode(), 3, 1000) == "json_depth") is deep
+    assert (refusal_of(document.encode(), 3, 1000) == "json_depth") is deep
 
 
 def test_looking_for_depth_takes_linear_time() -> None:
     """Quotes without an end are no way to keep the server busy."""
-    assert excess_of(b"[[[[" + rb"\"" * 2_000_000, 3, 1000) == "json_depth"
-    assert excess_of(rb'"\"' * 1_000_000 + b"[[[[", 3, 1000) is None
-    assert excess_of(b'[[["' + rb"\"" * 2_000_000 + b"[[[[", 3, 1000) is None
+    assert refusal_of(b"[[[[" + rb"\"" * 2_000_000, 3, 1000) == "json_depth"
+    assert refusal_of(rb'"\"' * 1_000_000 + b"[[[[", 3, 1000) is None
+    assert refusal_of(b'[[["' + rb"\"" * 2_000_000 + b"[[[[", 3, 1000) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_looking_for_depth_takes_linear_time() -> None:
 )
 def test_values_are_those_of_the_structure(document: str, many: bool) -> None:
     """Commas and brackets within strings are text, however many there are."""
-    assert (excess_of(document.encode(), 100, 4) == "json_values") is many
+    assert (refusal_of(document.encode(), 100, 4) == "json_values") is many
 
 
 @pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolexec.server.http.replies import Refuse, header, refuse, reply_json
 from toolexec.server.http.settings import HttpSettings
 
-__all__ = ["BodyLimits", "Excess", "excess_of"]
+__all__ = ["BodyLimits", "Refusal", "refusal_of"]
 
 # A text that does not end is one token as well: beginning again at each of its quotes would take quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
@@ -22,8 +22,8 @@ _COMMA = ord(",")
 _AT_ONCE = 64 * 1024
 """A body of fewer bytes is looked at on the event loop: that takes a few milliseconds at most."""
 
-Excess: TypeAlias = Literal["json_depth", "json_values"]
-"""What a body has too much of."""
+Refusal: TypeAlias = Literal["json_depth", "json_values"]
+"""Why a body is refused, in one word: what it has too much of."""
 
 
 class BodyLimits:
@@ -66,22 +66,22 @@ class BodyLimits:
             self._tell("disconnected")
         elif len(body) > self._most:
             await self._too_long(send)
-        elif excess := await self._excess(body):
-            self._tell(excess)
-            problem = {"code": _PARSE_ERROR, "message": f"Parse error: {self._explained(excess)}"}
+        elif refusal := await self._refusal_of(body):
+            self._tell(refusal)
+            problem = {"code": _PARSE_ERROR, "message": f"Parse error: {self._explained(refusal)}"}
             await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})
         else:
             await self._app(scope, _replay(body, receive), send)
 
-    async def _excess(self, body: bytes) -> Excess | None:
+    async def _refusal_of(self, body: bytes) -> Refusal | None:
         if len(body) < _AT_ONCE:
-            return excess_of(body, self._depth, self._values)
-        return await anyio.to_thread.run_sync(excess_of, body, self._depth, self._values)
+            return refusal_of(body, self._depth, self._values)
+        return await anyio.to_thread.run_sync(refusal_of, body, self._depth, self._values)
 
-    def _explained(self, excess: Excess) -> str:
-        if excess == "json_depth":
+    def _explained(self, refusal: Refusal) -> str:
+        if refusal == "json_depth":
             return f"nested more than {self._depth} levels deep"
-        return f"more than {self._values} values; send less at once, or a handle to what the server has"
+        return f"more than {self._values} values; send less at once"
 
     async def _read(self, receive: Receive) -> bytes | None:
         """Return the body, or as much of it as shows that it is too long; None when the client went away."""
@@ -99,7 +99,7 @@ class BodyLimits:
         await refuse(send, 413, f"the body is longer than {self._most} bytes")
 
 
-def excess_of(body: bytes, depth: int, values: int) -> Excess | None:
+def refusal_of(body: bytes, depth: int, values: int) -> Refusal | None:
     """Return whether JSON nests more than *depth* levels deep or has more than *values* values, None if neither.
 
     Values are its commas, lists and objects, which is at most twice what they are. Also right for what is not valid
