@@ -108,6 +108,7 @@ try:
             time.sleep(0.2)
             live_on()
         made += 1
+    time.sleep(1)  # a sandbox that counts them at intervals gets to look
 except BaseException as error:
     print(type(error).__name__, str(error)[:200])
 made
