@@ -137,7 +137,8 @@ def steps_of(steps: Sequence[Step | JSONObject], most: float | None) -> list[Ste
     anything but a list of steps, and InvalidLimitsError for a longer limit."""
     chain = read_chain_steps(steps)
     for step in chain:
-        refuse_above("timeout", step.timeout or 0, most, tool_id=step.tool_id)
+        if step.timeout:
+            refuse_above("timeout", step.timeout, most, tool_id=step.tool_id)
     return chain
 
 

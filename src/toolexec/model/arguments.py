@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json
-from toolexec.model.tree_size import FLAT, Excess, excess_of
+from toolexec.model.tree_size import FLAT, MANY, Excess, excess_of, has_many, is_flat
 
 if TYPE_CHECKING:
     from toolexec.model.schema import Schema
 
-__all__ = ["RefusedArgs", "are_same", "bounded", "bounded_args", "own_parts", "without_nulls"]
+__all__ = ["RefusedArgs", "are_same", "bounded", "bounded_args", "own_parts", "own_parts_at_once", "without_nulls"]
 
 
 class RefusedArgs(Mapping[str, Any]):
@@ -96,6 +96,13 @@ def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
         return to_json(args)
     except NotJSONError:
         return bounded(args, tool_id)
+
+
+def own_parts_at_once(args: Mapping[str, object], tool_id: str) -> JSONObject | None:
+    """Return what `own_parts` does, or None for so many values that an event loop should not walk them."""
+    if type(args) is dict and len(args) <= MANY and is_flat(args):
+        return args.copy()  # most calls: one look in place of two
+    return None if has_many(args) else own_parts(args, tool_id)
 
 
 def are_same(args: JSONObject | None, others: JSONObject | None) -> bool:

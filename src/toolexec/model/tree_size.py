@@ -14,6 +14,7 @@ from typing import Any, Final
 
 __all__ = [
     "FLAT",
+    "MANY",
     "MAX_DEPTH",
     "MAX_NODES",
     "MAX_REPEATED",

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from toolexec.errors import ToolExecError
-from toolexec.model.arguments import RefusedArgs, own_parts
+from toolexec.model.arguments import RefusedArgs, own_parts, own_parts_at_once
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.json_value import JSONObject, JSONValue
-from toolexec.model.tree_size import has_many
 from toolexec.run.large import walked
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
@@ -61,10 +60,8 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
     """Make one call as a step: what could not be run is the step's error here, as what failed is."""
     # They share nothing with earlier values, and stay with the step.
     given = call.args or {}
-    if has_many(given):
-        call.args = await walked(partial(own_parts, given, call.tool_id))
-    else:
-        call.args = own_parts(given, call.tool_id)
+    own = own_parts_at_once(given, call.tool_id)
+    call.args = own if own is not None else await walked(partial(own_parts, given, call.tool_id))
     args: JSONObject = {} if type(call.args) is RefusedArgs else call.args
     try:
         result = await runner.run(call)

@@ -12,7 +12,7 @@ from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.errors import InputValidationError, ToolExecError
-from toolexec.model.arguments import RefusedArgs, own_parts
+from toolexec.model.arguments import RefusedArgs, own_parts, own_parts_at_once
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.tree_size import has_many
@@ -45,9 +45,10 @@ class OwnArguments(Layer):
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""
         if call.args:
-            if has_many(call.args):
+            args = own_parts_at_once(call.args, call.tool_id)
+            if args is None:
                 return self._run_large(call)
-            call.args = own_parts(call.args, call.tool_id)
+            call.args = args
         return self.inner.run(call)
 
     async def _run_large(self, call: ToolCall) -> Result:
@@ -57,9 +58,10 @@ class OwnArguments(Layer):
     def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
         if call.args:
-            if has_many(call.args):
+            args = own_parts_at_once(call.args, call.tool_id)
+            if args is None:
                 return self._stream_large(call)
-            call.args = own_parts(call.args, call.tool_id)
+            call.args = args
         return self.inner.stream(call)
 
     async def _stream_large(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:

@@ -42,6 +42,7 @@ __all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
 _NO_ARGS: Final[JSONDict] = {}
+_ANY: Final = Schema.of(True)
 _NO_MAPPING: Final = Violation(
     path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
 )
@@ -144,10 +145,11 @@ class DefaultRunner:
         except BaseException as error:
             failure = backend_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
-        if self._takes_anything and type(raw) in _SCALARS:
+        if type(raw) is dict:
+            if (result := _flat_result(entry, raw, started)) is not None:
+                return result
+        elif self._takes_anything and type(raw) in _SCALARS:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
-        if type(raw) is dict and (result := _flat_result(entry, raw, started)) is not None:
-            return result
         if _is_large(raw):
             return await walked(partial(self._finish, entry, raw, started))
         return self._finish(entry, raw, started)
@@ -223,7 +225,7 @@ class DefaultRunner:
         What is returned for many values does so once it is awaited. Raises InputValidationError."""
         given = _NO_ARGS if attempt.args is None else attempt.args
         schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
-        if type(given) is dict and self._validate_input and is_flat(given) and schema.conforms_flat(given):
+        if type(given) is dict and is_flat(given) and (schema if self._validate_input else _ANY).conforms_flat(given):
             attempt.is_json = True
             return None  # most calls
         if has_many(given):

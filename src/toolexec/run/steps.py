@@ -256,7 +256,8 @@ async def execute_chain(
             previous = done.value
         elif step.stop_on_error:
             outcome.error = done.error
-        notify(on_progress, number + 1, len(steps), "step_completed" if done.ok else "step_error")
+        if on_progress is not None:
+            notify(on_progress, number + 1, len(steps), "step_completed" if done.ok else "step_error")
     outcome.duration = perf_counter() - started
 
 
@@ -293,12 +294,10 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
     names: dict[str, int] = {}
     referring: set[int] = set()
     for number, step in enumerate(steps):
-        if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
-            name = "retries" if step.retries < 0 else "retry_pause" if step.retry_pause < 0 else "timeout"
-            least = "above 0" if name == "timeout" else "0 or more"
-            raise InvalidChainError(f"step {number}: {name} must be {least}, not {getattr(step, name)!r}")
-        if step.retries:
-            _check_retries(index, step, number)
+        if step.retries or step.retry_pause or step.timeout is not None:
+            _check_numbers(step, number)
+            if step.retries:
+                _check_retries(index, step, number)
         args = step.args
         if args is not None and type(args) is not dict:  # a test that costs little, as most are dicts
             if not isinstance(args, Mapping):
@@ -311,6 +310,13 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
                 raise InvalidChainError(f"step {number}: the name {step.name!r} is taken or not a plain word")
             names[step.name] = number
     return names, referring
+
+
+def _check_numbers(step: Step, number: int) -> None:
+    if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
+        name = "retries" if step.retries < 0 else "retry_pause" if step.retry_pause < 0 else "timeout"
+        least = "above 0" if name == "timeout" else "0 or more"
+        raise InvalidChainError(f"step {number}: {name} must be {least}, not {getattr(step, name)!r}")
 
 
 def _check_retries(index: Index, step: Step, number: int) -> None:
