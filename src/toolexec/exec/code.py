@@ -159,14 +159,14 @@ class CodeRuns:
         executor, gate, origin = self.executor, self._options.own_gate, CURRENT.get()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
-            yield CodeRun(executor, replace(request, origin=origin))
+            yield CodeRun(executor, request.given(origin=origin))
             return
         async with begun(gate, self.asked(request), asks=asks, counts=counts) as scope:
             config = executor.config
             assert config.index is not None
             assert config.docs is not None
             index, docs = gate.view(config.index, config.docs, scope.origin)
-            run = CodeRun(Executor(replace(config, index=index, docs=docs)), replace(request, origin=scope.origin))
+            run = CodeRun(Executor(replace(config, index=index, docs=docs)), request.given(origin=scope.origin))
             yield run
             scope.failure = run.failure
 
@@ -347,7 +347,9 @@ class CodeSession:
 
     def __init__(self, runs: CodeRuns, settings: CodeSettings) -> None:
         """Raises as `CodeRuns.request` does."""
-        check_timeout(runs.request("", settings).timeout)
+        asked = runs.request("", settings)
+        check_timeout(asked.timeout)
+        self._profile = asked.profile
         self._runs = runs
         self._settings = settings
         self._session: SandboxSession | None = None
@@ -361,7 +363,7 @@ class CodeSession:
         asked = self._runs.request("", self._settings)
         tools, request = self._runs.executor.prepare(asked)
         self._handles = tools.handles
-        request = replace(request, gateway=tools, output=tools.output)
+        request = request.given(gateway=tools, output=tools.output)
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._runs.held(asked))
             self._session = await runtime.open_session(request)
@@ -386,13 +388,12 @@ class CodeSession:
         session = self._session
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
-        request = self._runs.request(code, self._settings, settings)
-        request = replace(request, profile=self._runs.request("", self._settings).profile)  # that of its sandbox
+        request = self._runs.request(code, self._settings, settings).given(profile=self._profile)
         async with self._runs.run(request, counts=False) as run:
             tools, request = run.executor.prepare(run.request)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles
-            request = replace(request, gateway=tools, output=tools.output)
+            request = request.given(gateway=tools, output=tools.output)
             engine = run.executor.config.engine if request.language == "workflow" else None
             work = session.execute(request) if engine is None else engine.execute(request, tools)
             result = await run.executor.run(request, tools, work)

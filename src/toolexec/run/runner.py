@@ -29,6 +29,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.protocols import provides
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
@@ -91,7 +92,7 @@ class ThreadRunner(Protocol):
 
 def thread_runner(runner: Runner) -> ThreadRunner | None:
     """Return *runner* as one that makes calls in the caller's own thread, or None when it cannot."""
-    return runner if isinstance(runner, ThreadRunner) else None
+    return runner if provides(runner, ThreadRunner) else None
 
 
 @checked("DefaultRunner")

@@ -192,7 +192,7 @@ class Runtime:
         closed meanwhile. Cancelling stops the program.
         """
         if tools is not None:
-            request = replace(request, gateway=tools, output=tools.output)
+            request = request.given(gateway=tools, output=tools.output)
         return await self.owned(self._execute(request))
 
     async def _execute(self, request: ExecuteRequest) -> CodeResult:
@@ -311,7 +311,7 @@ class Runtime:
         limits = self.limits.grant(request.limits, of="the Runtime")
         assert request.gateway is not None
         gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
-        request = replace(request, profile=profile, limits=limits, gateway=gateway, language=language)
+        request = request.given(profile=profile, limits=limits, gateway=gateway, language=language)
         candidates = [backend for backend in self.candidates(profile) if not only or judged_kind(backend) == only]
         refused: list[str] = []
         denied: SandboxError | None = None
@@ -333,7 +333,7 @@ class Runtime:
                 if state.is_fault:  # another sandbox in its place would hide it
                     raise SandboxUnavailableError(refused[-1], backend=backend.kind)
                 continue
-            return backend, _enforceable(backend, replace(request, language=spoken))
+            return backend, _enforceable(backend, request.given(language=spoken))
         if denied is not None and len(candidates) == 1:
             raise denied
         raise self._nothing(profile, request, refused)
@@ -426,7 +426,7 @@ class _RoutedSession:
         limits = replace(opened.limits.grant(own, of="the session"), **counts)
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
-        request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
+        request = request.given(profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
         result = await self._runtime.owned(self._session.execute(request))
         result = await self._runtime.completed(result, request, self._backend)
         return self._runtime.rated(result, self._backend, request)

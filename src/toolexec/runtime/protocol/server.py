@@ -18,6 +18,7 @@ from toolexec.discovery.docs import DetailLevel
 from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
 from toolexec.model.binding import Binding
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.protocols import provides
 from toolexec.run.large import MAX_STEPS, Budget, encode_large, is_small, off_loop
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, Message, encode_message
@@ -67,7 +68,7 @@ class RequestServer:
         self.gateway = gateway
         self._lean = lean
         self._tools = gateway if isinstance(gateway, Tools) else None
-        self._relay = gateway if isinstance(gateway, Relay) else None
+        self._relay = gateway if provides(gateway, Relay) else None
         self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
         self.deliveries: Deliveries | None = self._tools.deliveries if self._tools is not None else None
         self.keeps_time: bool = self.deliveries is not None and self.deliveries.keeps_time
@@ -299,7 +300,7 @@ class RequestServer:
         if tools is not None:
             budget = Budget(_READ_SECONDS, steps=MAX_STEPS, is_over=tools.is_closed)
             return await off_loop(lambda budget: request.answer(tools, budget), budget)
-        if not isinstance(self.gateway, ResultReader) or request.page is not None:
+        if not provides(self.gateway, ResultReader) or request.page is not None:
             raise ProtocolError("this gateway keeps no results")
         value = await self.gateway.read_result(
             request.handle, path=request.path, offset=request.offset, limit=request.limit
