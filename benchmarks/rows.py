@@ -338,9 +338,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="gate.audit", what="audit, two records in a file"),
         Row(key="gate.pinning_remote", what="pinning, a remote tool"),
         Row(key="gate.budget", what="byte budget"),
-        Row(
-            key="gate.off", what="an `Exec` with `Gate()`: the default rules and nothing else", bar=0.2 * _US
-        ),
+        Row(key="gate.off", what="an `Exec` with `Gate()`: the default rules and nothing else", bar=0.2 * _US),
         Row(key="gate.telemetry_off", what="telemetry there, but nobody who collects"),
     ),
     "What keeps calls going: what each part adds to a call that works, of a remote tool": (
