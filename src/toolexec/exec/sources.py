@@ -128,7 +128,10 @@ class Sources:
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""
-        catalog = self._catalogs[backend.name] = Catalog(self._index, backend, self._owners, self._transforms)
+        is_live = isinstance(backend, LiveBackend)  # the tools of such a backend have the namespaces that they shall
+        catalog = self._catalogs[backend.name] = Catalog(
+            self._index, backend, self._owners, self._transforms, namespace="" if is_live else backend.name
+        )
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
         self.pending.append(backend)
@@ -146,6 +149,7 @@ class Sources:
                 starting.cancel()
             if catalog is not None:
                 catalog.withdraw()
+                await catalog.published()
 
     @property
     def missing(self) -> list[Backend]:
@@ -191,10 +195,8 @@ class Sources:
         try:
             await backend.start()
             if not isinstance(backend, LiveBackend) and backend.enabled:
-                tools = await backend.list_tools()
-                self._catalogs[backend.name].publish(
-                    [tool if tool.namespace else tool.replace(namespace=backend.name) for tool in tools]
-                )
+                self._catalogs[backend.name].publish(await backend.list_tools())
+            await self._published([backend])
         except Exception as error:
             logger.exception("backend %s did not start", backend.name)
             self._failed[backend.name] = f"it did not start: {type(error).__name__}: {error}"
@@ -209,7 +211,15 @@ class Sources:
         unread = [backend for backend in self.pending if backend in chosen]
         await self.start([backend for backend in self.pending if backend in chosen])
         await asyncio.gather(*(backend.refresh() for backend in chosen if backend.enabled and backend not in unread))
+        await self._published(chosen)
         return [self._status(backend) for backend in chosen]
+
+    async def _published(self, backends: Sequence[Backend]) -> None:
+        """Wait until the index shows the tools that these backends have."""
+        for backend in backends:
+            catalog = self._catalogs.get(backend.name)
+            if catalog is not None:
+                await catalog.published()
 
     async def aclose(self) -> None:
         """Stop every backend, end every process; then raise an ExceptionGroup of what failed to stop, if anything."""
@@ -221,6 +231,8 @@ class Sources:
         for task in starting.values():
             task.cancel()
         await asyncio.gather(*starting.values(), return_exceptions=True)
+        for catalog in self._catalogs.values():
+            await catalog.aclose()
         stopping.result()
 
     def statuses(self) -> list[BackendStatus]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 
+import mcp_types as types
 import pytest
 
 from toolexec import Exec, InMemoryIndex, Tool
 from toolexec.backend import BackendRegistry
+from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.mcp import MCPBackend, MCPServer
+from toolexec.backend.mcp import backend as backend_module
+from toolexec.backend.mcp import transport as transport_module
+from toolexec.backend.mcp.listing import Listing
 from toolexec.errors import (
     BackendDisabledError,
     BackendUnavailableError,
@@ -242,6 +248,45 @@ async def test_a_listener_that_fails_does_not_disturb(connect, caplog):
         await call(backend, "crash")
     await call(backend)
     assert len(received) == 1
+
+
+async def test_many_tools_are_converted_outside_of_the_loop(connect, monkeypatch):
+    """A long list is checked and converted in a thread, and all of it is there after the start."""
+    threads = {}
+
+    def noted(module, name):
+        function = getattr(module, name)
+
+        def called(*args):
+            threads.setdefault(name, set()).add(threading.current_thread())
+            return function(*args)
+
+        monkeypatch.setattr(module, name, called)
+
+    noted(backend_module, "convert_tools")
+    noted(transport_module, "screen_tools")
+    async with Exec() as ex:
+        await ex.add_backends(connect(ScriptedServer(tools=[ScriptedTool(f"t{n}") for n in range(2 * AT_ONCE)])))
+        assert len(ex.index) == 2 * AT_ONCE
+    assert set(threads) == {"convert_tools", "screen_tools"}
+    assert threading.main_thread() not in set.union(*threads.values())
+
+
+async def test_a_list_that_is_overtaken_counts_no_more(monkeypatch):
+    """The tools that were asked for later, and are there sooner, stay."""
+    asked = {name: asyncio.Event() for name in ("older", "newer")}
+
+    async def listing(name):
+        await asked[name].wait()
+        return Listing(tools=[types.Tool(name=name, input_schema={"type": "object"})])
+
+    monkeypatch.setattr(backend_module, "read_listing", listing)
+    backend = MCPBackend(MCPServer(name="s", command="/nonexistent"))
+    readings = [asyncio.create_task(backend._read_tools(name)) for name in asked]
+    for name, reading in (("newer", readings[1]), ("older", readings[0])):
+        asked[name].set()
+        await reading
+    assert [tool.name for tool in await backend.list_tools()] == ["newer"]
 
 
 async def test_a_disabled_server_is_not_started():

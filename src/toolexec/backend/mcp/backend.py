@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -16,6 +17,7 @@ from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, CallToolResult
 
 from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import BackendStatus, ToolsListener
+from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.figures import CallFigures
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
@@ -72,6 +74,7 @@ class MCPBackend:
         self._remote_names: dict[str, str] = {}
         self._task_tools: set[str] = set()
         self._figures = CallFigures()
+        self._begun = self._shown = 0  # the readings of the tools, by number
 
     def status(self) -> BackendStatus:
         """Return how the server is."""
@@ -278,9 +281,15 @@ class MCPBackend:
         )
 
     async def _read_tools(self, client: Client) -> None:
+        self._begun += 1
+        number = self._begun
         listing = await self._list(client)
-        tools, self._skipped = convert_tools(listing.tools, self.server.namespace or self.name)
-        self._skipped |= self._connection.take_faults() | listing.faults
+        convert = partial(convert_tools, listing.tools, self.server.namespace or self.name)
+        tools, skipped = await asyncio.to_thread(convert) if len(listing.tools) > AT_ONCE else convert()
+        if number < self._shown:
+            return  # one that began later was there sooner
+        self._shown = number
+        self._skipped = skipped | self._connection.take_faults() | listing.faults
         self._tools = tools
         self._remote_names = {tool.id: remote for remote, tool in tools.items()}
         self._task_tools = {

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 import httpx2
@@ -25,6 +25,7 @@ from mcp_types import (
 )
 from opentelemetry.propagate import inject
 
+from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.tasks import wrap_task
@@ -186,7 +187,7 @@ class _Receiver:
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, JSONRPCResponse):
                 if "tools" in message.result:
-                    self._wire.faults |= screen_tools(message.result)
+                    self._wire.faults |= await _screened(message.result)
                 elif "task" in message.result:
                     wrap_task(message.result)
             return item
@@ -213,6 +214,14 @@ class _Receiver:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+async def _screened(result: JSONDict) -> dict[str, str]:
+    """Screen the tools of a page; those of a long one outside of the event loop."""
+    tools = result["tools"]
+    if isinstance(tools, list) and len(cast("list[object]", tools)) > AT_ONCE:
+        return await asyncio.to_thread(screen_tools, result)
+    return screen_tools(result)
 
 
 def _without_secrets(item: Any, scrubber: Scrubber) -> Any:
