@@ -26,27 +26,37 @@ class DigestServer:
     heads: list[tuple[str, str]] = field(default_factory=list)
     """The target and the authorization of each request."""
     bodies: list[bytes] = field(default_factory=list)
+    counts: set[tuple[str, str]] = field(default_factory=set)
+    """Each nonce that was accepted, with its count, which must not come again."""
 
-    def accepts(self, method: str, target: str, value: str) -> bool:
-        """Return whether the authorization is the right one for this very request."""
+    def accepts(self, method: str, target: str, value: str, sent: bytes = b"") -> bool:
+        """Return whether the authorization is the right one for this very request, with this body."""
         scheme, _, rest = value.partition(" ")
         if scheme != "Digest":
             return False
         given = parse_keqv_list(parse_http_list(rest))
 
+        name = self.algorithm.removesuffix("-sess").replace("-", "").lower()
+
         def hashed(*parts: str) -> str:
-            made = hashlib.new(self.algorithm.replace("-", "").lower(), ":".join(parts).encode())
-            return made.hexdigest()
+            return hashlib.new(name, ":".join(parts).encode()).hexdigest()
 
         first, second = hashed("me", "here", "pass-word"), hashed(method, target)
-        middle = (self.nonce, given["nc"], given["cnonce"], "auth")
-        return (given["uri"], given["nonce"]) == (target, self.nonce) and given["response"] == hashed(
-            first, *middle, second
-        )
+        if self.algorithm.endswith("-sess"):
+            first = hashed(first, self.nonce, given["cnonce"])
+        qop = "auth" if "auth" in self.qop.split(",") else self.qop
+        if qop == "auth-int":
+            second = hashed(method, target, hashlib.new(name, sent).hexdigest())
+        wanted = (target, self.nonce, qop, hashed(first, self.nonce, given["nc"], given["cnonce"], qop, second))
+        count = (self.nonce, given["nc"])
+        if wanted != (given["uri"], given["nonce"], given["qop"], given["response"]) or count in self.counts:
+            return False
+        self.counts.add(count)
+        return True
 
-    def answer(self, method: str, target: str, value: str) -> tuple[str, str, bytes]:
+    def answer(self, method: str, target: str, value: str, sent: bytes = b"") -> tuple[str, str, bytes]:
         """Return the status, further headers and the body of an answer."""
-        if not self.accepts(method, target, value):
+        if not self.accepts(method, target, value, sent):
             challenge = f'Digest realm="here", nonce="{self.nonce}", qop="{self.qop}", algorithm={self.algorithm}'
             return "401 No", f"WWW-Authenticate: {challenge}\r\n", b"{}"
         if self.location:
@@ -67,7 +77,7 @@ async def digest_server() -> AsyncGenerator[DigestServer]:
                 found.bodies.append(await reader.readexactly(int(headers.get("content-length", 0))))
                 method, target, _ = head.split()
                 found.heads.append((target, headers.get("authorization", "")))
-                status, more, body = found.answer(method, target, found.heads[-1][1])
+                status, more, body = found.answer(method, target, found.heads[-1][1], found.bodies[-1])
                 more += f"Content-Type: {found.media}\r\nContent-Length: {len(body)}\r\n"
                 writer.write(f"HTTP/1.1 {status}\r\n{more}\r\n".encode() + body)
         writer.close()

@@ -15,11 +15,12 @@ from toolexec.net.auth import Digest
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
-async def test_the_challenge_of_a_server(algorithm: str) -> None:
+@pytest.mark.parametrize("qop", ["auth", "auth-int", "auth-int,auth"])
+@pytest.mark.parametrize("algorithm", ["MD5", "MD5-sess", "SHA-256", "SHA-256-sess"])
+async def test_the_challenge_of_a_server(algorithm: str, qop: str) -> None:
     """The first request is made twice, its body too; further ones answer the challenge that is known, each with a digest of its own."""
     async with digest_server() as server:
-        server.algorithm = algorithm
+        server.algorithm, server.qop = algorithm, qop
         client, auth = HTTPClient(), Digest("me", "pass-word")
         target = "/a%20b/c%2Fd?q=1&q=%C3%A9"
         try:
@@ -33,6 +34,25 @@ async def test_the_challenge_of_a_server(algorithm: str) -> None:
         assert {seen for seen, _ in server.heads} == {target}
         assert len({value for _, value in server.heads}) == 4
         assert server.bodies == [b"body"] * 4
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_the_body_is_covered(method: str) -> None:
+    """With `auth-int` another body than the one that was sent is refused; no body counts as an empty one."""
+    async with digest_server() as server:
+        server.qop = "auth-int"
+        client, auth = HTTPClient(), Digest("me", "pass-word")
+        try:
+            for body in (b"", b"one", b"another"):
+                response = await client.send(HTTPRequest(method, server.url + "/a", (), body, auth))
+                assert response.status == 200
+        finally:
+            await client.aclose()
+        assert "qop=auth-int" in server.heads[-1][1]
+        server.counts.clear()
+        assert server.accepts(method, "/a", server.heads[-1][1], b"another")
+        server.counts.clear()
+        assert not server.accepts(method, "/a", server.heads[-1][1], b"forged")
 
 
 async def test_a_response_that_is_read_as_it_arrives() -> None:
@@ -83,16 +103,16 @@ async def test_a_password_that_is_wrong() -> None:
 async def test_a_challenge_that_cannot_be_answered() -> None:
     """The call is refused, and the error says why."""
     async with digest_server() as server:
-        server.qop = "auth-int"
         client = HTTPClient()
         try:
-            with pytest.raises(
-                RemoteToolError, match="the digest that the server asks for cannot be computed"
-            ) as caught:
-                await client.send(HTTPRequest("GET", server.url, auth=Digest("me", "pass-word")))
+            for server.qop, server.algorithm in [("other", "MD5"), ("auth", "SHA-1"), ("auth-int", "SHA-1")]:
+                with pytest.raises(
+                    RemoteToolError, match="the digest that the server asks for cannot be computed"
+                ) as caught:
+                    await client.send(HTTPRequest("GET", server.url, auth=Digest("me", "pass-word")))
+                assert caught.value.outcome is Outcome.REFUSED
         finally:
             await client.aclose()
-        assert caught.value.outcome is Outcome.REFUSED
 
 
 async def test_a_redirect_takes_no_digest_elsewhere() -> None:

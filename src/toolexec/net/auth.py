@@ -32,13 +32,14 @@ class RequestAuth(Protocol):
 class Digest:
     """Answers the challenge of a server for digest authentication (RFC 7616) with a user and a password.
 
-    The first request is sent without credentials; those after it with the challenge that is known by then.
+    Where the server accepts no other quality of protection than `auth-int`, the digest covers the body, too. The first
+    request is sent without credentials; those after it with the challenge that is known by then.
     """
 
     def __init__(self, username: str, password: str) -> None:
         with extra_needed("http", "digest authentication"):
-            import httpx2
-        self._auth = httpx2.DigestAuth(username, password)
+            from toolexec.net.digest import DigestAuth
+        self._auth = DigestAuth(username, password)
 
     def flow(
         self, method: str, url: str, headers: _Headers, body: bytes
@@ -46,7 +47,7 @@ class Digest:
         """Implement `RequestAuth.flow`."""
         import httpx2
 
-        request = httpx2.Request(method, url)
+        request = httpx2.Request(method, url, content=body)
         flow = self._auth.auth_flow(request)
         next(flow)
         status, received = yield _authorization(request.headers)
@@ -55,7 +56,7 @@ class Digest:
             flow.send(httpx2.Response(status, headers=challenge, request=request))
         except StopIteration:
             return
-        except (httpx2.ProtocolError, NotImplementedError, ValueError) as error:
+        except (httpx2.ProtocolError, ValueError) as error:
             reason = "the digest that the server asks for cannot be computed"
             raise RemoteToolError(f"{reason}: {str(error)[:300]}", outcome=Outcome.REFUSED) from error
         yield _authorization(request.headers)
