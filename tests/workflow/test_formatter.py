@@ -174,9 +174,11 @@ def test_deep_workflows_are_formatted() -> None:
     """Workflows at the limits of the parser do not end the formatter."""
     lists = f"x := {'[' * 99}{']' * 99}"
     blocks = "do {\n" * 100 + "a\n" + "}\n" * 100
+    both = "do {\n" * 100 + "[" * 99 + "]" * 99 + "\n" + "}\n" * 100
+    objects = "do {\n" * 100 + "{a: " * 99 + "1" + "}" * 99 + "\n" + "}\n" * 100
     chain = "x := " + " + ".join(["a"] * 100)
     ifs = "if a { b }" + " else if a { b }" * 98
-    for source in (lists, blocks, chain, ifs, "x := a" + ".b" * 99, "x := " + "not " * 99 + "a"):
+    for source in (lists, blocks, both, objects, chain, ifs, "x := a" + ".b" * 99, "x := " + "not " * 99 + "a"):
         formatted = format_workflow(source)
         assert format_workflow(formatted) == formatted
 

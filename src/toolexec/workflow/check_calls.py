@@ -8,7 +8,8 @@ from typing import Final, cast
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import ToolExecError, Violation
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict, JSONValue, pointer
+from toolexec.model.arguments import without_nulls
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, pointer
 from toolexec.model.tool import Tool
 from toolexec.workflow.nodes import (
     Constant,
@@ -59,16 +60,25 @@ def conversion(shape: Shape, wanted: Shape) -> str:
 class ToolChecks:
     """Checks calls against an index; without one, only what the call itself shows."""
 
-    def __init__(self, report: Report, index: Index | None, allowed: Callable[[str], bool] | None) -> None:
+    def __init__(
+        self,
+        report: Report,
+        index: Index | None,
+        allowed: Callable[[str], bool] | None,
+        untested: Callable[[Expression], bool],
+    ) -> None:
         self._report = report
+        self._untested = untested
         self._index = index
         self._allowed = allowed
         self._hints = 0
         self._documents: dict[tuple[str, str], SchemaDocument] = {}
         self._small_index: list[str] | None = None
 
-    def check(self, call: ToolRun, shape_of: Callable[[Expression], Shape], *, is_repeated: bool) -> Shape:
-        """Check one call, and return the shape of its result."""
+    def check(
+        self, call: ToolRun, shape_of: Callable[[Expression], Shape], *, is_repeated: bool, is_caught: bool
+    ) -> Shape:
+        """Check one call, and return the shape of its result. What may fail is not reported where that is caught."""
         if not isinstance(call.tool, Constant):
             self._check_dynamic(call.tool, shape_of(call.tool))
             self._check_is_object(call, shape_of)
@@ -80,7 +90,9 @@ class ToolChecks:
         if is_repeated:
             self._check_repeated(call, entry.tool)
         if self._check_is_object(call, shape_of):
-            _Arguments(self._report, entry.tool, self._document(entry.tool, "input"), shape_of).check(call)
+            document = self._document(entry.tool, "input")
+            untested = None if is_caught else self._untested
+            _Arguments(self._report, entry.tool, document, shape_of, untested).check(call)
         return self._document(entry.tool, "output").shape if entry.tool.output_schema is not None else ANY
 
     def _check_dynamic(self, tool: Expression, shape: Shape) -> None:
@@ -187,9 +199,16 @@ class _Arguments:
     """
 
     def __init__(
-        self, report: Report, tool: Tool, document: SchemaDocument, shape_of: Callable[[Expression], Shape]
+        self,
+        report: Report,
+        tool: Tool,
+        document: SchemaDocument,
+        shape_of: Callable[[Expression], Shape],
+        untested: Callable[[Expression], bool] | None,
     ) -> None:
         self._report = report
+        self._untested = untested
+        self._nullable: dict[str, tuple[Expression, Shape]] = {}
         self._tool = tool
         self._document = document
         self._shape_of = shape_of
@@ -220,6 +239,21 @@ class _Arguments:
         for violation in violations:
             if self._is_certain(violation):
                 self._report_violation(violation)
+        if self._nullable and isinstance(value, dict):
+            self._report_nulls(without_nulls(value, self._document.schema, violations), {v.path for v in violations})
+
+    def _report_nulls(self, sent: JSONObject, wrong: set[str]) -> None:
+        """Report what may be null where that is not left out, as an optional argument is, and cannot be sent."""
+        for path, (node, shape) in self._nullable.items():
+            is_sent = any(path == f"/{pointer(name)}" for name in sent)
+            if path in wrong and is_sent and self._untested is not None and self._untested(node):
+                kinds = kinds_text(shape.kinds - {"null"})
+                self._report.warning(
+                    "wrong-type",
+                    node.at,
+                    f"{self._named(path)} takes no null, and this is {kinds} or null",
+                    "write value ?? something, or test it with if",
+                )
 
     # -- the value, where it is known -------------------------------------------------------------------------------
 
@@ -236,7 +270,10 @@ class _Arguments:
             return self._object(node, expected, path, depth)
         if isinstance(node, ListLiteral) and depth < _MAX_DEPTH:
             return self._list(node, expected, path, depth)
-        return self._hole(self._shape_of(node), node.at, expected, path)
+        shape = self._shape_of(node)
+        if depth == 1 and shape.is_nullable and path not in self._nullable:
+            self._nullable[path] = (node, shape)
+        return self._hole(shape, node.at, expected, path)
 
     def _object(self, node: ObjectLiteral, expected: Shape, path: str, depth: int) -> JSONDict:
         value: JSONDict = {}

@@ -99,6 +99,8 @@ class Expressions:
         """The names that are visible, by block, the innermost last."""
         self.retries: int = 0
         """How many blocks of `retry` are around this place."""
+        self.catches: int = 0
+        """How many blocks of `try` are around this place."""
 
     def of(self, node: Expression) -> Shape:
         """Return the shape of an expression, which is checked once."""
@@ -273,6 +275,7 @@ class Expressions:
                 if not right.may_be("list", "object", "string"):
                     message = f"{node.operator} takes a list, an object or a string on its right"
                     self._report.error("wrong-type", node.right.at, f"{message}, not {kinds_text(right.kinds)}")
+                self._among(node, left, right)
                 return BOOLEAN
             case "+":
                 return self._both(node, left, right, _ADDED)
@@ -305,14 +308,30 @@ class Expressions:
             answer = "false" if node.operator == "==" else "true"
             sides = f"{kinds_text(left.kinds)} and {kinds_text(right.kinds)}"
             self._report.warning("constant-condition", node.at, f"this is always {answer}: it compares {sides}")
+        answer = "false" if node.operator == "==" else "true"
         for shape, other in ((left, node.right), (right, node.left)):
-            choices, value = shape.choices(), constant_of(other)
-            if choices is not None and isinstance(value, str) and value not in choices:
-                answer = "false" if node.operator == "==" else "true"
-                names = [shown(str(each)) for each in choices[:_MAX_CHOICES]]
-                message = f"this is always {answer}: the value is never {shown(value)}"
-                hint = did_you_mean(value, names, otherwise=f"it is one of {', '.join(names)}")
-                self._report.warning("constant-condition", node.at, message, hint)
+            if _is_impossible(shape, other):
+                self._impossible(node.at, f"this is always {answer}: the value is never", shape, other)
+
+    def _among(self, node: Binary, left: Shape, right: Shape) -> None:
+        """Check `x in [...]` where *x* has few values, and `"x" in xs` where the items of *xs* have."""
+        answer = "false" if node.operator == "in" else "true"
+        if right.is_only("list") and _is_impossible(right.item(), node.left):
+            self._impossible(node.at, f"this is always {answer}: an item is never", right.item(), node.left)
+        if not isinstance(node.right, ListLiteral):
+            return
+        items = [item for item in node.right.items if not isinstance(item, Spread)]
+        wrong = [item for item in items if _is_impossible(left, item)]
+        is_all = len(wrong) == len(node.right.items)
+        for item in wrong:
+            what = f"this is always {answer}: the value is never" if is_all else "the value is never"
+            self._impossible(item.at, what, left, item)
+
+    def _impossible(self, at: Position, message: str, shape: Shape, other: Expression) -> None:
+        choices, value = shape.choices() or [], str(constant_of(other))
+        names = [shown(str(each)) for each in choices[:_MAX_CHOICES]]
+        hint = did_you_mean(value, names, otherwise=f"it is one of {', '.join(names)}")
+        self._report.warning("constant-condition", at, f"{message} {shown(value)}", hint)
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -325,7 +344,13 @@ class Expressions:
             seconds = constant_of(node.timeout)
             if isinstance(seconds, int | float) and not seconds > 0:
                 self._report.error("wrong-value", node.timeout.at, "a timeout is above 0 seconds")
-        return self._tools.check(node, self.of, is_repeated=self.retries > 0)
+        return self._tools.check(node, self.of, is_repeated=self.retries > 0, is_caught=self.catches > 0)
+
+
+def _is_impossible(shape: Shape, other: Expression) -> bool:
+    """Return whether *other* is a string that a value of this shape never is."""
+    choices, value = shape.choices(), constant_of(other)
+    return choices is not None and isinstance(value, str) and value not in choices
 
 
 def _end_of(at: Position, length: int) -> Position:

@@ -17,6 +17,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.schema import Schema
 from toolexec.workflow.check_calls import ToolChecks
 from toolexec.workflow.check_expressions import MAX_DEPTH, UNKNOWN, Expressions, constant_of, truth_of
+from toolexec.workflow.check_nulls import Nulls
 from toolexec.workflow.findings import Finding
 from toolexec.workflow.inputs import type_schema
 from toolexec.workflow.names import OUT, Binding, resolve_names
@@ -116,7 +117,9 @@ class _Checker:
     def __init__(self, workflow: Workflow, index: Index | None, allowed: Callable[[str], bool] | None) -> None:
         self._workflow = workflow
         self._report = Report()
-        self._values = Expressions(self._report, ToolChecks(self._report, index, allowed))
+        self._nulls: Nulls | None = None
+        self._given_names: list[str] = []
+        self._values = Expressions(self._report, ToolChecks(self._report, index, allowed, self._untested))
         self._assigned = _assigned(workflow)
         self._depth = 0
 
@@ -126,10 +129,16 @@ class _Checker:
             self._input(given)
         if inputs is not None:
             self._given(inputs)
+            self._given_names = [name for name, value in inputs.items() if value is not None]
         self._statements(self._workflow.statements)
         for binding in names.bindings:
             self._used(binding)
         return in_order([*names.findings, *self._report.findings])
+
+    def _untested(self, node: Expression) -> bool:
+        if self._nulls is None:
+            self._nulls = Nulls(self._workflow, self._given_names)
+        return self._nulls.untested(node)
 
     def _used(self, binding: Binding) -> None:
         if binding.used or binding.name.startswith("_") or binding.kind in ("loop", "catch"):
@@ -247,7 +256,10 @@ class _Checker:
             case Try():
                 with self._names({} if value.name is None else {value.name: _ERROR}):
                     handler = self._block(value.handler)
-                return union([self._block(value.body), handler])
+                self._values.catches += 1
+                body = self._block(value.body)
+                self._values.catches -= 1
+                return union([body, handler])
             case _:
                 return self._values.of(value)
 

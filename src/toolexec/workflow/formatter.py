@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from toolexec.workflow.nodes import (
     Assign,
@@ -66,6 +66,7 @@ from toolexec.workflow.strings import cook, dedent, escape
 
 __all__ = ["WIDTH", "format_tree", "format_workflow"]
 
+_T = TypeVar("_T")
 _INDENT: Final = 4
 _RESERVE: Final = 2  # for what follows a value on its line: `,`, `)` or ` {`
 
@@ -82,6 +83,24 @@ def format_workflow(source: str) -> str:
 def format_tree(workflow: Workflow) -> str:
     """Return the source of a tree; one that was not parsed may lack positions."""
     return _Printer(workflow).text()
+
+
+_Steps: TypeAlias = "Generator[_Steps, None, object]"
+"""Writes a node, and yields what writes each node inside of it, as these may be nested deeper than Python's calls."""
+
+
+def _finish(steps: Generator[_Steps, None, _T]) -> _T:
+    """Write a node with all that is inside of it; return what *steps* returns."""
+    outer: list[_Steps] = []
+    while True:
+        try:
+            inner = next(outer[-1] if outer else steps)
+        except StopIteration as end:
+            if not outer:
+                return end.value
+            outer.pop()
+        else:
+            outer.append(inner)
 
 
 class _Printer:
@@ -102,10 +121,10 @@ class _Printer:
         if workflow.front_matter is not None:
             inner = workflow.front_matter.text
             self._lines += ["+++", *([inner] if inner else []), "+++", ""]
-        self._items(workflow.inputs, None)
+        _finish(self._items(workflow.inputs, None))
         if workflow.inputs and (workflow.statements or self._next < len(self._comments)):
             self._blank()
-        last_line = self._items(workflow.statements, None, fresh=True)
+        last_line = _finish(self._items(workflow.statements, None, fresh=True))
         self._own_comments((1 << 60, 0), last_line)
         text = "\n".join(self._lines).rstrip("\n")
         return f"{text}\n" if text else ""
@@ -159,7 +178,9 @@ class _Printer:
 
     # -- what stands on lines of its own ------------------------------------------------------------------------
 
-    def _items(self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = "") -> int:
+    def _items(
+        self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = ""
+    ) -> Generator[_Steps, None, int]:
         """Write nodes one to a line, and the comments between them; return the line of the last."""
         end = (around.end_line, around.end_column - 1) if around is not None else (1 << 60, 0)
         last_line = 0 if fresh or around is None else around.line
@@ -174,7 +195,7 @@ class _Printer:
                 self._blank()
             first = False
             begin = len(self._lines)
-            self._item(node)
+            yield self._item(node)
             self._put(comma)
             self._moved_comments(at, begin)
             following = items[index + 1].at if index + 1 < len(items) else None
@@ -194,26 +215,26 @@ class _Printer:
             self._next += 1
         self._lines[begin:begin] = moved
 
-    def _item(self, node: Node) -> None:
+    def _item(self, node: Node) -> _Steps:
         match node:
             case Bind(name, value):
                 self._put(f"{name} := ")
-                self._value(value)
+                yield self._value(value)
             case Assign(target, value):
-                self._emit(target)
+                yield self._emit(target)
                 self._put(" = ")
-                self._value(value)
+                yield self._value(value)
             case ExpressionStatement(value):
-                self._value(value)
+                yield self._value(value)
             case Print(values):
-                self._call("print", values, node.at)
+                yield self._call("print", values, node.at)
             case Return(value):
                 self._put("return")
                 if value is not None:
                     self._put(" ")
-                    self._value(value)
+                    yield self._value(value)
             case Fail(message):
-                self._head("fail", message)
+                yield self._head("fail", message)
             case Break():
                 self._put("break")
             case Continue():
@@ -221,92 +242,92 @@ class _Printer:
             case Branch(name, value, binds):
                 if name is not None:
                     self._put(f"{name} := " if binds else f"{name}: ")
-                self._value(value)
+                yield self._value(value)
             case Input():
-                self._input(node)
+                yield self._input(node)
             case Entry():
                 head, is_all = head_of_entry(node)
                 self._put(head)
                 if not is_all:
-                    self._emit(node.value)
+                    yield self._emit(node.value)
             case Spread(value):
                 self._put("...")
-                self._emit(value)
+                yield self._emit(value)
             case _:
-                self._emit(node)  # pyright: ignore[reportArgumentType]
+                yield self._emit(node)  # pyright: ignore[reportArgumentType]
 
-    def _input(self, node: Input) -> None:
+    def _input(self, node: Input) -> _Steps:
         self._put(f"input {node.name}: {type_text(node.type)}")
         if node.default is not None:
             self._put(" = ")
-            self._emit(node.default)
+            yield self._emit(node.default)
         if node.description:
             self._put(f' "{escape(node.description)}"')
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
-    def _value(self, node: Value) -> None:
+    def _value(self, node: Value) -> _Steps:
         """Write a value: an expression, or a block expression."""
         match node:
             case Do(body):
                 self._put("do")
-                self._block(body, short=True)
+                yield self._block(body, short=True)
             case If():
-                self._if(node)
+                yield self._if(node)
             case For(names, values, body, where):
-                self._head(f"for {', '.join(names)} in", values)
-                self._head("where", where)
-                self._block(body)
+                yield self._head(f"for {', '.join(names)} in", values)
+                yield self._head("where", where)
+                yield self._block(body)
             case Collect(names, values, body, where):
-                self._head(f"collect {', '.join(names)} in", values)
-                self._head("where", where)
-                self._block(body, short=True)
+                yield self._head(f"collect {', '.join(names)} in", values)
+                yield self._head("where", where)
+                yield self._block(body, short=True)
             case While(condition, body, limit):
-                self._head("while", condition)
-                self._head("limit", limit)
-                self._block(body)
+                yield self._head("while", condition)
+                yield self._head("limit", limit)
+                yield self._block(body)
             case Parallel(branches, limit):
                 self._put("parallel")
-                self._head("limit", limit)
-                self._braces(branches, node.at)
+                yield self._head("limit", limit)
+                yield self._braces(branches, node.at)
             case ParallelFor(names, values, body, where, limit):
-                self._head(f"parallel for {', '.join(names)} in", values)
-                self._head("where", where)
-                self._head("limit", limit)
-                self._block(body, short=True)
+                yield self._head(f"parallel for {', '.join(names)} in", values)
+                yield self._head("where", where)
+                yield self._head("limit", limit)
+                yield self._block(body, short=True)
             case Retry(attempts, body, delay, backoff):
-                self._head("retry", attempts)
-                self._head("delay", delay)
-                self._head("backoff", backoff)
-                self._block(body)
+                yield self._head("retry", attempts)
+                yield self._head("delay", delay)
+                yield self._head("backoff", backoff)
+                yield self._block(body)
             case Try(body, name, handler):
                 self._put("try")
-                self._block(body)
+                yield self._block(body)
                 self._put(" catch" if name is None else f" catch {name}")
-                self._block(handler)
+                yield self._block(handler)
             case _:
-                self._emit(node)
+                yield self._emit(node)
 
-    def _head(self, word: str, value: Expression | None) -> None:
+    def _head(self, word: str, value: Expression | None) -> _Steps:
         """Write a word and its value, after a space if anything is before."""
         if value is not None:
             self._put(f" {word} " if self._line and not self._line[-1].endswith(" ") else f"{word} ")
-            self._emit(value)
+            yield self._emit(value)
 
-    def _if(self, node: If) -> None:
-        self._head("if", node.condition)
-        self._block(node.then)
+    def _if(self, node: If) -> _Steps:
+        yield self._head("if", node.condition)
+        yield self._block(node.then)
         otherwise = node.otherwise
         while isinstance(otherwise, If):
             self._put(" else if ")
-            self._emit(otherwise.condition)
-            self._block(otherwise.then)
+            yield self._emit(otherwise.condition)
+            yield self._block(otherwise.then)
             otherwise = otherwise.otherwise
         if otherwise is not None:
             self._put(" else")
-            self._block(otherwise)
+            yield self._block(otherwise)
 
-    def _block(self, block: Block, *, short: bool = False) -> None:
+    def _block(self, block: Block, *, short: bool = False) -> _Steps:
         """Write a block; a *short* one may stand on the line if it has one expression."""
         if short and len(block.statements) == 1 and not self._has_comment(block.at):
             only = block.statements[0]
@@ -316,17 +337,17 @@ class _Printer:
             if text is not None and self._column + len(text) + 5 <= WIDTH:
                 self._put(f" {{ {text} }}")
                 return
-        self._braces(block.statements, block.at)
+        yield self._braces(block.statements, block.at)
 
-    def _braces(self, items: Sequence[Node], at: Position) -> None:
+    def _braces(self, items: Sequence[Node], at: Position) -> _Steps:
         if not items and not self._has_comment(at):
             self._put(" {}")
             return
         self._put(" {")
-        self._broken(items, at)
+        yield self._broken(items, at)
         self._put("}")
 
-    def _broken(self, items: Sequence[Node], at: Position, comma: str = "") -> None:
+    def _broken(self, items: Sequence[Node], at: Position, comma: str = "") -> _Steps:
         """Write nodes on lines of their own, one step further in, up to the closing bracket."""
         first = items[0].at if items else at
         begin = (first.line, first.column) if items else (at.end_line, at.end_column - 1)
@@ -335,7 +356,7 @@ class _Printer:
             self._same_line_comment(self._opening_line(at, opening), begin)
         self._end()
         self._indent += _INDENT
-        self._items(items, at, comma=comma)
+        yield self._items(items, at, comma=comma)
         self._indent -= _INDENT
         self._end()
 
@@ -344,7 +365,7 @@ class _Printer:
 
     # -- expressions --------------------------------------------------------------------------------------------
 
-    def _emit(self, node: Expression, level: int = 0) -> None:
+    def _emit(self, node: Expression, level: int = 0) -> _Steps:
         """Write an expression, broken over lines only if it must be; in parentheses if it binds less than *level*."""
         text = self._one_line.short(node)
         wrapped = level_of(node) < level
@@ -353,7 +374,7 @@ class _Printer:
             return
         if wrapped:
             self._put("(")
-        self._emit_broken(node, text)
+        yield self._emit_broken(node, text)
         if wrapped:
             self._put(")")
 
@@ -361,7 +382,7 @@ class _Printer:
         room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
         return len(text) <= room and not self._has_comment(node.at)
 
-    def _emit_links(self, node: Binary) -> None:
+    def _emit_links(self, node: Binary) -> _Steps:
         """Write `a + b + c` from its left end, without a call for each link."""
         links = [node]
         left = node.left
@@ -371,55 +392,55 @@ class _Printer:
                 break
             links.append(left)
             left = left.left
-        self._emit(left, _left_level(links[-1]))
+        yield self._emit(left, _left_level(links[-1]))
         for link in reversed(links):
             self._put(f" {link.operator} ")
-            self._emit(link.right, LEVELS[link.operator] + 1)
+            yield self._emit(link.right, LEVELS[link.operator] + 1)
 
-    def _emit_broken(self, node: Expression, text: str | None) -> None:
+    def _emit_broken(self, node: Expression, text: str | None) -> _Steps:
         match node:
             case ListLiteral(items) if items or self._has_comment(node.at):
                 self._put("[")
-                self._broken(items, node.at, ",")
+                yield self._broken(items, node.at, ",")
                 self._put("]")
             case ObjectLiteral(entries) if entries or self._has_comment(node.at):
                 self._put("{")
-                self._broken(entries, node.at, ",")
+                yield self._broken(entries, node.at, ",")
                 self._put("}")
             case Call(function, arguments):
-                self._call(function, arguments, node.at)
+                yield self._call(function, arguments, node.at)
             case ToolRun(tool, arguments, timeout):
-                self._call("run", (tool,) if arguments is None else (tool, arguments), node.at)
+                yield self._call("run", (tool,) if arguments is None else (tool, arguments), node.at)
                 if timeout is not None:
                     self._put(" timeout ")
-                    self._emit(timeout, POSTFIX)
+                    yield self._emit(timeout, POSTFIX)
             case Binary():
-                self._emit_links(node)
+                yield self._emit_links(node)
             case Conditional(condition, then, otherwise):
-                self._emit(condition, 1)
+                yield self._emit(condition, 1)
                 self._put(" ? ")
-                self._emit(then)
+                yield self._emit(then)
                 self._put(" : ")
-                self._emit(otherwise)
+                yield self._emit(otherwise)
             case Unary(operator, value):
                 self._put("not " if operator == "not" else "-")
-                self._emit(value, level_of_operand(node))
+                yield self._emit(value, level_of_operand(node))
             case Member(value, name, safe):
-                self._emit(value, POSTFIX)
+                yield self._emit(value, POSTFIX)
                 self._put(f"?.{name}" if safe else f".{name}")
             case Index(value, index, safe):
-                self._emit(value, POSTFIX)
+                yield self._emit(value, POSTFIX)
                 self._put("?[" if safe else "[")
-                self._emit(index)
+                yield self._emit(index)
                 self._put("]")
             case Slice(value, start, stop):
-                self._emit(value, POSTFIX)
+                yield self._emit(value, POSTFIX)
                 self._put("[")
                 if start is not None:
-                    self._emit(start, 1)
+                    yield self._emit(start, 1)
                 self._put(":")
                 if stop is not None:
-                    self._emit(stop, 1)
+                    yield self._emit(stop, 1)
                 self._put("]")
             case Constant(value) if isinstance(value, str):
                 self._string([value], [])
@@ -428,7 +449,7 @@ class _Printer:
             case _:
                 self._put(self._one_line.whole(node))
 
-    def _call(self, function: str, arguments: Sequence[Expression], at: Position) -> None:
+    def _call(self, function: str, arguments: Sequence[Expression], at: Position) -> _Steps:
         """Write a call; an object or a list as its last argument begins on the same line."""
         flat = [self._one_line.short(argument) for argument in arguments]
         width = sum(len(text) + 2 for text in flat if text is not None) + len(function) + 3
@@ -439,11 +460,11 @@ class _Printer:
         *first, last = arguments or (None,)
         if isinstance(last, ObjectLiteral | ListLiteral) and self._hugs(function, flat[:-1], first, last, at):
             self._put("".join([f"{function}(", *(f"{text}, " for text in flat[:-1])]))
-            self._emit(last)
+            yield self._emit(last)
             self._put(")")
             return
         self._put(f"{function}(")
-        self._broken(arguments, at, ",")
+        yield self._broken(arguments, at, ",")
         self._put(")")
 
     def _hugs(

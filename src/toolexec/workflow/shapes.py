@@ -90,6 +90,11 @@ class Shape:
         """Return all values that it may have where it is a string; None where any may be."""
         return None
 
+    @property
+    def is_nullable(self) -> bool:
+        """Whether a schema says that it may be null, and what else it may be."""
+        return False
+
     def may_be(self, *kinds: Kind) -> bool:
         """Return whether the value may be of one of these kinds."""
         return not self.kinds.isdisjoint(kinds)
@@ -314,6 +319,10 @@ class _SchemaShape(Shape):
         expanded = document.expand(options)
         self._options = [] if expanded is None else [(kinds, nodes) for nodes in expanded if (kinds := _kinds(nodes))]
         super().__init__(frozenset[Kind]().union(*(kinds for kinds, _ in self._options)) or KINDS)
+
+    @property
+    def is_nullable(self) -> bool:
+        return bool(self._options) and "null" in self.kinds and 1 < len(self.kinds) < len(KINDS)
 
     def choices(self) -> list[object] | None:
         found: list[object] = []
