@@ -83,6 +83,17 @@ def test_mistakes_exit_with_2(cli: Cli, words: list[str]) -> None:
     assert json.loads(done.stdout)["error"]["code"] == "usage"
 
 
+def test_commands_that_have_another_place_now(cli: Cli) -> None:
+    """The error has the command to type; words after it that may be anything are left out."""
+    for words, typed in ((["kube", "manifest", "--secret", "x"], "kube manifest"), (["kube"], "kube")):
+        done = cli(*words)
+        assert done.exit_code == 2
+        shown = " ".join(done.stderr.replace("│", " ").split())
+        assert f"toolexec {typed} is now toolexec sandbox kubernetes{typed.removeprefix('kube')}" in shown
+    data = json.loads(cli("kube", "manifest", "--json").stdout)
+    assert data["error"]["message"] == "toolexec kube manifest is now toolexec sandbox kubernetes manifest"
+
+
 def test_json_without_a_command_is_a_mistake(cli: Cli) -> None:
     """A mistake without a command still gives JSON."""
     done = cli("--json")

@@ -14,6 +14,8 @@ from toolexec.config.load import load_settings, parse_set
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.template import toml_value
 from toolexec.errors import ConfigurationError
+from toolexec.errors.moved import MOVED_SETTINGS
+from toolexec.runtime.sandbox_settings import SandboxSettings
 
 HASH = "ab" * 32
 
@@ -297,6 +299,10 @@ def test_one_mistake_is_the_whole_message() -> None:
         ("[limits]\nprofile = 'dev'", "line 2: unknown key limits.profile; it belongs into [code]"),
         ("[limits]\nxyz = 1", "line 2: unknown key limits.xyz; there are call_timeout"),
         ("[qqq]", "line 1: unknown key qqq; there are sources, server"),
+        (
+            "[sandboxes]\nkube_namespace = 'x'",
+            "line 2: unknown key sandboxes.kube_namespace; it is now namespace in a table of [[sandboxes.plugins]]",
+        ),
         ("server = 1", "line 1: server must be a table"),
         ("[auth]\njwt = 1", "line 2: auth.jwt must be a table"),
         ("mcpServers = 1", "line 1: mcpServers must be a table of servers"),
@@ -367,6 +373,23 @@ def test_variables_are_checked() -> None:
     assert found[0] == 'TOOLEXEC_CODE__ENABLED: code.enabled must be true or false, not "perhaps"'
     assert found[1] == "TOOLEXEC_HTTP__ALLOWED_HOSTS: http.allowed_hosts must be a list of strings, written as JSON"
     assert found[2] == "unknown variable TOOLEXEC_LIMITS__MAX_TOL_CALLS; did you mean TOOLEXEC_LIMITS__MAX_TOOL_CALLS?"
+
+
+def test_keys_that_have_another_place_now() -> None:
+    """Files, variables, flags and Python say where each of them is."""
+    none = write("none.toml", "")
+    for path, place in MOVED_SETTINGS.items():
+        block, name = path.split(".")
+        if block[0].isupper():
+            with pytest.raises(ConfigurationError) as caught:
+                SandboxSettings(**{name: "x"})  # type: ignore[arg-type]
+            assert caught.value.message == f"SandboxSettings has no setting '{name}'; {place}"
+            continue
+        assert mistakes(write("a.toml", f"[{block}]\n{name} = 1")) == [f"a.toml, line 2: unknown key {path}; {place}"]
+        variable = f"TOOLEXEC_{block}__{name}".upper()
+        assert mistakes(none, environment={variable: "1"}) == [f"unknown variable {variable}; {place}"]
+        assert mistakes(none, flags={path: "1"}) == [f"--set {path}: unknown key {path}; {place}"]
+        assert path not in KEYS
 
 
 def test_flags_are_checked() -> None:

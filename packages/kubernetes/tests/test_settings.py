@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from toolexec import Exec
 from toolexec.config import load, parts
 from toolexec.errors import ConfigurationError
+from toolexec.errors.moved import MOVED_SETTINGS
 from toolexec.runtime import sandboxes
-from toolexec_kubernetes import KubernetesBackend
+from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 
 CLUSTER = """
 [sandboxes]
@@ -35,6 +37,13 @@ def _backend(ex: Exec) -> KubernetesBackend:
     (backend,) = ex.runtime.backends
     assert isinstance(backend, KubernetesBackend)
     return backend
+
+
+def test_former_keys_name_settings_that_there_are() -> None:
+    """The place of each former key of [sandboxes] is a field of the configuration."""
+    named = {place.split()[3] for key, place in MOVED_SETTINGS.items() if key.startswith("sandboxes.")}
+    assert len(named) == 10
+    assert named <= {field.name for field in dataclasses.fields(KubernetesConfig)}
 
 
 async def test_a_cluster_can_be_set(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from typer.models import CommandInfo
 
 from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
 from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
+from toolexec.errors.moved import MOVED_COMMANDS
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -71,6 +72,13 @@ _EPILOG = "[bold]Exit codes[/bold]\n" + "\n".join(f"[cyan]{code:>4}[/cyan]  {tex
 
 class _Group(TyperGroup):
     """Mistakes on the command line come out as JSON, too, when `--json` is there."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        place = MOVED_COMMANDS.get(args[0])
+        if place is not None:
+            words = [*args[:1], *(word for word in args[1:2] if word.isidentifier())]
+            ctx.fail(f"toolexec {' '.join(words)} is now toolexec {' '.join([place, *words[1:]])}")
+        return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)

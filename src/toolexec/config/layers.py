@@ -23,6 +23,7 @@ from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
+from toolexec.errors.moved import moved_setting
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
@@ -162,7 +163,9 @@ class Layers:
             elif name in by_name:
                 self._add_value(by_name[name], environment[name], "environment", name)
             else:
-                self._mistakes.add("", f"unknown variable {name}; {did_you_mean(name, by_name).partition(', ')[0]}")
+                moved = moved_setting(rest.lower().replace("__", "."))
+                hint = moved or did_you_mean(name, by_name).partition(", ")[0]
+                self._mistakes.add("", f"unknown variable {name}; {hint}")
 
     def _add_server(self, variable: str, name: str, text: str) -> None:
         entry = _json_object(text)
@@ -249,6 +252,9 @@ def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) 
 def _meant(place: Place) -> str:
     """Return which key or block is meant by the unknown one at *place*."""
     *outer, name = map(str, place)
+    moved = moved_setting(".".join([*outer, name]))
+    if moved:
+        return moved
     if not outer:
         return _where_it_belongs(name) or did_you_mean(
             name, [*Settings.model_fields, TOOLSETS, PROVIDERS, SERVER_KEYS[0]]
@@ -278,6 +284,9 @@ def folded(name: str) -> str:
 
 
 def _nearest_path(path: str) -> str:
+    moved = moved_setting(path)
+    if moved:
+        return moved
     block, _, name = path.rpartition(".")
     known = [key.name for key in KEYS.values() if key.block == block]
     if known:

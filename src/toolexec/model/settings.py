@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
+from toolexec.errors.moved import moved_setting
 from toolexec.model.declared import Setting, declared, form_of
 from toolexec.model.json_value import JSONValue
 from toolexec.model.secret_keys import is_telling
@@ -327,7 +328,8 @@ def unknown_setting(
     what: str, name: object, known: abc.Iterable[str], error: type[ToolExecError] = ConfigurationError
 ) -> ToolExecError:
     """Return the error for a setting that *what* does not have."""
-    return error(f"{what} has no setting {str(name)[:100]!r}; {did_you_mean(name, known)}", details={"setting": name})
+    hint = moved_setting(f"{what}.{name}") or did_you_mean(name, known)
+    return error(f"{what} has no setting {str(name)[:100]!r}; {hint}", details={"setting": name})
 
 
 def check_ranges(
