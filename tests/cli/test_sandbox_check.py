@@ -104,6 +104,7 @@ def test_hostile_programs_do_not_run_here_by_accident(cli: Cli, tmp_path: Path) 
     done = cli("sandbox", "check", "-c", settings(tmp_path, 'use = ["unsafe_host"]'), "--only", "environment")
     assert done.exit_code == 3
     assert "it has no isolation" in done.stdout
+    assert "say --unsafe" in " ".join(done.stdout.split())
 
 
 def test_programs_for_the_kernel_never_run_here(cli: Cli) -> None:

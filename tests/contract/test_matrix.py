@@ -68,12 +68,14 @@ async def test_a_sandbox_that_runs_nothing_was_not_measured() -> None:
     found = await measure([ScriptedSandbox(default=ValueError("no"), kind="mute")], promises=[HELD])
     assert found.columns[0].verdict("held") == "unmeasured"
     assert "cannot run an ordinary program" in found.columns[0].reason
+    assert found.columns[0].fix == "run toolexec doctor"
 
 
 async def test_a_language_that_it_does_not_have() -> None:
     """Cannot be measured there."""
     found = await measure([cell()], promises=[Escape(name="x", tries="to", programs={"cobol": ""})], language="cobol")
-    assert found.columns[0].reason.startswith("it does not run cobol; ")
+    assert found.columns[0].reason == "it does not run cobol"
+    assert found.columns[0].fix == "use a sandbox or image that does"
 
 
 @pytest.mark.parametrize("isolation", ["none", "process"])
@@ -81,7 +83,10 @@ async def test_nothing_runs_without_isolation_unless_it_is_asked_for(isolation: 
     """The unsafe option admits no program that asks the kernel."""
     backend = cell(isolation=isolation)
     found = await measure([backend], promises=[HELD])
-    assert "it has no isolation" in found.columns[0].reason
+    column = found.columns[0]
+    assert column.reason == "it has no isolation: the hostile programs would run on this machine, as you"
+    assert "--unsafe" in column.fix
+    assert column.to_dict()["fix"] == column.fix
     found = await measure([backend], promises=[HELD, OF_THE_KERNEL], unsafe=True)
     assert found.columns[0].verdict("held") == "kept"
     assert found.columns[0].verdict(OF_THE_KERNEL.name) == "unmeasured"

@@ -100,6 +100,15 @@ class Matrix:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """Why a sandbox cannot be measured ("" if it can), what changes that, and its version."""
+
+    reason: str = ""
+    fix: str = ""
+    version: str = ""
+
+
 async def measure(
     backends: Sequence[SandboxBackend],
     *,
@@ -146,7 +155,7 @@ async def _column(
 ) -> Column:
     state = await _state(backend, language, prepare, unsafe=unsafe)
     outcomes: Sequence[Outcome] = ()
-    if state.ok and promises:
+    if not state.reason and promises:
         try:
             report = await run_battery(
                 backend,
@@ -157,15 +166,15 @@ async def _column(
             )
             outcomes = report.outcomes
         except (ToolExecError, RuntimeError) as error:  # it says that it is there, and runs nothing
-            state = _lacking(str(error), "toolexec doctor")
+            state = _State(reason=str(error), fix="run toolexec doctor")
     return Column(
         kind=backend.kind,
         isolation=backend.isolation,
         profile=profile or ("standard" if backend.isolation in ISOLATING else "dev"),
         image=str(getattr(getattr(backend, "config", None), "image", "") or ""),
         version=state.version,
-        reason="" if state.ok else state.reason,
-        fix="" if state.ok else state.remedy,
+        reason=state.reason,
+        fix=state.fix,
         outcomes=outcomes,
     )
 
@@ -176,20 +185,20 @@ async def _state(
     prepare: Callable[[SandboxBackend], Awaitable[Availability]],
     *,
     unsafe: bool,
-) -> Availability:
+) -> _State:
     """Return whether *backend* can be measured."""
     if backend.isolation not in ISOLATING and not unsafe:
-        return _lacking(_NO_ISOLATION, "in a container of its own say --unsafe")
+        fix = "in a container of its own that is fine: set unsafe, or say --unsafe"
+        return _State(reason=_NO_ISOLATION, fix=fix)
     if language not in backend.languages:
-        return _lacking(f"it does not run {language}", "use a sandbox or image that does")
+        return _State(reason=f"it does not run {language}", fix="use a sandbox or image that does")
     try:
-        return await prepare(backend)
+        found = await prepare(backend)
     except ToolExecError as error:
-        return _lacking(str(error))
-
-
-def _lacking(*reasons: str) -> Availability:
-    return Availability(ok=False, reason="; ".join(reasons))
+        return _State(reason=str(error))
+    if found.ok:
+        return _State(version=found.version)
+    return _State(version=found.version, reason=found.reason or "it does not say why", fix=found.remedy)
 
 
 async def _check(backend: SandboxBackend) -> Availability:
