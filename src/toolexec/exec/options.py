@@ -182,6 +182,8 @@ class Options:
         return self.validate_output
 
 
+# Written out: no type checker derives the keys of a TypedDict from a dataclass, and a generated copy would be the same
+# lines beside a generator. tests/exec/test_door.py compares names and types with those of Options.
 class ExecSettings(TypedDict, total=False):
     """The settings of an `Exec` by keyword: the fields of `Options`, for type checkers."""
 

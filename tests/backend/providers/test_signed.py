@@ -108,9 +108,11 @@ async def test_a_signature_covers_what_arrives(service: Service, kind: str, capl
 
 
 @KINDS
-async def test_digest_in_a_provider(kind: str) -> None:
+@pytest.mark.parametrize("qop", ["auth", "auth-int"])
+async def test_digest_in_a_provider(kind: str, qop: str) -> None:
     """The server's challenge is answered once, and used further; what it repeats of the answer is hidden."""
     async with digest_server() as server, Exec(gate=None) as ex:
+        server.qop = qop
         await add(ex, kind, server.url, PAIR)
         for _ in range(2):
             result = await ex.run_tool("api:it", ARGS)
