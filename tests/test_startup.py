@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import exports
 
 import toolexec
 
@@ -94,6 +94,17 @@ DECLARATIONS = {
 }
 """What it loads of those: the modules that declare settings, and packages that load nothing by themselves."""
 
+DOOR = """
+from typing import TYPE_CHECKING
+from toolexec.errors import ToolExecError as Own
+from toolexec.lazy import lazy_names
+if TYPE_CHECKING:
+    from house.room import LIMIT, Room
+    from house.sound import knock
+else:
+    __getattr__, __dir__ = lazy_names(__name__, {"house.room": ("Room", "Gone")})
+__all__ = ["Gone", "Own", "Room"]
+"""
 ADVICE = "import it where it is first used, or under TYPE_CHECKING, or put it into the list in tests/test_startup.py"
 
 
@@ -143,31 +154,33 @@ def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"tomllib", "yaml", "rich.progress"})
 
 
-def lazy_packages() -> list[str]:
-    """All packages that load what they export at its first use."""
-    found = [path for path in ROOT.rglob("__init__.py") if "lazy_names(" in path.read_text()]
-    return sorted(".".join(path.relative_to(ROOT.parent).parent.parts) for path in found)
+@pytest.mark.parametrize("path", exports.doors(), ids=lambda path: "/".join(path.parts[-3:]))
+def test_what_a_package_exports_lazily_is_written_from_its_imports(path: Path) -> None:
+    """The map of names and `__all__` have what type checkers see."""
+    assert exports.up_to_date(path), f"run {exports.COMMAND}"
 
 
-@pytest.mark.parametrize("name", lazy_packages())
-def test_a_lazy_package_says_the_same_three_times(name: str) -> None:
-    """To type checkers, at run time, and in `__all__`; and no name is hidden by a submodule."""
-    package = importlib.import_module(name)
-    seen: dict[str, list[str]] = {}
-    homes: dict[str, list[str]] = {}
-    for node in ast.walk(ast.parse(Path(package.__file__ or "").read_text())):
-        if isinstance(node, ast.If):
-            for inner in node.body:
-                if isinstance(inner, ast.ImportFrom) and inner.module:
-                    seen[inner.module] = [alias.name for alias in inner.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names":
-            homes = {module: [*names] for module, names in ast.literal_eval(node.args[1]).items()}
-    assert homes == seen
-    assert sorted(package.__all__) == sorted(entry for names in seen.values() for entry in names)
-    for module, names in homes.items():
-        for entry in names:
-            assert getattr(package, entry) is getattr(importlib.import_module(module), entry)
-            assert entry in dir(package)
+@pytest.mark.parametrize("path", exports.doors(), ids=lambda path: "/".join(path.parts[-3:]))
+def test_no_lazy_name_is_hidden_by_a_submodule(path: Path) -> None:
+    """Each name is that of its module, however it is asked for."""
+    package = importlib.import_module(exports.module_name(path))
+    for module, names in exports.lazy_names_of(path).items():
+        for name in names:
+            assert getattr(package, name) is getattr(importlib.import_module(module), name)
+            assert name in dir(package)
+
+
+def test_exports_are_written_again(tmp_path: Path) -> None:
+    """A name that is imported for type checkers, and nowhere else, is in the map and in `__all__` then."""
+    path = tmp_path / "__init__.py"
+    path.write_text(DOOR)
+    assert not exports.up_to_date(path)
+    exports.write(path)
+    assert exports.up_to_date(path)
+    space: dict[str, object] = {"__name__": "door"}
+    exec(path.read_text(), space)
+    assert space["__all__"] == ["LIMIT", "Own", "Room", "knock"]
+    assert exports.lazy_names_of(path) == {"house.room": ["LIMIT", "Room"], "house.sound": ["knock"]}
 
 
 def test_a_lazy_package_without_the_name() -> None:

@@ -6,9 +6,9 @@ importing the package costs next to nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolexec.lazy import lazy_names
 from toolexec.version import __version__
 
 if TYPE_CHECKING:
@@ -50,48 +50,50 @@ if TYPE_CHECKING:
     from toolexec.run.gate import Gate
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime import Runtime
-
-_HOMES: dict[str, tuple[str, ...]] = {
-    "toolexec.backend": ("LocalBackend",),
-    "toolexec.backend.mcp": ("MCPServer",),
-    "toolexec.discovery": (
-        "DocEntry",
-        "Filters",
-        "InMemoryIndex",
-        "Summary",
-        "ToolDoc",
-        "ToolExample",
-        "Toolset",
-    ),
-    "toolexec.errors": (
-        "BackendUnavailableError",
-        "CodeError",
-        "ConfigurationError",
-        "ExecutionError",
-        "InputValidationError",
-        "LimitExceededError",
-        "SandboxUnavailableError",
-        "ToolExecError",
-        "ToolNotFoundError",
-        "ToolTimeoutError",
-    ),
-    "toolexec.code": ("CodeResult", "Limits"),
-    "toolexec.runtime": ("Runtime",),
-    "toolexec.exec": ("ChainResult", "Exec", "Options", "Step", "SyncExec"),
-    "toolexec.model": (
-        "LocalBinding",
-        "Progress",
-        "Tool",
-        "ToolAnnotations",
-        "ToolContext",
-        "ToolReply",
-        "tool",
-    ),
-    "toolexec.run.gate": ("Gate",),
-    "toolexec.run.policy": ("Policy", "Rule"),
-    "toolexec.run": ("Result", "StreamEvent"),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "toolexec.backend": ("LocalBackend",),
+            "toolexec.backend.mcp": ("MCPServer",),
+            "toolexec.code": ("CodeResult", "Limits"),
+            "toolexec.discovery": (
+                "DocEntry",
+                "Filters",
+                "InMemoryIndex",
+                "Summary",
+                "ToolDoc",
+                "ToolExample",
+                "Toolset",
+            ),
+            "toolexec.errors": (
+                "BackendUnavailableError",
+                "CodeError",
+                "ConfigurationError",
+                "ExecutionError",
+                "InputValidationError",
+                "LimitExceededError",
+                "SandboxUnavailableError",
+                "ToolExecError",
+                "ToolNotFoundError",
+                "ToolTimeoutError",
+            ),
+            "toolexec.exec": ("ChainResult", "Exec", "Options", "Step", "SyncExec"),
+            "toolexec.model": (
+                "LocalBinding",
+                "Progress",
+                "Tool",
+                "ToolAnnotations",
+                "ToolContext",
+                "ToolReply",
+                "tool",
+            ),
+            "toolexec.run": ("Result", "StreamEvent"),
+            "toolexec.run.gate": ("Gate",),
+            "toolexec.run.policy": ("Policy", "Rule"),
+            "toolexec.runtime": ("Runtime",),
+        },
+    )[0]
 
 __all__ = [
     "BackendUnavailableError",
@@ -135,15 +137,6 @@ __all__ = [
     "__version__",
     "tool",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'toolexec' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

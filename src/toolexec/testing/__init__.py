@@ -5,8 +5,9 @@ The names are loaded at their first use, as those of the package itself are: the
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolexec.testing.backend_suite import check_backend
@@ -23,6 +24,26 @@ if TYPE_CHECKING:
     from toolexec.testing.sandbox_suite import check_sandbox
     from toolexec.testing.scripted_sandbox import ScriptedSandbox
     from toolexec.testing.searcher_suite import check_searcher
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.testing.backend_suite": ("check_backend",),
+            "toolexec.testing.escape_battery": ("run_battery",),
+            "toolexec.testing.gateway_suite": ("check_gateway",),
+            "toolexec.testing.index_suite": ("check_index",),
+            "toolexec.testing.journal_suite": ("check_journal",),
+            "toolexec.testing.loop_pauses": ("loop_not_held",),
+            "toolexec.testing.mcp_server": ("ScriptedServer", "ScriptedTool", "Trouble"),
+            "toolexec.testing.memory": ("After", "InMemoryBackend", "RecordedCall"),
+            "toolexec.testing.outcome_suite": ("OutcomeTrial", "SandboxTrial", "check_outcomes"),
+            "toolexec.testing.runner_suite": ("check_runner",),
+            "toolexec.testing.runtime_suite": ("check_runtime",),
+            "toolexec.testing.sandbox_suite": ("check_sandbox",),
+            "toolexec.testing.scripted_sandbox": ("ScriptedSandbox",),
+            "toolexec.testing.searcher_suite": ("check_searcher",),
+        },
+    )
 
 __all__ = [
     "After",
@@ -46,33 +67,3 @@ __all__ = [
     "loop_not_held",
     "run_battery",
 ]
-
-_HOME_OF = {
-    "After": "memory",
-    "InMemoryBackend": "memory",
-    "OutcomeTrial": "outcome_suite",
-    "RecordedCall": "memory",
-    "SandboxTrial": "outcome_suite",
-    "ScriptedSandbox": "scripted_sandbox",
-    "ScriptedServer": "mcp_server",
-    "ScriptedTool": "mcp_server",
-    "Trouble": "mcp_server",
-    "check_backend": "backend_suite",
-    "check_gateway": "gateway_suite",
-    "check_index": "index_suite",
-    "check_journal": "journal_suite",
-    "check_outcomes": "outcome_suite",
-    "check_runner": "runner_suite",
-    "check_runtime": "runtime_suite",
-    "check_sandbox": "sandbox_suite",
-    "check_searcher": "searcher_suite",
-    "loop_not_held": "loop_pauses",
-    "run_battery": "escape_battery",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'toolexec.testing' has no attribute {name!r}")
-    return getattr(import_module(f"toolexec.testing.{home}"), name)

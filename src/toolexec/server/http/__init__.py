@@ -3,10 +3,9 @@ alone do not)."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from toolexec.errors import MissingExtraError
+from toolexec.lazy import lazy_names
 from toolexec.server.http.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -14,19 +13,17 @@ if TYPE_CHECKING:
     from toolexec.server.http.health import Health
     from toolexec.server.http.metrics import Metrics
     from toolexec.server.http.serving import serve_http
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.server.http.app": ("HttpApp", "build_app"),
+            "toolexec.server.http.health": ("Health",),
+            "toolexec.server.http.metrics": ("Metrics",),
+            "toolexec.server.http.serving": ("serve_http",),
+        },
+        extra="serve",
+        needed_for="serving over HTTP",
+    )
 
 __all__ = ["Health", "HttpApp", "HttpSettings", "Metrics", "build_app", "serve_http"]
-
-_PLACES = {"Health": "health", "HttpApp": "app", "Metrics": "metrics", "build_app": "app", "serve_http": "serving"}
-
-
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{place}"), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("toolexec"):
-            raise
-        raise MissingExtraError("serve", needed_for="serving over HTTP") from error

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from toolexec.errors.extras import unix_needed
+from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolexec.runtime.containers.microvm.config import MicrovmConfig
     from toolexec.runtime.containers.microvm.engine import MicrovmBackend, MicrovmEngine
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.runtime.containers.microvm.config": ("MicrovmConfig",),
+            "toolexec.runtime.containers.microvm.engine": ("MicrovmBackend", "MicrovmEngine"),
+        },
+        unix_for="sandboxes of virtual machines",
+    )
 
 __all__ = ["MicrovmBackend", "MicrovmConfig", "MicrovmEngine"]
-
-_PLACES: Final = {"MicrovmBackend": "engine", "MicrovmConfig": "config", "MicrovmEngine": "engine"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for: other sandboxes use parts of this package. Raises UnsupportedPlatformError where this
-    system is none of Unix."""
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with unix_needed("sandboxes of virtual machines"):
-        return getattr(import_module(f"{__name__}.{place}"), name)
