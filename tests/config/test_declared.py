@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pytest
 
 from toolexec.config.blocks import BLOCKS, KEYS
-from toolexec.config.declared import Block, From, entry, of, values_for
+from toolexec.config.declared import Block, From, entry, of, read, values_for
 from toolexec.config.load import load_settings
 from toolexec.config.parts import exec_options, sandbox_settings, serve_settings
 from toolexec.exec.options import Options
-from toolexec.model.declared import FileName, Seconds, about, declared, setting
+from toolexec.model.declared import FileName, Seconds, about, declared, same_as, setting
+from toolexec.run.audit import AuditLog
+from toolexec.run.layers.approval import Approval
+from toolexec.run.layers.breaker import Breaker
+from toolexec.run.layers.bulkhead import Bulkhead
+from toolexec.run.layers.cache import Cache
+from toolexec.run.layers.retry import Retry
+from toolexec.run.layers.telemetry import Telemetry
+from toolexec.run.pinning import Pins
+from toolexec.run.policy import Policy
+from toolexec.run.results import ResultStore
+from toolexec.run.settings import (
+    ApprovalSettings,
+    AuditSettings,
+    BreakerSettings,
+    BulkheadSettings,
+    CacheSettings,
+    PinningSettings,
+    PolicySettings,
+    ResultSettings,
+    RetrySettings,
+    TelemetrySettings,
+)
 from toolexec.runtime.sandbox_settings import SandboxSettings
 from toolexec.server.settings import ServeSettings
 
@@ -58,6 +82,29 @@ class Door:
     level: int = 0
 
 
+PARTS: dict[Callable[..., object], type] = {
+    Approval: ApprovalSettings,
+    AuditLog.open: AuditSettings,
+    Breaker: BreakerSettings,
+    Bulkhead: BulkheadSettings,
+    Cache: CacheSettings,
+    Pins: PinningSettings,
+    Policy: PolicySettings,
+    ResultStore: ResultSettings,
+    Retry: RetrySettings,
+    Telemetry: TelemetrySettings,
+}
+
+
+@pytest.mark.parametrize(("part", "settings"), PARTS.items(), ids=lambda each: each.__qualname__)
+def test_a_part_of_a_gate_takes_what_is_declared(part: Callable[..., object], settings: type) -> None:
+    """A setting is an argument of that name, with that default."""
+    parameters = inspect.signature(part).parameters
+    assert {name: parameters[name].default for name in declared(settings)} == {
+        each.name: each.default for each in fields(settings)
+    }
+
+
 @of(From(Door, renamed={"name": "title"}), defaults={"name": "front"}, after={"colour": "title"})
 class DoorBlock(Block):
     """A door."""
@@ -74,6 +121,35 @@ def test_a_block_has_what_its_dataclass_declares() -> None:
         DoorBlock.model_validate({"wait": 0.2})
     with pytest.raises(ValueError, match="Extra inputs"):
         DoorBlock.model_validate({"level": 2})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    wait: float | None = setting(None, "How long it stays open; 0: always.", file_least=0)
+    glass: str = setting("", "What it is made of.")
+
+
+@of(Window, kinds={"wait": float}, defaults={"wait": 0.0})
+class WindowBlock(Block):
+    """A window."""
+
+
+def test_a_block_is_read_as_its_dataclass() -> None:
+    """A value that files write where the library has None is None; one that may not be None stays."""
+    assert read(Window, WindowBlock()) == Window()
+    assert read(Window, WindowBlock.model_validate({"wait": 2.0, "glass": ""})) == Window(wait=2.0)
+    assert read(Door, DoorBlock(), level=2) == Door(name="front", level=2)
+
+
+def test_a_setting_of_another_dataclass_is_not_declared_again() -> None:
+    """The field has the default, the help and the bounds that it has there."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Gate:
+        open_for: Seconds = same_as(Door, "wait")
+
+    assert Gate() == Gate(open_for=1.0)
+    assert declared(Gate)["open_for"] is declared(Door)["wait"]
 
 
 def test_a_setting_without_a_default_needs_one_for_files() -> None:

@@ -45,12 +45,13 @@ from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.settings import ServeSettings, TaskSettings
 
-WRONG: Mapping[str, tuple[object, ...]] = {
+WRONG: dict[str, tuple[object, ...]] = {
     "int": ("3", [], -1, math.nan, 1.5),
     "float": ("3", [], -1, math.nan, -math.inf),
     "bool": ("no", 5, []),
     "str": (5, [], b"x"),
 }
+WRONG |= {"Seconds": WRONG["float"], "Bytes": WRONG["int"]}
 """For each kind of setting values of others, and of no sense."""
 
 ALONE: tuple[type, ...] = (

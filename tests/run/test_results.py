@@ -458,7 +458,7 @@ def test_what_json_does_not_have_is_put_down_as_text() -> None:
 
 def test_settings_that_make_no_sense_are_refused() -> None:
     """A store without room is a mistake."""
-    with pytest.raises(ConfigurationError, match="at least 1000"):
+    with pytest.raises(ConfigurationError, match="max_bytes must be 1000 or more"):
         ResultStore(999)
     for name in ("keep_seconds", "max_kept_bytes", "max_kept"):
         with pytest.raises(ConfigurationError, match="above 0"):

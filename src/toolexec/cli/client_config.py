@@ -139,20 +139,19 @@ def _own_script() -> Path | None:
 
 def _address(transport: str, url: str, files: tuple[Path, ...]) -> JSONDict:
     from toolexec.cli.serve import load_for_serving
+    from toolexec.config.parts import auth_settings, http_settings
 
-    settings = load_for_serving(files, {"transport": transport}, [], tools_needed=False).settings
-    if url:
-        return {"url": url, **_headers(bool(settings.auth.api_keys or settings.auth.jwt.issuer))}
-    if settings.auth.resource_url:
-        address = settings.auth.resource_url
-    else:
-        scheme = "https" if settings.http.tls_cert else "http"
-        wildcard = settings.server.host in ("0.0.0.0", "::")  # noqa: S104 - recognised, not used
-        host = "127.0.0.1" if wildcard else settings.server.host
+    loaded = load_for_serving(files, {"transport": transport}, [], tools_needed=False)
+    auth, http = auth_settings(loaded), http_settings(loaded)
+    address = url or auth.resource_url
+    if not address:
+        scheme = "https" if http.tls_cert else "http"
+        wildcard = http.host in ("0.0.0.0", "::")  # noqa: S104 - recognised, not used
+        host = "127.0.0.1" if wildcard else http.host
         host = f"[{host}]" if ":" in host else host
-        path = "/sse" if transport == "sse" else settings.server.path
-        address = f"{scheme}://{host}:{settings.server.port}{path}"
-    return {"url": address, **_headers(bool(settings.auth.api_keys or settings.auth.jwt.issuer))}
+        path = "/sse" if transport == "sse" else http.path
+        address = f"{scheme}://{host}:{http.port}{path}"
+    return {"url": address, **_headers(bool(auth.api_keys or auth.jwt))}
 
 
 def _headers(needed: bool) -> JSONDict:

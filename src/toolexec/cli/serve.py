@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.model.json_value import JSONDict
     from toolexec.server.auth import ApiKey, LiveKeys
+    from toolexec.server.settings import ServeSettings
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve"]
 
@@ -213,7 +214,7 @@ def _read_keys(files: tuple[Path, ...], given: Mapping[str, object], settings: l
 def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: ReadKeys) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
-    if loaded.settings.server.transport == "stdio":
+    if _offer(loaded).transport == "stdio":
         from toolexec.server.stdio import stdio_wire
 
         wire = stack.enter_context(stdio_wire())  # before any Python file of the user is run
@@ -228,6 +229,14 @@ def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: Re
     return asyncio.run(_until_signal(_over_http(built, metrics, screen, read_keys)))
 
 
+def _offer(loaded: LoadedConfig) -> ServeSettings:
+    """Return what [server] says."""
+    from toolexec.config.declared import read
+    from toolexec.server.settings import ServeSettings
+
+    return read(ServeSettings, loaded.settings.server)
+
+
 def _build(loaded: LoadedConfig, stack: ExitStack, metrics: Any = None) -> Built:
     from toolexec.cli.approval_prompt import terminal_approver
     from toolexec.config.build import build
@@ -237,7 +246,7 @@ def _build(loaded: LoadedConfig, stack: ExitStack, metrics: Any = None) -> Built
     if loaded.settings.telemetry.enabled:
         from toolexec.config.exporting import start_exporting
 
-        stop = start_exporting(loaded.settings.server.name, os.environ)
+        stop = start_exporting(_offer(loaded).name, os.environ)
         if stop is not None:
             stack.callback(stop)
     return built
@@ -311,7 +320,7 @@ class _Report:
         loaded, tools = self.built.loaded, len(self.built.ex.index)
         counts = [(len(loaded.servers), "MCP server"), (len(loaded.providers), "provider"), (tools, "tool")]
         what = " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n) or "no tools yet"
-        self._note(f"serving {what} {where} (--expose {self.built.loaded.settings.server.expose})")
+        self._note(f"serving {what} {where} (--expose {_offer(loaded).expose})")
 
     def say_at(self, address: str) -> None:
         """Say that clients can connect at this address."""

@@ -52,8 +52,10 @@ def tasks_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
     directory, else the usual one. Raises ConfigurationError for a wrong configuration."""
     from toolexec.cli.sources import find_sources
     from toolexec.config.build import TASKS_FILE, state_directory
+    from toolexec.config.declared import read
     from toolexec.config.load import load_settings
     from toolexec.errors import ConfigurationError
+    from toolexec.server.settings import TaskSettings
 
     if given is not None:
         return given
@@ -61,7 +63,7 @@ def tasks_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
         files = find_sources(config).files
     except ConfigurationError:  # there is none
         files = ()
-    named = load_settings(files, environment=os.environ).settings.tasks.path
+    named = read(TaskSettings, load_settings(files, environment=os.environ).settings.tasks).path
     return Path(named) if named else state_directory() / TASKS_FILE
 
 

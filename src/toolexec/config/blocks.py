@@ -23,13 +23,26 @@ from toolexec.config.kinds import (
     SandboxKind,
     SandboxKinds,
     Seconds,
-    Size,
     WorkerCount,
     kind_of,
 )
 from toolexec.durable.temporal.settings import TemporalSettings
 from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.run.settings import (
+    ApprovalSettings,
+    AuditFormat,
+    AuditSettings,
+    BreakerSettings,
+    BulkheadSettings,
+    CacheSettings,
+    Effect,
+    PinningSettings,
+    PolicySettings,
+    ResultSettings,
+    RetrySettings,
+    TelemetrySettings,
+)
 from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
 from toolexec.runtime.remote.settings import RemoteSettings
@@ -211,33 +224,25 @@ class RuntimeServerBlock(Block):
     """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""
 
 
+@of(ResultSettings)
 class ResultsBlock(Block):
     """Results that are too large to be read at once."""
 
-    max_bytes: Size = entry(50_000, "A larger result is shown as an outline, with a handle.", ge=1000)
-    keep_seconds: Seconds = entry(600.0, "How long the whole of it is kept after each use.", ge=1)
-    max_kept_bytes: Size = entry(256 * 1024**2, "How much is kept in memory in all.", ge=1000)
 
-
+@of(
+    PolicySettings,
+    kinds={"remote_unmarked": Literal["", Effect]},
+    defaults={"remote_unmarked": ""},
+)
 class PolicyBlock(Block):
     """What may be called, by whom."""
 
-    default: Literal["allow", "deny", "ask"] = entry("allow", "Where no rule fits.")
-    remote_destructive: Literal["allow", "deny", "ask"] = entry(
-        "ask", "Destructive tools of remote servers where no rule fits."
-    )
-    remote_unmarked: Literal["", "allow", "deny", "ask"] = entry(
-        "", "Those of them that do not say whether they are destructive; the same where it is empty."
-    )
-    default_runs: Literal["allow", "deny", "ask"] = entry(
-        "allow", "Runs of code, workflows, chains and skills where no rule with runs, profiles or languages fits."
-    )
     rules: ListOf[JSONDict] = entry(
         (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, runs, when, reason... Deny wins."
     )
 
 
-@of(From(ServeSettings, only=("approval_timeout",), renamed={"approval_timeout": "timeout"}), after={"timeout": "mode"})
+@of(ApprovalSettings, after={"timeout": "mode"})
 class ApprovalBlock(Block):
     """How somebody is asked about calls that the policy says to ask for."""
 
@@ -247,32 +252,33 @@ class ApprovalBlock(Block):
     remember: File = entry("", "The file of answers that hold always; empty: in the state directory.")
 
 
+@of(
+    AuditSettings,
+    kinds={"format": Literal["auto", AuditFormat]},
+    defaults={"format": "auto"},
+    after={"enabled": "", "path": "enabled", "key_file": "path"},
+)
 class AuditBlock(Block):
     """The log of every call. toolexec serve has it on."""
 
     enabled: bool = entry(True, "Whether calls are logged.")
     path: File = entry("", "The file; empty: audit.jsonl in the state directory.")
     key_file: File = entry("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
-    args: Literal["digest", "redacted", "none"] = entry("digest", "What is logged of arguments.")
-    format: Literal["auto", "jsonl", "sqlite"] = entry("auto", "The file's format; auto goes by its name.")
-    sync: Literal["none", "always"] = entry("none", "Whether every record waits for the disk.")
-    max_bytes: Size = entry(0, "A file that would grow larger is moved to path.1; 0: it grows on.", ge=0)
-    keep: int = entry(5, "How many of the moved files stay.", ge=1)
 
 
+@of(PinningSettings, after={"enabled": ""})
 class PinningBlock(Block):
     """Tools of remote servers stay as they were accepted. toolexec serve has it on."""
 
     enabled: bool = entry(True, "Whether a tool whose definition changed is kept in quarantine.")
-    accept_first: bool = entry(True, "Accept tools that were never seen before.")
     path: File = entry("", "The file of what was accepted; empty: pins.db in the state directory.")
 
 
+@of(TelemetrySettings, after={"enabled": ""})
 class TelemetryBlock(Block):
     """Traces and metrics by OpenTelemetry."""
 
     enabled: bool = entry(False, "Whether every call has a span; where they go is set by OTEL_ variables.")
-    record_args: bool = entry(False, "Record arguments and results, too, without secrets.")
 
 
 class CatalogueBlock(Block):
@@ -281,24 +287,16 @@ class CatalogueBlock(Block):
     path: File = entry("", "The file, SQLite; empty: tools are not kept.")
 
 
+@of(
+    From(RetrySettings, renamed={"budget": "retry_budget"}),
+    From(BreakerSettings, renamed={"failures": "breaker_failures", "reset": "breaker_reset"}),
+    From(BulkheadSettings, renamed={"limit": "max_concurrent", "queue": "max_queue", "wait": "max_wait"}),
+    kinds={"attempt_timeout": Seconds},
+    defaults={"attempt_timeout": 0.0, "limit": 50},
+)
 class ResilienceBlock(Block):
     """What happens when backends fail. On as soon as one of these is set."""
 
-    attempts: int = entry(
-        3, "How often a call of a read-only or idempotent tool is made in all, where that may help; 1: once.", ge=1
-    )
-    attempt_timeout: Seconds = entry(0.0, "How long each attempt may take; 0: what is left for all of them.", ge=0)
-    within: Seconds = entry(
-        30.0, "How long all attempts at a call may take that has no time limit of its own.", ge=0.001
-    )
-    retry_budget: float = entry(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", ge=0)
-    breaker_failures: int = entry(
-        5, "After how many failed calls in a row a backend is left alone; 0: it never is.", ge=0
-    )
-    breaker_reset: Seconds = entry(30.0, "For how long it is left alone.", ge=0.001)
-    max_concurrent: int = entry(50, "How many calls of one remote backend run at a time; 0: any number.", ge=0)
-    max_queue: int = entry(100, "How many more calls of it may wait for their turn.", ge=0)
-    max_wait: Seconds = entry(5.0, "For how long they may wait.", ge=0)
     fallbacks: ListOf[JSONDict] = entry(
         (), "Which tools answer when others cannot: tools (a pattern), to (a list of IDs; * is the tool's name)."
     )
@@ -335,16 +333,13 @@ class DurableBlock(Block):
     temporal: TemporalBlock = TemporalBlock.model_construct()
 
 
+@of(CacheSettings, kinds={"path": File}, defaults={"path": ""}, after={"rules": "ttl"})
 class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
-    ttl: Seconds = entry(300.0, "For how long an answer is kept; 0: only those that a rule names are.", ge=0)
     rules: ListOf[JSONDict] = entry(
         (), "Other times: tools (a pattern), ttl; 0 means never. Idempotent tools need a rule."
     )
-    identity: Literal["caller", "tenant", "none"] = entry("caller", "Who shares answers; none means that all do.")
-    max_bytes: Size = entry(64 * 1024**2, "How much is kept in memory, and in the file.", ge=1000)
-    path: File = entry("", "A file that outlives the process, SQLite; empty: answers are kept in memory only.")
 
 
 class SecretsBlock(Block):

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.config import parts
+from toolexec.config.declared import read, values_for
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
 from toolexec.run.default_gate import DefaultGate
+from toolexec.run.settings import ApprovalSettings, AuditSettings, PinningSettings, ResultSettings, TelemetrySettings
+from toolexec.server.settings import TaskSettings
 
 if TYPE_CHECKING:
     from toolexec.backend.base import Backend
@@ -156,7 +159,7 @@ def build(
         if isinstance(ex.options.gate, DefaultGate):
             ex.options.gate.approver = terminal
         _fill(ex, loaded, python)
-        if serving and loaded.settings.tasks.durable and ex.options.journal is None:
+        if serving and read(TaskSettings, loaded.settings.tasks).durable and ex.options.journal is None:
             ex.reconfigure(journal=(state or state_directory()) / RUNS_FILE)
         opened.pop_all()
     if audit is not None:
@@ -240,8 +243,7 @@ def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:
     kept: ResultStore | None = getattr(gate.budget, "store", None) if gate is not None else None
     if kept is not None:
         return kept
-    block = loaded.settings.results
-    return ResultStore(block.max_bytes, keep_seconds=block.keep_seconds, max_kept_bytes=block.max_kept_bytes)
+    return ResultStore(**values_for(ResultSettings, loaded.settings.results))
 
 
 def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
@@ -355,7 +357,7 @@ class _GateMaker:
         if block.mode == "terminal" and ask is None:
             raise ConfigurationError("approval.mode is terminal, and there is no terminal; use client, or none")
         memory = ApprovalMemory(self._place(block.remember, "approvals.json"))
-        approval = Approval(policy.decide, ask=ask, timeout=block.timeout, remember=memory)
+        approval = Approval(policy.decide, ask=ask, remember=memory, **values_for(ApprovalSettings, block))
         return CallerIsNotAsked(approval) if block.mode in ("terminal", "none") else approval
 
     def _audit_log(self) -> AuditLog | None:
@@ -367,11 +369,7 @@ class _GateMaker:
         return AuditLog.open(
             self._place(block.path, "audit.jsonl"),
             key=_key_in(block.key_file) if block.key_file else None,
-            args=block.args,
-            format=None if block.format == "auto" else block.format,
-            sync=block.sync,
-            max_bytes=block.max_bytes,
-            keep=block.keep,
+            **values_for(AuditSettings, block),
         )
 
     def _pinning(self) -> GatePart | None:
@@ -380,7 +378,7 @@ class _GateMaker:
             return None
         from toolexec.run.pinning import Pins
 
-        return Pins(self._place(block.path, "pins.db"), accept_first=block.accept_first)
+        return Pins(self._place(block.path, "pins.db"), **values_for(PinningSettings, block))
 
     def _learning(self) -> GatePart | None:
         block = self.loaded.settings.learning
@@ -404,7 +402,7 @@ class _GateMaker:
             return None
         from toolexec.run.layers.telemetry import Telemetry
 
-        return Telemetry(record_args=block.record_args)
+        return Telemetry(**values_for(TelemetrySettings, block))
 
     def _budget(self) -> GatePart | None:
         if not self._wanted("results"):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast, get_args, get_origin
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from toolexec.config.kinds import File, ListOf, Seconds, Size
 from toolexec.model.declared import Setting, annotation_of, declared, form_of
 
-__all__ = ["Block", "From", "entry", "keys_for", "of", "values_for"]
+__all__ = ["Block", "From", "entry", "keys_for", "of", "read", "values_for"]
 
 B = TypeVar("B", bound="Block")
+T = TypeVar("T")
 
+_NO_VALUE: Final = ("", 0, (), "auto")
+"""What files write where the library has None, which TOML does not have."""
 _FORMS: Final[Mapping[str, Any]] = {"seconds": Seconds, "size": Size, "file": File}
 
 
@@ -41,6 +44,7 @@ class Block(BaseModel):
     """A table of settings: nothing is converted that is not of its kind, and nothing unknown is allowed.
 
     `derived_from` are the dataclasses that declare its settings, `key_order` has the names of all, as they are shown.
+    Type checkers know as its attributes what is written in it; of what is derived, `read` gives the dataclass.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -53,10 +57,6 @@ class Block(BaseModel):
     )
     derived_from: ClassVar[tuple[From, ...]] = ()
     key_order: ClassVar[Sequence[str]] = ()
-
-    if TYPE_CHECKING:  # what is derived, type checkers do not see
-
-        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def names(cls) -> Sequence[str]:
@@ -133,4 +133,17 @@ def keys_for(source: type, block: type[Block]) -> dict[str, str]:
 
 def values_for(source: type, *blocks: Block) -> dict[str, Any]:
     """Return the values that *blocks* have of the settings that *source* declares, by name: to build it with."""
-    return {name: getattr(block, called) for block in blocks for name, called in keys_for(source, type(block)).items()}
+    values = {
+        name: getattr(block, called) for block in blocks for name, called in keys_for(source, type(block)).items()
+    }
+    return {name: None if _is_none(source, name, value) else value for name, value in values.items()}
+
+
+def _is_none(source: type, name: str, value: object) -> bool:
+    return value in _NO_VALUE and str(source.__annotations__[name]).endswith("| None")
+
+
+def read(source: type[T], *blocks: Block, **more: Any) -> T:
+    """Return the dataclass *source* with the values that *blocks* have of its settings, and *more*; raises what it
+    raises for values that make no sense together."""
+    return source(**values_for(source, *blocks), **more)

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, ValidationError
 
 from toolexec.config.blocks import BLOCKS, KEYS
-from toolexec.config.declared import Block, keys_for, values_for
+from toolexec.config.declared import Block, keys_for, read, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.json_value import JSONObject
+from toolexec.run.settings import (
+    ApprovalSettings,
+    BreakerSettings,
+    BulkheadSettings,
+    CacheSettings,
+    PolicySettings,
+    RetrySettings,
+)
 
 if TYPE_CHECKING:
     from toolexec.code.limits import Limits
@@ -60,8 +68,6 @@ __all__ = [
 ]
 
 _REFERENCE: Final = "secretref:"
-_NONE: Final = ("default_timeout", "max_timeout", "default_tool_calls", "journal")
-"""Options that get None where a file has 0, or an empty text."""
 
 
 def rule(data: Any) -> Rule:
@@ -76,14 +82,7 @@ def policy(loaded: LoadedConfig) -> Policy:
     from toolexec.run.policy import Policy
 
     block = loaded.settings.policy
-    rules = [rule(each) for each in block.rules]
-    return Policy(
-        rules,
-        default=block.default,
-        remote_destructive=block.remote_destructive,
-        remote_unmarked=block.remote_unmarked or None,
-        default_runs=block.default_runs,
-    )
+    return Policy([rule(each) for each in block.rules], **values_for(PolicySettings, block))
 
 
 def code_shares(loaded: LoadedConfig) -> CodeShares:
@@ -91,7 +90,8 @@ def code_shares(loaded: LoadedConfig) -> CodeShares:
     from toolexec.run.code_shares import CodeShares
 
     settings = loaded.settings
-    return CodeShares(settings.limits.code_per_caller or max(1, settings.sandboxes.max_running // 2))
+    max_running: int = settings.get("sandboxes.max_running")
+    return CodeShares(settings.limits.code_per_caller or max(1, max_running // 2))
 
 
 def rate_limit(loaded: LoadedConfig) -> RateLimit | None:
@@ -141,8 +141,7 @@ def cache(loaded: LoadedConfig) -> Cache | None:
     from toolexec.run.layers.cache import Cache
 
     block = loaded.settings.cache
-    rules = dict(map(cache_rule, block.rules))
-    return Cache(block.ttl, rules=rules, identity=block.identity, max_bytes=block.max_bytes, path=block.path or None)
+    return Cache(rules=dict(map(cache_rule, block.rules)), **values_for(CacheSettings, block))
 
 
 def resilience(loaded: LoadedConfig) -> dict[str, GatePart]:
@@ -157,17 +156,13 @@ def resilience(loaded: LoadedConfig) -> dict[str, GatePart]:
 
     block = loaded.settings.resilience
     made: dict[str, GatePart] = {"fallback": Fallback(dict(map(fallback, block.fallbacks)))}
-    if block.max_concurrent:
-        made["bulkhead"] = Bulkhead(block.max_concurrent, queue=block.max_queue, wait=block.max_wait)
-    if block.breaker_failures:
-        made["breaker"] = Breaker(failures=block.breaker_failures, reset=block.breaker_reset)
-    if block.attempts > 1:
-        made["retry"] = Retry(
-            attempts=block.attempts,
-            attempt_timeout=block.attempt_timeout or None,
-            within=block.within,
-            budget=block.retry_budget,
-        )
+    bulkhead, breaker, retry = (read(BulkheadSettings, block), read(BreakerSettings, block), read(RetrySettings, block))
+    if bulkhead.limit:
+        made["bulkhead"] = Bulkhead(**vars(bulkhead))
+    if breaker.failures:
+        made["breaker"] = Breaker(**vars(breaker))
+    if retry.attempts > 1:
+        made["retry"] = Retry(**vars(retry))
     return made
 
 
@@ -216,23 +211,19 @@ def auth_settings(loaded: LoadedConfig) -> AuthSettings:
     from toolexec.server.auth import AuthSettings, JwtSettings
 
     block, tokens = loaded.settings.auth, loaded.settings.auth.jwt
-    jwt = JwtSettings(**values_for(JwtSettings, tokens)) if tokens.issuer or loaded.has("auth.jwt") else None
-    own: dict[str, Any] = {
-        **values_for(AuthSettings, block),
-        "api_keys": tuple(api_key(each) for each in block.api_keys),
-    }
-    return AuthSettings(**own, jwt=jwt)
+    values = values_for(AuthSettings, block)
+    values["api_keys"] = tuple(map(api_key, values["api_keys"]))
+    return AuthSettings(**values, jwt=read(JwtSettings, tokens) if loaded.has("auth.jwt") else None)
 
 
 def http_settings(loaded: LoadedConfig) -> HttpSettings:
     """Return how the server listens; raises ConfigurationError."""
     from toolexec.server.http import HttpSettings
+    from toolexec.server.settings import ServeSettings
 
     server = loaded.settings.server
-    return HttpSettings(
-        **values_for(HttpSettings, loaded.settings.http, server),
-        sse=server.transport == "sse",
-    )
+    transport = read(ServeSettings, server).transport
+    return read(HttpSettings, loaded.settings.http, server, sse=transport == "sse")
 
 
 def serve_settings(loaded: LoadedConfig) -> ServeSettings:
@@ -240,9 +231,11 @@ def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     from toolexec.server.settings import ServeSettings, TaskSettings
 
     settings = loaded.settings
-    return ServeSettings(
-        **values_for(ServeSettings, settings.server, settings.approval),
-        tasks=TaskSettings(**values_for(TaskSettings, settings.tasks)),
+    return read(
+        ServeSettings,
+        settings.server,
+        approval_timeout=read(ApprovalSettings, settings.approval).timeout,
+        tasks=read(TaskSettings, settings.tasks),
         http=http_settings(loaded),
         auth=auth_settings(loaded),
     )
@@ -263,12 +256,12 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         for block in ("limits", "code", "durable")
         for name, called in keys_for(Options, BLOCKS[block]).items()
     }
-    if loaded.settings.durable.postgres:
-        paths["journal"] = "durable.postgres"
-    wanted: dict[str, Any] = {
-        name: loaded.settings.get(path) or (None if name in _NONE else loaded.settings.get(path))
-        for name, path in paths.items()
-        if not only_given or loaded.values[path].layer != "default"
+    settings = loaded.settings
+    values = values_for(Options, settings.limits, settings.code, settings.durable)
+    if settings.durable.postgres:
+        paths["journal"], values["journal"] = "durable.postgres", settings.durable.postgres
+    wanted = {
+        name: values[name] for name, path in paths.items() if not only_given or loaded.values[path].layer != "default"
     }
     if (of_code := code_limits(loaded)) is not None:
         wanted["code_limits"] = of_code
@@ -291,7 +284,7 @@ def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:
     """Return what runs durable runs; raises ConfigurationError, and MissingExtraError."""
     from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 
-    return TemporalEngine(TemporalSettings(**values_for(TemporalSettings, loaded.settings.durable.temporal)))
+    return TemporalEngine(read(TemporalSettings, loaded.settings.durable.temporal))
 
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
@@ -332,20 +325,20 @@ def _by_kind(tables: Sequence[JSONObject]) -> dict[str, JSONObject]:
 
 def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
     """Return where the remote runtimes are; None where there are none. Raises ConfigurationError."""
-    if not loaded.settings.sandboxes.remote.endpoints:
+    if not loaded.settings.get("sandboxes.remote.endpoints"):
         return None
     from toolexec.runtime.remote.settings import RemoteSettings
 
-    return RemoteSettings(**values_for(RemoteSettings, loaded.settings.sandboxes.remote))
+    return read(RemoteSettings, loaded.settings.sandboxes.remote)
 
 
 def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
     """Return which containers of Proxmox VE run code; None where there are none. Raises ConfigurationError."""
-    if not loaded.settings.sandboxes.proxmox.url:
+    if not loaded.settings.get("sandboxes.proxmox.url"):
         return None
     from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 
-    return ProxmoxSettings(**values_for(ProxmoxSettings, loaded.settings.sandboxes.proxmox))
+    return read(ProxmoxSettings, loaded.settings.sandboxes.proxmox)
 
 
 class _RemoteKeyEntry(Block):
@@ -391,7 +384,7 @@ def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
 
     block = loaded.settings.runtime_server
     values = values_for(RuntimeServerSettings, block)
-    quota = TenantQuota(**values_for(TenantQuota, block))
+    quota = read(TenantQuota, block)
     quotas = [TenantQuota(**_entry(_QuotaEntry, each, "a quota")) for each in values.pop("quotas")]
     keys = [remote_key(each) for each in values.pop("keys")]
     return RuntimeServerSettings(**values, keys=keys, quota=quota, quotas=quotas)

@@ -25,6 +25,7 @@ __all__ = [
     "declared",
     "duration",
     "form_of",
+    "same_as",
     "setting",
 ]
 
@@ -116,6 +117,12 @@ def setting(default: T, help: str, **given: Unpack[Given]) -> T:
 def duration(default: float, help: str, *, file_least: float = 0.001) -> float:
     """Return a field that is a time above 0, and short enough for timers."""
     return setting(default, help, above=0, below=1e7, file_least=file_least)
+
+
+def same_as(owner: type, name: str) -> Any:
+    """Return a field that is the setting *name* of another dataclass: with its default, its help and its bounds."""
+    of: Field[Any] = owner.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    return field(default=of.default, metadata=of.metadata, repr=of.repr)
 
 
 def declared(owner: type | None) -> Mapping[str, Setting]:

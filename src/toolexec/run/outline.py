@@ -13,11 +13,9 @@ from typing import Any, Final
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.excerpt import encode, excerpt, media_kind, size
+from toolexec.run.settings import MIN_BYTES
 
 __all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "outline"]
-
-MIN_BYTES: Final = 1000
-"""The smallest budget: an outline must have room to say how to read on."""
 
 OUTLINE_SCHEMA: Final[JSONObject] = {
     "type": "object",

@@ -30,6 +30,7 @@ from toolexec.run.layer import Layer
 from toolexec.run.pins_file import Pin, PinKey, PinsFile, Sighting, merged, shortened
 from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
+from toolexec.run.settings import PinningSettings
 
 __all__ = ["PinState", "PinStatus", "Pinned", "Pins", "definition_of"]
 
@@ -89,7 +90,7 @@ class Pins:
         self,
         path: str | Path | None,
         *,
-        accept_first: bool = True,
+        accept_first: bool = PinningSettings.accept_first,
         clock: Callable[[], float] = time.monotonic,
         most_per_backend: int = MOST_PER_BACKEND,
     ) -> None:

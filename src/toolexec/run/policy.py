@@ -11,6 +11,7 @@ from toolexec.discovery.index import Registered
 from toolexec.discovery.view import without_hidden
 from toolexec.errors import ConfigurationError, ToolExecError, ToolNotFoundError
 from toolexec.model.call import ToolCall
+from toolexec.model.declared import declared
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.model.settings import checked
@@ -23,6 +24,7 @@ from toolexec.run.refusals import denied
 from toolexec.run.resolve import Find, decided, resolved
 from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
+from toolexec.run.settings import PolicySettings
 
 __all__ = ["Authorize", "Effect", "Policy", "Rule", "Verdict"]
 
@@ -31,7 +33,6 @@ _MAX_VERDICTS: Final = 64
 _STRENGTH: Final[Mapping[str, int]] = {"allow": 0, "ask": 1, "deny": 2}
 _EVERYBODY: Final = ()
 _REMOTE: Final = "remote_destructive"
-_UNMARKED: Final = "remote_unmarked"
 _REMOTE_REASON: Final = (
     "it runs outside of this program and may destroy data: its server says so, or does not say otherwise"
 )
@@ -93,10 +94,10 @@ class Policy:
         self,
         rules: Sequence[Rule] = (),
         *,
-        default: Effect = "allow",
-        remote_destructive: Effect = "ask",
-        remote_unmarked: Effect | None = None,
-        default_runs: Effect = "allow",
+        default: Effect = PolicySettings.default,
+        remote_destructive: Effect = PolicySettings.remote_destructive,
+        remote_unmarked: Effect | None = PolicySettings.remote_unmarked,
+        default_runs: Effect = PolicySettings.default_runs,
     ) -> None:
         check_effect(default, "the default of a policy")
         check_effect(default_runs, "default_runs of a policy")
@@ -123,7 +124,7 @@ class Policy:
 
         Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.
         """
-        check_keys(data, ("rules", "default", _REMOTE, _UNMARKED, "default_runs"), "a policy")
+        check_keys(data, ("rules", *declared(PolicySettings)), "a policy")
         rules = data.get("rules", ())
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise ConfigurationError(f"the rules of a policy must be a list, not {type(rules).__name__}")
@@ -135,10 +136,7 @@ class Policy:
                 raise ConfigurationError(f"rule {number} of the policy: {error.message}") from error
         return cls(
             read,
-            default=data.get("default", "allow"),
-            remote_destructive=data.get(_REMOTE, "ask"),
-            remote_unmarked=data.get(_UNMARKED),
-            default_runs=data.get("default_runs", "allow"),
+            **{name: value for name, value in data.items() if name != "rules"},
         )
 
     def wrap(self, inner: Runner, find: Find) -> Runner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters
@@ -21,10 +21,9 @@ from toolexec.model.tool import Tool
 from toolexec.run.policy_conditions import Condition, read_conditions
 from toolexec.run.policy_truth import Truth
 from toolexec.run.run_request import PROFILES, RUN_KINDS, RunRequest
+from toolexec.run.settings import Effect
 
 __all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive", "plain_id"]
-
-Effect: TypeAlias = Literal["allow", "deny", "ask"]
 
 _EFFECTS: Final = get_args(Effect)
 _OF_RUNS: Final = ("runs", "profiles", "languages")

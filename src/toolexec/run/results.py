@@ -9,18 +9,20 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from toolexec.errors import ConfigurationError, InvalidResultError, ResultNotFoundError
+from toolexec.errors import InvalidResultError, ResultNotFoundError
+from toolexec.model.declared import setting
 from toolexec.model.origin import Origin
+from toolexec.model.settings import checked
 from toolexec.run.large import json_pieces, surely_fits
 from toolexec.run.outline import MIN_BYTES, Outline, outline
 from toolexec.run.reading import Page, find_places, page_of, select
+from toolexec.run.settings import ResultSettings
 
 __all__ = ["ResultStore", "Shown"]
 
 _Owner: TypeAlias = tuple[str, ...]
-_DEFAULT_BYTES: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,9 @@ class _Kept:
     used: float
 
 
-class ResultStore:
+@checked("ResultStore")
+@dataclass(eq=False, repr=False, kw_only=True)
+class ResultStore(ResultSettings):
     """Keeps what is too large for one reply, each value for those who may read it.
 
     *max_bytes* is the budget of one reply: its JSON, compact and in UTF-8 (at least 1000). A kept value goes
@@ -54,24 +58,10 @@ class ResultStore:
     is anonymous). Safe to use from several threads. Raises ConfigurationError for numbers that make no sense.
     """
 
-    def __init__(
-        self,
-        max_bytes: int = _DEFAULT_BYTES,
-        *,
-        keep_seconds: float = 600.0,
-        max_kept_bytes: int = 256 << 20,
-        max_kept: int = 1000,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if max_bytes < MIN_BYTES:
-            raise ConfigurationError(f"the byte budget of a reply must be at least {MIN_BYTES}, not {max_bytes}")
-        if not (keep_seconds > 0 and max_kept_bytes > 0 and max_kept > 0):
-            raise ConfigurationError("keep_seconds, max_kept_bytes and max_kept must be above 0")
-        self.max_bytes = max_bytes
-        self.keep_seconds = keep_seconds
-        self.max_kept_bytes = max_kept_bytes
-        self.max_kept = max_kept
-        self._clock = clock
+    max_kept: int = setting(1000, "How many values are kept in all.", above=0)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the least recently used one first
         self._total = 0
         self._decoded: tuple[str, Any] = ("", None)  # the value that was read last, for who reads on
@@ -160,7 +150,7 @@ class ResultStore:
             kept = self._kept.get(handle)
             if kept is None or kept.owner != _owner(origin):
                 return None
-            kept.used = self._clock()
+            kept.used = self.clock()
             self._kept.move_to_end(handle)
             return kept
 
@@ -180,7 +170,7 @@ class ResultStore:
         handle = f"r-{secrets.token_urlsafe(12)}"
         with self._lock:
             self._drop_expired()
-            self._kept[handle] = _Kept(_owner(origin), data, self._clock())
+            self._kept[handle] = _Kept(_owner(origin), data, self.clock())
             self._total += len(data)
             while len(self._kept) > self.max_kept or self._total > self.max_kept_bytes:
                 self._drop(self._least_missed(handle))
@@ -199,7 +189,7 @@ class ResultStore:
         return newest
 
     def _drop_expired(self) -> None:
-        oldest = self._clock() - self.keep_seconds
+        oldest = self.clock() - self.keep_seconds
         while self._kept and next(iter(self._kept.values())).used < oldest:
             self._drop(next(iter(self._kept)))
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.model.declared import Bytes, FileName, Seconds, setting
+from toolexec.model.declared import Bytes, FileName, Seconds, same_as, setting
 from toolexec.model.settings import checked
+from toolexec.run.settings import ApprovalSettings
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.version import __version__
@@ -97,7 +98,7 @@ class ServeSettings:
     direct_wait: Seconds = setting(
         8.0, "How long a start may hold up the first list of tools, exposed directly.", least=0
     )
-    approval_timeout: Seconds = setting(120.0, "How long to wait for an answer; then it is no.", above=0, file_least=1)
+    approval_timeout: Seconds = same_as(ApprovalSettings, "timeout")
     suspended_max: int = setting(100, "How many calls may wait for answers between requests.", least=1)
     state_keys: tuple[str, ...] = setting(
         (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True

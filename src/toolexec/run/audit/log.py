@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Protocol
 
 from toolexec.errors import AuditError, ConfigurationError
 from toolexec.model.arguments import RefusedArgs
@@ -16,12 +16,11 @@ from toolexec.run.audit.chain import Header, stamp, unsealed
 from toolexec.run.audit.jsonl import JsonLines
 from toolexec.run.audit.reading import AuditFormat, audit_lines, format_of
 from toolexec.run.audit.record import args_digest, inside, redacted_args
+from toolexec.run.settings import ArgsMode, AuditSettings, AuditSync
 
 __all__ = ["ArgsMode", "AuditLog"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
 
 
 class _Lines(Protocol):
@@ -52,13 +51,13 @@ class AuditLog:
         cls,
         path: str | Path,
         *,
-        args: ArgsMode = "digest",
-        format: AuditFormat | None = None,
+        args: ArgsMode = AuditSettings.args,
+        format: AuditFormat | None = AuditSettings.format,
         redact: Redactor = redactor,
         key: bytes | None = None,
-        sync: Literal["none", "always"] = "none",
-        max_bytes: int = 0,
-        keep: int = 5,
+        sync: AuditSync = AuditSettings.sync,
+        max_bytes: int = AuditSettings.max_bytes,
+        keep: int = AuditSettings.keep,
         state: str | Path | None = None,
     ) -> AuditLog:
         """Open the log in *path*, or begin it; the file is for its owner alone.
@@ -76,15 +75,9 @@ class AuditLog:
         """
         place = Path(path)
         kind = format or format_of(place)
-        if args not in get_args(ArgsMode) or kind not in get_args(AuditFormat) or sync not in ("none", "always"):
-            raise ConfigurationError(
-                f"an audit log has args digest, redacted or none (not {args!r}), format jsonl or sqlite (not "
-                f"{kind!r}), sync none or always (not {sync!r})"
-            )
-        if max_bytes < 0 or keep < 1 or (max_bytes and kind == "sqlite"):
-            raise ConfigurationError(
-                f"max_bytes must be 0 or more, and 0 for SQLite, not {max_bytes}; keep must be 1 or more, not {keep}"
-            )
+        AuditSettings(args=args, format=format, sync=sync, max_bytes=max_bytes, keep=keep)  # checks them
+        if max_bytes and kind == "sqlite":
+            raise ConfigurationError(f"max_bytes of an audit log must be 0 for SQLite, not {max_bytes}")
         if key and len(key) < 16:
             raise ConfigurationError(f"the key of an audit log needs 16 bytes or more, not {len(key)}")
         directory = state_directory(state)

@@ -37,6 +37,7 @@ from toolexec.run.refusals import denied, unapproved
 from toolexec.run.resolve import Find, Resolution, decided, resolved, still_bound, trail_of
 from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
+from toolexec.run.settings import ApprovalSettings
 
 __all__ = ["Approval", "AskFirst"]
 
@@ -78,7 +79,7 @@ class Approval:
         decide: Decide,
         *,
         ask: Approver | None = None,
-        timeout: float = 120.0,
+        timeout: float = ApprovalSettings.timeout,
         remember: ApprovalMemory | None = None,
         redact: Redactor = redactor,
     ) -> None:

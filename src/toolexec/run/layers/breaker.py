@@ -6,17 +6,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import BackendUnavailableError
 from toolexec.model.call import ToolCall
+from toolexec.model.declared import setting
 from toolexec.model.settings import checked
 from toolexec.run.circuits import circuit_keys, verdicts
 from toolexec.run.layer import CallEnd, ObserverLayer
-from toolexec.run.repeating import above_zero
 from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
+from toolexec.run.settings import BreakerSettings
 from toolexec.run.types import Result
 
 __all__ = ["Breaker", "BreakerState"]
@@ -26,7 +28,8 @@ _MAX_CIRCUITS: Final = 10_000
 
 
 @checked("Breaker")
-class Breaker:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Breaker(BreakerSettings):
     """A part of a `Gate`: after *failures* calls in a row that a backend did not answer, no call reaches it for *reset*
     seconds; then *probes* calls at a time may try, and the first that is answered closes the circuit again.
 
@@ -40,21 +43,10 @@ class Breaker:
     *clock* gives seconds. Raises ConfigurationError for numbers that make no sense.
     """
 
-    def __init__(
-        self,
-        *,
-        failures: int = 5,
-        reset: float = 30.0,
-        probes: int = 1,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        above_zero("failures", failures, 1)
-        above_zero("reset", reset)
-        above_zero("probes", probes, 1)
-        self.failures = failures
-        self.reset = reset
-        self.probes = probes
-        self._clock = clock
+    probes: int = setting(1, "How many calls at a time may try a backend that was left alone.", least=1)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._circuits: dict[Hashable, _Circuit] = {}
         self._lock = threading.Lock()
 
@@ -69,7 +61,7 @@ class Breaker:
             opened = [each.opened for each in found if each is not None and each.opened is not None]
             if not opened:
                 return "closed"
-            return "open" if self._clock() < max(opened) + self.reset else "half_open"
+            return "open" if self.clock() < max(opened) + self.reset else "half_open"
 
     def enter(self, entry: Registered, keys: tuple[Hashable, ...]) -> tuple[bool, ...]:
         """Let a call of the tool *entry* pass the circuits *keys*; return for each whether the call tries an open one.
@@ -81,7 +73,7 @@ class Breaker:
             found = [circuits.get(key) for key in keys]
             for place, circuit in enumerate(found):
                 if circuit is not None and circuit.opened is not None:
-                    wait = circuit.opened + self.reset - self._clock()
+                    wait = circuit.opened + self.reset - self.clock()
                     if wait > 0 or circuit.probing >= self.probes:
                         whole = place == 0 and entry.binding.kind != "local"
                         raise _refusal(entry, circuit, wait, whole=whole)
@@ -112,7 +104,7 @@ class Breaker:
                 circuit = self._add(key)
             circuit.failures += 1
             if circuit.failures >= self.failures and (circuit.opened is None or is_probe):
-                circuit.opened = self._clock()
+                circuit.opened = self.clock()
 
     def _add(self, key: Hashable) -> _Circuit:
         circuit = self._circuits[key] = _Circuit()

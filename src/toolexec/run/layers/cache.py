@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
-from toolexec.errors import ConfigurationError, ToolExecError, Violation
+from toolexec.errors import ToolExecError, Violation
 from toolexec.model.cache_hint import CacheHint, read_hint
 from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.content import ToolReply
+from toolexec.model.declared import Bytes, setting
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ANYONE, Caller
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tree_size import has_many
 from toolexec.run.approvals import approved
 from toolexec.run.audit.record import canonical_text
@@ -33,15 +33,13 @@ from toolexec.run.cache_writes import Place, Writes, WriteWatch, place_of
 from toolexec.run.large import json_pieces, walked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import plain_id
-from toolexec.run.repeating import above_zero, is_repeatable
+from toolexec.run.repeating import is_repeatable
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
+from toolexec.run.settings import CacheIdentity, CacheSettings
 from toolexec.run.types import Result
 
 __all__ = ["Cache", "CacheIdentity"]
-
-CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
-"""Who shares answers: each caller has its own, the callers of one tenant share them, or all do."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_TOOLS: Final = 10_000
@@ -49,7 +47,8 @@ _ANY: Final = CacheHint()
 
 
 @checked("Cache")
-class Cache:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Cache(CacheSettings):
     """A part of a `Gate`: answers a call from what the tool answered to the same call in the last *ttl* seconds.
 
     The same call is one of the same tool, with the same definition and backend, the same arguments and, by *identity*,
@@ -72,29 +71,16 @@ class Cache:
     gives seconds since 1970. Raises ConfigurationError for numbers that make no sense, and a file that cannot be used.
     """
 
-    def __init__(
-        self,
-        ttl: float = 300.0,
-        *,
-        rules: Mapping[str, float] | None = None,
-        identity: CacheIdentity = "caller",
-        max_bytes: int = 64 << 20,
-        max_entry_bytes: int = 1 << 20,
-        path: str | Path | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        if ttl < 0 or any(each < 0 for each in (rules or {}).values()):
-            raise ConfigurationError("ttl and rules of a cache must be 0 seconds or more")
-        above_zero("max_bytes", max_bytes)
-        above_zero("max_entry_bytes", max_entry_bytes)
-        self.ttl = ttl
-        self.rules: dict[str, float] = dict(rules or {})
-        self.identity = identity
-        self.max_entry_bytes = max_entry_bytes
-        self.memory: MemoryCache = MemoryCache(max_bytes)
-        self.store: CacheStore | None = SQLiteCache(path, max_bytes) if path is not None else None
-        self.clock = clock
-        self.writes: Writes = Writes(self.store, max([ttl, *self.rules.values()]), clock)
+    rules: Mapping[str, float] | None = None
+    max_entry_bytes: Bytes = setting(1 << 20, "The longest answer that is kept.", above=0)
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        rules = self.rules or {}
+        check_ranges("Cache", least={f"rules[{pattern!r}]": seconds for pattern, seconds in rules.items()})
+        self.memory: MemoryCache = MemoryCache(self.max_bytes)
+        self.store: CacheStore | None = SQLiteCache(self.path, self.max_bytes) if self.path is not None else None
+        self.writes: Writes = Writes(self.store, max([self.ttl, *rules.values()]), self.clock)
         self._plans: dict[str, _Plan] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
@@ -132,7 +118,7 @@ class Cache:
         tool = entry.tool
         if not is_repeatable(tool):
             return 0.0
-        for pattern, seconds in self.rules.items():
+        for pattern, seconds in (self.rules or {}).items():
             if fnmatchcase(tool.id, pattern) or fnmatchcase(plain_id(tool), pattern):
                 return seconds
         return self.ttl if tool.annotations.read_only else 0.0

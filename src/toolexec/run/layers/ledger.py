@@ -21,7 +21,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tree_size import has_many
 from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect, state_of
@@ -29,7 +29,7 @@ from toolexec.run.large import is_small, json_pieces, walked
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.reconcile import CHECK, check_outcome
-from toolexec.run.repeating import above_zero, is_repeatable, outcome_of
+from toolexec.run.repeating import is_repeatable, outcome_of
 from toolexec.run.resolve import Find, child_of, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
@@ -72,7 +72,7 @@ class Ledger:
         ask_timeout: float = 120.0,
         redact: Redactor = redactor,
     ) -> None:
-        above_zero("ask_timeout", ask_timeout)
+        check_ranges("Ledger", above={"ask_timeout": ask_timeout})
         self.effects: EffectLedger = ledger if isinstance(ledger, EffectLedger) else EffectLedger(ledger)
         self.tools: tuple[str, ...] = tuple(tools)
         self.ask_timeout = ask_timeout

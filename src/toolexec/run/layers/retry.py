@@ -7,19 +7,22 @@ import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from typing import Final
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
-from toolexec.errors import ConfigurationError, ExecutionError, ToolExecError
+from toolexec.errors import ExecutionError, ToolExecError
 from toolexec.model.call import ToolCall
+from toolexec.model.declared import setting
 from toolexec.model.events import StreamEvent
 from toolexec.model.settings import checked
 from toolexec.run.circuits import circuit_key
 from toolexec.run.layer import Layer
-from toolexec.run.repeating import above_zero, may_repeat, retry_after
+from toolexec.run.repeating import may_repeat, retry_after
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
+from toolexec.run.settings import RetrySettings
 from toolexec.run.types import Result
 
 __all__ = ["Retried", "Retry"]
@@ -30,7 +33,8 @@ _MOST_SAVED: Final = 1000
 
 
 @checked("Retry")
-class Retry:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Retry(RetrySettings):
     """A part of a `Gate`: makes calls again whose failure says that it is `retryable`, at most *attempts* times in all.
 
     Only tools that are marked read-only or idempotent are called again, and others when the call certainly never began
@@ -47,37 +51,14 @@ class Retry:
     Raises ConfigurationError for numbers that make no sense.
     """
 
-    def __init__(
-        self,
-        *,
-        attempts: int = 3,
-        pause: float = 0.1,
-        max_pause: float = 10.0,
-        attempt_timeout: float | None = None,
-        within: float = 30.0,
-        budget: float = 0.2,
-        burst: int = 10,
-        draw: Callable[[], float] = random.random,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        above_zero("attempts", attempts, 1)
-        above_zero("max_pause", max_pause)
-        above_zero("within", within)
-        if attempt_timeout is not None:
-            above_zero("attempt_timeout", attempt_timeout)
-        if pause < 0 or budget < 0 or burst < 0:
-            raise ConfigurationError("pause, budget and burst of retries must be 0 or more")
-        self.attempts = attempts
-        self.pause = pause
-        self.max_pause = max_pause
-        self.attempt_timeout = attempt_timeout
-        self.within = within
-        self.budget = budget
-        self.burst = burst
-        self.draw = draw
-        self.clock = clock
-        self.sleep = sleep
+    pause: float = setting(0.1, "The longest pause before the second attempt, in seconds.", least=0)
+    max_pause: float = setting(10.0, "The longest pause before any attempt, in seconds.", above=0)
+    burst: int = setting(10, "How many retries are saved to begin with.", least=0)
+    draw: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._saved: dict[Hashable, float] = {}
         self._lock = threading.Lock()
 

@@ -10,6 +10,7 @@ from toolexec.model.settings import checked
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
+from toolexec.run.settings import TelemetrySettings
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -38,7 +39,7 @@ class Telemetry:
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
-        record_args: bool = False,
+        record_args: bool = TelemetrySettings.record_args,
         redact: Redactor = redactor,
     ) -> None:
         try:
