@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from toolexec.errors import ConfigurationError, Outcome, ToolExecError
+from toolexec.errors import Outcome, ToolExecError
 from toolexec.model.tool import Tool
 
-__all__ = ["above_zero", "is_repeatable", "may_repeat", "outcome_of", "retry_after"]
+__all__ = ["is_repeatable", "may_repeat", "outcome_of", "retry_after"]
 
 
 def is_repeatable(tool: Tool) -> bool:
@@ -42,9 +42,3 @@ def retry_after(failure: ToolExecError) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         return 0.0
     return max(float(seconds), 0.0)
-
-
-def above_zero(what: str, value: float, least: float = 0) -> None:
-    """Raise ConfigurationError for a number of seconds or of calls that is not above 0, or below *least*."""
-    if not value > 0 or value < least:
-        raise ConfigurationError(f"{what} must be {f'{least:g} or more' if least else 'above 0'}, not {value!r}")

@@ -10,7 +10,6 @@ import heapq
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from time import monotonic, perf_counter
@@ -20,6 +19,7 @@ from toolexec.code.limits import trace_of
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxFailedError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
+from toolexec.process import slots
 from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
 from toolexec.runtime.outcome import Ending, judge
 
@@ -202,54 +202,22 @@ class OwnRuns:
             await asyncio.wait(tasks)
 
 
-class Slots:
-    """Lets in *size* at once; who finds none waits, first come, first served. Belongs to one event loop."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.taken: int = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
+class Slots(slots.Slots):
+    """Lets in *size* programs at once; who finds no place waits, first come, first served, and must `leave`."""
 
     async def enter(self, ends: float, backend: Any) -> None:
-        """Wait for room until *ends* (of `monotonic()`); who is let in must `leave`.
+        """Wait for a place until *ends* (of `monotonic()`); who is let in must `leave`.
 
         Raises SandboxUnavailableError, which is worth a retry, when there was none until then.
         """
-        if self.taken < self.size and not self._queue:
-            self.taken += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
-        try:
-            async with asyncio.timeout(ends - monotonic()):
-                await turn
-        except TimeoutError:
-            self._give_up(turn)
+        if not self.take() and not await self.wait(ends - monotonic()):
             raise SandboxUnavailableError(
                 f"{self.size} programs run in {backend.kind} already, and none ended in time; "
                 "try again later, or raise max_running or the time limit",
                 backend=backend.kind,
                 retryable=True,
                 details={"max_running": self.size},
-            ) from None
-        except asyncio.CancelledError:
-            self._give_up(turn)
-            raise
-
-    def leave(self) -> None:
-        """Free one place; the run that has waited longest is let in."""
-        while self._queue:
-            turn = self._queue.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self.taken -= 1
-
-    def _give_up(self, turn: asyncio.Future[None]) -> None:
-        if turn.done() and not turn.cancelled():  # let in at the very moment
-            self.leave()
-        elif turn in self._queue:
-            self._queue.remove(turn)
+            )
 
 
 def language_of(backend: SandboxBackend, request: ExecuteRequest) -> str:

@@ -13,8 +13,9 @@ from tests.waiting import until
 
 from toolexec.errors import BackendBusyError, ConfigurationError
 from toolexec.model import ToolCall
+from toolexec.process.slots import Slots
 from toolexec.run import Result, Runner
-from toolexec.run.layers.bulkhead import Bulkhead, Slots
+from toolexec.run.layers.bulkhead import Bulkhead
 
 
 class Counter:
@@ -187,7 +188,7 @@ async def test_local_tools_may_call_each_other(workshop: Workshop) -> None:
     assert isinstance(taken, Slots)
     assert taken.take()
     assert await in_thread(runner, ToolCall("math:one")) is None
-    taken.give_back()
+    taken.leave()
     assert taken.free == 1
 
 
