@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from toolexec.process.database import open_database
+
 __all__ = ["Flusher"]
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -95,7 +97,7 @@ class Flusher:
 
     def _checkpoint(self) -> None:
         try:
-            database = sqlite3.connect(self._path, timeout=2.0, isolation_level=None)
+            database = open_database(self._path)
             try:
                 database.execute("PRAGMA synchronous=NORMAL")  # it syncs the log first, then the database
                 _, pages, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -103,5 +105,5 @@ class Flusher:
                     database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
             finally:
                 database.close()
-        except sqlite3.Error as error:  # a full disk, say; the log goes on growing, and nothing is lost
+        except (OSError, sqlite3.Error) as error:  # a full disk, say; the log goes on growing, and nothing is lost
             logger.warning("the log of the journal %s cannot be moved into it yet: %s", self._path, error)

@@ -7,17 +7,20 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
-__all__ = ["open_database", "use_wal"]
+__all__ = ["open_database", "open_for_reading", "use_wal"]
 
 
-def open_database(path: Path, *, timeout: float = 2.0) -> sqlite3.Connection:
-    """Open the SQLite database *path*, which is made, for its owner alone, if it is not there.
+def open_database(path: Path | None, *, timeout: float = 2.0) -> sqlite3.Connection:
+    """Open the SQLite database *path*, which is made, for its owner alone, if it is not there; None is one in memory.
 
     Nothing is read or written yet. Transactions are begun and ended by hand; any thread may use it, one at a time.
     *timeout* is how many seconds a statement waits for other processes. Raises OSError and sqlite3.Error; a
     PermissionError for a file that other users may write to.
     """
+    if path is None:
+        return _connect(":memory:", timeout)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, flags in ((path, os.O_CREAT), (f"{path}-wal", 0), (f"{path}-journal", 0)):
         try:
@@ -28,6 +31,15 @@ def open_database(path: Path, *, timeout: float = 2.0) -> sqlite3.Connection:
             _require_ours(str(name), os.fstat(file))
         finally:
             os.close(file)
+    return _connect(path, timeout)
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open the SQLite database *path*, to which nothing is written. Raises sqlite3.Error, also if it is not there."""
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+
+
+def _connect(path: Path | str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 

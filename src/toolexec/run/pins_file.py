@@ -208,7 +208,7 @@ class PinsFile:
 
     def _create(self) -> sqlite3.Connection:
         if self.path is None:
-            self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._database = open_database(None)
             _make_tables(self._database)
             return self._database
         self._database = _connected(self.path)

@@ -122,10 +122,7 @@ class TaskStore:
         self.mark_interrupted()
 
     def _connect(self) -> sqlite3.Connection:
-        if self.settings.path:
-            database = open_database(Path(self.settings.path))
-        else:
-            database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        database = open_database(Path(self.settings.path) if self.settings.path else None)
         use_wal(database, sync=False)
         return database
 

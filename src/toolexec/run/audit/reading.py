@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
-from urllib.parse import quote
+from typing import Final, TypeAlias
 
 from toolexec.errors import AuditError
 from toolexec.model.json_value import JSONDict
+from toolexec.process.database import open_for_reading
 from toolexec.run.audit.chain import unsealed
 from toolexec.run.audit.jsonl import older_files
+from toolexec.run.settings import AuditFormat
 
 __all__ = ["AuditFormat", "AuditReader", "Wanted", "audit_lines", "format_of", "read_last"]
 
-AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 Wanted: TypeAlias = Callable[[JSONDict], bool]
 
 _BLOCK: Final = 256 * 1024
@@ -49,7 +49,7 @@ def audit_lines(path: Path, kind: AuditFormat | None = None) -> Iterator[tuple[s
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+    with closing(open_for_reading(path)) as database:
         for seq, line in database.execute("SELECT seq, line FROM records ORDER BY seq"):
             yield path.name, int(seq) + 1, str(line).encode(errors="surrogatepass") + b"\n"
 
@@ -93,7 +93,7 @@ def _backwards(path: Path) -> Iterator[JSONDict]:
 
 
 def _rows(path: Path) -> Iterator[bytes]:
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+    with closing(open_for_reading(path)) as database:
         for (line,) in database.execute("SELECT line FROM records ORDER BY seq DESC"):
             yield str(line).encode(errors="surrogatepass") + b"\n"
 
