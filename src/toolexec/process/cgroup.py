@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from toolexec.process.owner import is_orphan, this_owner
+from toolexec.process.poll import pauses
 
 __all__ = [
     "CONTROLLERS",
@@ -118,13 +119,12 @@ class Group(ABC):
     def kill(self) -> bool:
         """Kill all members, and those that they start meanwhile; whether none is left after some seconds."""
         until = time.monotonic() + _PATIENCE
-        pause = 0.0005
+        waits = pauses(0.0005, 0.02)
         while members := self._kill_members():
             if time.monotonic() > until:
                 logger.error("the processes %s of a control group cannot be ended", sorted(members)[:10])
                 return False
-            time.sleep(pause)
-            pause = min(pause * 2, 0.02)
+            time.sleep(next(waits))
         return True
 
     def _kill_members(self) -> set[int]:

@@ -27,6 +27,7 @@ from toolexec.backend.secrets import Scrubber
 from toolexec.errors import BackendUnavailableError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
+from toolexec.process.poll import pauses
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
 
@@ -185,7 +186,7 @@ class MCPConnection:
     # -- the task -----------------------------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
-        pause = _FIRST_PAUSE
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
             while not self._stop.is_set():
                 began, last_end = time.monotonic(), self._last_end
@@ -197,14 +198,14 @@ class MCPConnection:
                     self._handshake_only, self._last_end = True, last_end
                     continue
                 if time.monotonic() - began > self.server.restart_window:
-                    pause = _FIRST_PAUSE
+                    waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
                 self.state = "unavailable"
                 may_retry = self._has_budget()
                 if not (was_ready and may_retry):
                     self._settled.set()
                 automatic = may_retry and not lasting
+                pause = next(waits)
                 await _first(self._retry, self._stop, timeout=pause if automatic else None)
-                pause = min(pause * 2, _LONGEST_PAUSE)
                 self._failures.append(time.monotonic())
                 self.restarts += 1
         except asyncio.CancelledError:

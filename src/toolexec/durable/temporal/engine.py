@@ -27,6 +27,7 @@ from toolexec.durable.temporal.sizes import with_values
 from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
+from toolexec.process.poll import pauses
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -146,16 +147,15 @@ class TemporalEngine:
         """Implement `DurableEngine.resume`."""
         handle = await self._handle(run_id)
         ended = asyncio.ensure_future(self._ended(handle, run_id))
-        pause = max(self.settings.linger, _FIRST_LOOK)
+        waits = pauses(max(self.settings.linger, _FIRST_LOOK), _LAST_LOOK, factor=1.5)
         try:
             while True:
-                await asyncio.wait([ended], timeout=pause)
+                await asyncio.wait([ended], timeout=next(waits))
                 if ended.done():
                     return ended.result()
                 progress = await self._progress(handle)
                 if progress.get("waiting"):
                     return replace(await self._record(run_id), state="waiting", waits=_waits(progress))
-                pause = min(pause * 1.5, _LAST_LOOK)
         finally:
             ended.cancel()
             await asyncio.wait([ended])

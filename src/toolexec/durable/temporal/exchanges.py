@@ -15,6 +15,7 @@ from toolexec.durable.temporal.messages import Exchange
 from toolexec.durable.temporal.sizes import first_part
 from toolexec.errors import RunError
 from toolexec.model.json_value import JSONDict
+from toolexec.process.poll import pauses
 
 __all__ = ["Exchanges"]
 
@@ -124,7 +125,7 @@ class Exchanges:
 
     async def _sent(self, exchange: Exchange) -> JSONDict:
         """Return what the workflow answers; ask again, under the same ID, while the server cannot be reached."""
-        update, pause = uuid4().hex, _FIRST_PAUSE
+        update, waits = uuid4().hex, pauses(_FIRST_PAUSE, _LAST_PAUSE)
         while True:
             try:
                 return await self._handle.execute_update("exchange", exchange, id=update, result_type=dict[str, Any])
@@ -134,8 +135,7 @@ class Exchanges:
                     raise asyncio.CancelledError from None
                 if isinstance(error, RPCError) and error.status not in _PASSING:
                     raise
-            await asyncio.sleep(pause)  # for as long as this worker has the run: then its activity is cancelled
-            pause = min(pause * 2, _LAST_PAUSE)
+            await asyncio.sleep(next(waits))  # for as long as this worker has the run: then its activity is cancelled
 
     def _fail(self, error: Exception) -> None:
         for future in self._pending.values():

@@ -22,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONDict
+from toolexec.process.poll import pauses
 from toolexec.runtime.base import (
     LANGUAGES,
     Availability,
@@ -442,10 +443,9 @@ class ContainerBackend:
             self._tidying = asyncio.create_task(self._try_to_tidy())
 
     async def _try_to_tidy(self) -> None:
-        pause = _FIRST_PAUSE
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while self.engine.left:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
             await self.engine.sweep()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.process.poll import pauses
 from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.remote.channel import Channel, Kind, NeverStartedError
 from toolexec.runtime.remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
@@ -181,7 +181,7 @@ class EndpointConnection:
 
     async def _stay_connected(self) -> None:
         """Connect, and connect again after each loss."""
-        pause = _FIRST_PAUSE
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE, spread=True)
         while True:
             began = monotonic()
             try:
@@ -196,10 +196,9 @@ class EndpointConnection:
             self._lose()
             self._on_change()
             if monotonic() - began > _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
+                waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE, spread=True)
             self._known.set()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - so that clients do not come all at once
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     async def _connect_once(self) -> None:
         """Connect and talk until the connection is lost; raises why."""

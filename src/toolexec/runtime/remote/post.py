@@ -24,6 +24,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONObject
 from toolexec.net.outcomes import outcome_of_status, retry_after
+from toolexec.process.poll import pauses
 from toolexec.runtime.remote.channel import NeverStartedError, began_after_all
 from toolexec.runtime.remote.connection import RemoteSandbox, read_welcome, refusal_of
 from toolexec.runtime.remote.endpoints import common, tls_context
@@ -160,7 +161,7 @@ class PostClient:
         """Ask, and when the stream of events breaks off, ask for the rest of it."""
         import aiohttp
 
-        pause, lost_at = _FIRST_PAUSE, 0.0
+        waits, lost_at = pauses(_FIRST_PAUSE, _LONGEST_PAUSE, spread=True), 0.0
         while True:
             try:
                 async with self._posted(attempt) as response:
@@ -182,8 +183,7 @@ class PostClient:
             lost_at = lost_at or monotonic()
             if monotonic() - lost_at > self.settings.reconnect:
                 raise self._lost(attempt, reason)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not all at once
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     @asynccontextmanager
     async def _posted(self, attempt: _Attempt) -> AsyncGenerator[aiohttp.ClientResponse]:

@@ -20,6 +20,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.cgroup import cgroup_cpu_seconds
 from toolexec.process.owner import OWNER_LABEL, is_orphan
+from toolexec.process.poll import pauses
 from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
 from toolexec.runtime.containers.docker.host import DockerHost, unreachable
 
@@ -124,7 +125,7 @@ class DockerAPI:
         """
         self._processes.pop(name, None)
         ends = monotonic() + seconds
-        pause = _PAUSE
+        waits = pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 async with asyncio.timeout(max(_PAUSE, ends - monotonic())):
@@ -136,11 +137,11 @@ class DockerAPI:
                 problem: Exception = error  # 409: it is being removed; 500: it has ended meanwhile
             except OSError as error:
                 problem = error
+            pause = next(waits)
             if monotonic() + pause > ends:
                 logger.warning("the container %s is not removed: %s", name, problem or type(problem).__name__)
                 return False
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def cpu_seconds(self, name: str) -> float:
         """Return the CPU time that a container has used: by its control group, where the daemon is on this machine,

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
+from toolexec.process.poll import pauses
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError, failed_task, refusal
 from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
 
@@ -104,7 +105,7 @@ class ProxmoxClient:
         if parts[0] != "UPID" or len(parts) < 8:
             raise ProxmoxError(f"Proxmox gave no task, but {task!r:.100}", reason="invalid_answer", sent=True)
         path = path_of("nodes", parts[1], "tasks", str(task))
-        pause = _FIRST_PAUSE
+        waits = pauses(_FIRST_PAUSE, self.settings.poll, factor=1.5)
         while True:
             try:
                 state = await self.get(f"{path}/status")
@@ -124,8 +125,7 @@ class ProxmoxClient:
                     retryable=True,
                     sent=True,
                 )
-            await asyncio.sleep(min(pause, max(0.01, ends - monotonic())))
-            pause = min(pause * 1.5, self.settings.poll)
+            await asyncio.sleep(min(next(waits), max(0.01, ends - monotonic())))
 
     async def _log(self, path: str) -> str:
         """Return the last lines of a task; "" where there are none."""

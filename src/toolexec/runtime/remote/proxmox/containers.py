@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.poll import pauses
 from toolexec.runtime.remote.proxmox.client import ProxmoxClient, Value, path_of
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError
 
@@ -82,7 +83,7 @@ class Containers:
 
     async def address(self, vmid: int, interface: str, ends: float) -> str:
         """Wait until it has an address, and return that."""
-        pause = _FIRST_PAUSE
+        waits = _waits()
         while True:
             found = await self.addresses(vmid, interface)
             if found:
@@ -94,8 +95,7 @@ class Containers:
                     reason="no_address",
                     retryable=True,
                 )
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     async def next_id(self, after: int = 0) -> int:
         """Return a free number, which another client may get as well; one above *after* where that was taken."""
@@ -133,9 +133,10 @@ class Containers:
         number. One clone is made at a time, as a template is locked meanwhile; others may lock it, too: that is waited
         for.
         """
-        path, vmid, pause = self._path(template, "clone"), 0, _FIRST_PAUSE
+        path, vmid, waits = self._path(template, "clone"), 0, _waits()
         async with self._cloning:
             while True:
+                pause = next(waits)
                 vmid = await self.next_id(vmid)
                 began(vmid)
                 try:
@@ -146,7 +147,6 @@ class Containers:
                         raise
                     vmid -= error.reason == "locked"  # then the number may still be free
                 await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
             await self.client.wait(task, ends)
         return vmid
 
@@ -160,8 +160,7 @@ class Containers:
         *is_meant* is asked before each attempt whether the container of that number is still the one: others may have
         removed it, and given its number to another one.
         """
-        pause = _FIRST_PAUSE
-        while True:
+        for pause in _waits():
             try:
                 if is_meant is not None and not await is_meant(vmid):
                     return
@@ -174,7 +173,6 @@ class Containers:
                 if not error.retryable or monotonic() + pause >= ends:
                     raise
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     async def _done(self, asked: Awaitable[Any], ends: float, fine: str = "") -> str:
         """Wait for a task that is asked for, and return it; "" where there is nothing to do."""
@@ -191,7 +189,7 @@ class Containers:
         """Wait for the manager of high availability, whose tasks (`hastart`) end as soon as it knows what to do."""
         if ":hast" not in task:
             return
-        pause = _FIRST_PAUSE
+        waits = _waits()
         while await self.status(vmid) != state:
             if monotonic() >= ends:
                 raise ProxmoxError(
@@ -200,5 +198,8 @@ class Containers:
                     retryable=True,
                     sent=True,
                 )
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
+
+
+def _waits() -> Iterator[float]:
+    return pauses(_FIRST_PAUSE, _LONGEST_PAUSE, factor=1.5)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.child import Child
+from toolexec.process.poll import pauses
 from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.firecracker.api import FirecrackerAPI, connect_inside
 from toolexec.runtime.containers.microvm.firecracker.vsock import DialedStream, dial_vsock
@@ -74,7 +75,7 @@ class FirecrackerMachine(ChildMachine[DialedStream]):
         Raises SandboxUnavailableError when its process ends before, or after 10 seconds.
         """
         until = time.monotonic() + _SOCKET_SECONDS
-        pause = _PAUSE
+        waits = pauses(_PAUSE, _LONGEST_PAUSE)
         while True:  # nothing reports a socket that is bound in another namespace
             try:
                 return FirecrackerAPI(await connect_inside(self.root, API_SOCKET))
@@ -86,8 +87,7 @@ class FirecrackerMachine(ChildMachine[DialedStream]):
                     raise SandboxUnavailableError(
                         f"Firecracker cannot be used: {why}", retryable=True, details={"reason": why}
                     ) from error
-            await asyncio.wait({self._ended}, timeout=pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.wait({self._ended}, timeout=next(waits))
 
     async def explain(self, error: SandboxUnavailableError) -> SandboxUnavailableError:
         """Return the error for what its API could not do: the end of its process, where it did not say a reason."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from toolexec.process.poll import pauses
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.containers.microvm.firecracker.api import connect_inside
 
@@ -104,11 +105,10 @@ class DialedStream:
     async def _connect(self) -> Stream:
         if self._after is not None:
             await self._after.connected()
-        pause = _PAUSE
+        waits = pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 self._stream = await self._dial()
                 return self._stream
             except (OSError, TimeoutError):
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await asyncio.sleep(next(waits))
