@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -446,7 +445,8 @@ asyncio.run(main())
         family = psutil.Process(process.pid).children(recursive=True)
         assert family
     finally:
-        process.send_signal(signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
     _, alive = await asyncio.to_thread(psutil.wait_procs, family, 10)
     assert alive == []
