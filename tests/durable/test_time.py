@@ -336,6 +336,78 @@ async def test_a_time_limit_around_a_question_fires(
         assert (await ex.runs.replay("run")).same
 
 
+LEFT = {
+    "shield": """
+import asyncio
+asks = [asyncio.shield(tools.run("run:input", {"question": "Why?", "name": name})) for name in "cab"]
+try:
+    await asyncio.wait_for(asks[0], 0.02)
+except TimeoutError:
+    return await tools.fx.echo(n=7)
+""",
+    "shield of a signal, and at once": """
+import asyncio
+await tools.fx.echo(n=1)
+left = asyncio.shield(tools.run("run:signal", {"name": "go"}))
+return 7
+""",
+    "tasks": """
+import asyncio
+tasks = [asyncio.create_task(tools.run("run:input", {"question": "Why?", "name": name})) for name in "cab"]
+return await tools.fx.echo(n=7)
+""",
+    "gather": """
+import asyncio
+left = asyncio.gather(tools.run("run:signal", {"name": "go"}), tools.fx.echo(n=1), return_exceptions=True)
+return await tools.fx.echo(n=7)
+""",
+}
+
+
+@pytest.mark.parametrize("program", LEFT)
+async def test_what_a_program_waits_for_no_longer_does_not_hold_its_run(place: Place, program: str) -> None:
+    """The run ends with the program; each question and signal is recorded as called off, and a replay does the same."""
+    async with place.open() as ex:
+        result = await ex.execute_code(LEFT[program], durable="run")
+        assert (result.value, result.error) == (7, None)
+        [run] = await ex.runs.list()
+        assert (run.state, run.waits) == ("done", ())
+        calls = await ex.runs.calls("run")
+        left = [call for call in calls if call.tool in ("run:input", "run:signal")]
+        assert left
+        assert {call.state for call in left} == {"failed"}
+        assert all("called off" in str(call.outcome) for call in left)
+        assert [int(call.step) for call in left] == sorted(int(call.step) for call in left)
+        assert (await ex.runs.replay("run")).same
+        assert await ex.runs.calls("run") == calls
+
+
+async def test_a_signal_that_is_only_called_holds_the_run(place: Place) -> None:
+    """A call whose `await` was forgotten is finished as any other; so is one that ends a task which was cancelled."""
+    code = """
+import asyncio
+async def child():
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        seen.append(await tools.run("run:signal", {"name": "stop"}))
+        await tools.fx.note(seen=seen)
+seen = []
+task = asyncio.create_task(child())
+await asyncio.sleep(0)
+tools.run("run:signal", {"name": "go"})
+return 7
+"""
+    async with place.open() as ex:
+        for name in ("stop", "go"):
+            result = await ex.execute_code(code, durable="run")
+            assert isinstance(result.error, RunWaitingError), result.error
+            await ex.runs.signal("run", name, name)
+        result = await ex.execute_code(code, durable="run")
+        assert (result.value, result.error) == (7, None)
+        assert (await ex.runs.replay("run")).same
+
+
 async def test_short_timers_keep_the_process(place: Place, host: HostTime) -> None:
     """Those within `timer_linger` are waited for; 0 has each longer than `linger` suspend the run."""
     source = "import time\ntime.sleep(8)\nreturn 1"

@@ -62,12 +62,16 @@ class Channel:
         self._outbox.append(_message(kind, "0", to_text(payload)))
         self._post(self._take_outbox())
 
+    def flush(self) -> None:
+        """Send what waits to be sent, without waiting for answers."""
+        if self._outbox:
+            self._post(self._take_outbox())
+
     def wait(self, timeout: float | None) -> int:
         """Send what waits, then block until an answer is there or *timeout* seconds (None: for ever) have passed, and
         notify the listeners. Gives the number of answers, -1 when nothing is pending and so nothing was waited for."""
         if not self.listeners:
-            if self._outbox:
-                self._post(self._take_outbox())
+            self.flush()
             return -1
         messages = self._exchange(self._take_outbox(), "", timeout)
         for message in messages:

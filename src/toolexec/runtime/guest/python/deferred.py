@@ -8,7 +8,9 @@ from typing import Any
 
 from .channel import Channel, answer_value
 
-__all__ = ["Deferred", "unfinished"]
+__all__ = ["Deferred", "end_calls", "unfinished"]
+
+_WAITS = ("run:sleep", "run:signal", "run:input")
 
 
 class Deferred(asyncio.Future):  # type: ignore[type-arg]
@@ -22,8 +24,16 @@ class Deferred(asyncio.Future):  # type: ignore[type-arg]
         self._channel = channel
         self._convert = convert
         self._payload = payload  # the host must not forget a large result in it before it has received the call
+        self._is_wait = kind == "run_tool" and payload.get("id") in _WAITS
+        self._is_used = False
         self._request_id = channel.submit(kind, payload, self._hear)
+        self.__toolexec_number__ = int(self._request_id)
         unfinished.add(self)
+
+    def add_done_callback(self, fn: Any, *, context: Any = None) -> None:
+        """Notify *fn* of the end, as for any future: a task, a shield or a gather waits for it."""
+        self._is_used = True
+        super().add_done_callback(fn, context=context)
 
     def _hear(self, message: Any) -> None:
         unfinished.discard(self)
@@ -40,9 +50,15 @@ class Deferred(asyncio.Future):  # type: ignore[type-arg]
             self._channel.settle(self._request_id)
         return super().__await__()
 
+    def __toolexec_left__(self) -> bool:
+        """Return whether it is a wait of a durable run that the program has given to asyncio."""
+        return self._is_wait and self._is_used
+
     def cancel(self, msg: Any = None) -> bool:
         """Cancel the call."""
-        unfinished.discard(self)
+        if self in unfinished:
+            unfinished.discard(self)
+            _cancelled[:] = [self._channel]
         self._channel.forget(self._request_id)
         return super().cancel(msg)
 
@@ -73,6 +89,28 @@ def _is_alone(loop: Any) -> bool:
 
 unfinished: set[Deferred] = set()
 """Calls that were started and neither answered nor cancelled."""
+
+
+_cancelled: list[Channel] = []  # that of a call which was cancelled: the host may not know yet
+
+
+def end_calls(loop: Any) -> None:
+    """Finish the calls of a program that has ended, in the order in which they were made.
+
+    What only a durable run can wait for is called off where the program has given it to asyncio, as a shield does, and
+    waits for it no longer; so is it recorded. Without that it is a call like any other, whose `await` was forgotten.
+    """
+    for call in _in_order():
+        if call.__toolexec_left__():
+            call.cancel()
+    while _cancelled:
+        _cancelled.pop().flush()
+    if unfinished:
+        loop.run_until_complete(asyncio.gather(*_in_order()))
+
+
+def _in_order() -> list[Deferred]:
+    return sorted(unfinished, key=lambda call: call.__toolexec_number__)
 
 
 def _settled(value: Any) -> Any:

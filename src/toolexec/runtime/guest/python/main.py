@@ -331,7 +331,7 @@ def run_to_end(loop: Any, main: Any) -> Any:
     """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that were not awaited."""
     import asyncio
 
-    from .deferred import unfinished
+    from .deferred import end_calls, unfinished
 
     unfinished.clear()
     asyncio.set_event_loop(loop)
@@ -342,8 +342,7 @@ def run_to_end(loop: Any, main: Any) -> Any:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        if unfinished:
-            loop.run_until_complete(asyncio.gather(*unfinished))
+        end_calls(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
         return value
     finally:
