@@ -154,6 +154,11 @@ def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"tomllib", "yaml", "rich.progress"})
 
 
+def test_the_settings_are_known_without_a_look_at_what_is_installed() -> None:
+    """Distributions are read where a plugin is named, which few settings do."""
+    assert within(loaded_by("import toolexec.config.blocks"), ("importlib.metadata", "toolexec_kubernetes")) == []
+
+
 @pytest.mark.parametrize("path", exports.doors(), ids=lambda path: "/".join(path.parts[-3:]))
 def test_what_a_package_exports_lazily_is_written_from_its_imports(path: Path) -> None:
     """The map of names and `__all__` have what type checkers see."""

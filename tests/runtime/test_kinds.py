@@ -17,7 +17,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.doctor import examine
-from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, plugin_of
+from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
 from toolexec.runtime.router import ISOLATIONS, Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox, settings_of
@@ -137,3 +137,8 @@ for make in (lambda: make_runtime(settings), lambda: Exec(runtime_backends=setti
     first, second = done.stdout.splitlines()
     assert "import toolexec.durable.temporal" in first
     assert "a sandbox on Temporal is one of" in second
+
+
+def test_the_kinds_that_run_code_are_known_without_their_packages() -> None:
+    """A kind of a package counts, whether that is installed or not."""
+    assert [*lent_kinds()] == [*isolations()]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["BACKENDS", "PACKAGES", "SANDBOXES", "known_plugins", "load_plugin", "owners_of", "plugin_names"]
 
@@ -30,6 +32,8 @@ PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @cache
 def _entries(group: str) -> dict[str, list[EntryPoint]]:
+    from importlib.metadata import entry_points  # slow to import, and few programs ask
+
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=group):
         owner = PACKAGES.get(group, {}).get(entry.name)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Final, TypeVar, cast, get_args, get_origin
+from typing import Any, ClassVar, Final, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from toolexec.config.kinds import File, ListOf, Seconds, Size
 from toolexec.model.declared import Setting, annotation_of, declared, form_of
@@ -83,7 +84,7 @@ def of(
     taken = tuple(each if isinstance(each, From) else From(each) for each in sources)
 
     def derive(own: type[B]) -> type[B]:
-        derived: dict[str, Any] = {}
+        derived: dict[str, FieldInfo] = {}
         for each in taken:
             says, parts = declared(each.source), {part.name: part for part in fields(each.source)}
             for name, called in each.names().items():
@@ -91,12 +92,11 @@ def of(
                 default = (defaults or {}).get(name, parts[name].default)
                 if default is MISSING:
                     raise TypeError(f"{each.source.__name__}.{name} has no default that files could have")
-                derived[called] = kind, _entry_of(says[name], default)
-        space: dict[str, Any] = {"__base__": own, "__module__": own.__module__, "__doc__": own.__doc__, **derived}
-        made = cast("type[B]", create_model(own.__name__, **space))
-        made.derived_from = taken
-        made.key_order = _ordered([*derived, *own.model_fields], after or {})
-        return made
+                derived[called] = FieldInfo.from_annotated_attribute(kind, _entry_of(says[name], default))
+        own.derived_from = taken
+        own.key_order = _ordered([*derived, *own.model_fields], after or {})
+        own.__pydantic_fields__.update(derived)  # nothing is built of them before the first use: see `defer_build`
+        return own
 
     return derive
 

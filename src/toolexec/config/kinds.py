@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
-from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, isolations
+from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, lent_kinds
 from toolexec.runtime.plugin import REMOVED
 
 __all__ = [
@@ -194,7 +194,7 @@ Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
 
 SandboxKind = Annotated[str, AfterValidator(_one_of(SANDBOXES)), _words(SANDBOXES)]
 """A kind of sandbox that this package has."""
-LentKind = Annotated[str, AfterValidator(_one_of(isolations())), _words(isolations())]
+LentKind = Annotated[str, AfterValidator(_one_of(lent_kinds())), _words(lent_kinds())]
 """A kind of sandbox that a remote runtime may run code in."""
 SandboxKinds = Annotated[
     ListOf[str],

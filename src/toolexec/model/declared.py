@@ -139,4 +139,4 @@ def form_of(annotation: object) -> Form | None:
 def annotation_of(owner: type, name: str) -> Any:
     """Return the annotation of a field, read in the module of its class."""
     text = owner.__annotations__[name]
-    return eval(text, dict(vars(sys.modules[owner.__module__]))) if isinstance(text, str) else text  # noqa: S307 - own source
+    return eval(text, vars(sys.modules[owner.__module__])) if isinstance(text, str) else text  # noqa: S307 - own source

@@ -22,6 +22,7 @@ __all__ = [
     "candidates",
     "installed_kinds",
     "isolations",
+    "lent_kinds",
     "plugin_of",
     "present_plugins",
     "provide",
@@ -113,6 +114,13 @@ def candidates() -> dict[str, tuple[str, ...]]:
         )
         for profile in PROFILES
     }
+
+
+@cache
+def lent_kinds() -> tuple[str, ...]:
+    """Return the kinds of toolexec that run code by themselves; those of packages do, and are not looked for here, which
+    would take long."""
+    return tuple(kind for kind in SANDBOXES if kind in PACKAGED or plugin_of(kind).isolation)
 
 
 @cache
