@@ -118,8 +118,8 @@ def candidates() -> dict[str, tuple[str, ...]]:
 
 @cache
 def lent_kinds() -> tuple[str, ...]:
-    """Return the kinds of toolexec that run code by themselves; those of packages do, and are not looked for here, which
-    would take long."""
+    """Return the kinds of toolexec that run code by themselves; those of packages do, and are not looked for here,
+    which would take long."""
     return tuple(kind for kind in SANDBOXES if kind in PACKAGED or plugin_of(kind).isolation)
 
 
