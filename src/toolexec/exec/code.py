@@ -382,7 +382,9 @@ class CodeSession:
         """Run more code where the last run ended; names and files are still there.
 
         *settings* as for `Exec.execute_code`; what concerns the sandbox itself (env, files, seed, clock, memory) holds
-        from its start on. After a run that had to be stopped the state is lost: then this raises SandboxFailedError.
+        from its start on. A run that is stopped, at its time limit or by a cancellation, leaves the session as it is
+        where its program can be interrupted: the `session` of the error's details is `kept`, or else `ended`, and then
+        the state is lost and this raises SandboxFailedError.
         A workflow (`language="workflow"`) runs beside the sandbox, and within the settings of the session.
         """
         session = self._session

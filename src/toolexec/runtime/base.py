@@ -84,7 +84,9 @@ class SandboxSession(Protocol):
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run one more program; see `SandboxBackend.execute`.
 
-        After a run that had to be stopped the state is lost, and the next one raises SandboxFailedError that says so.
+        A run that is stopped, at its deadline or by a cancellation, leaves the session as it is where the sandbox can
+        interrupt a program, and the program obeys: the `session` of the error's details is `kept` then. Otherwise the
+        state is lost, and the next run raises SandboxFailedError that says so.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolexec.code.limits import LimitsEnforced
 
-__all__ = ["claim_limits", "claim_resources"]
+__all__ = ["claim_limits", "claim_resources", "claims_interrupt"]
 
 
 def claim_limits(
@@ -50,3 +50,13 @@ def claim_resources(*, memory: bool, cpu: bool, cpus: bool, pids: bool, disk: bo
     True
     """
     return LimitsEnforced(memory=memory, cpu=cpu, cpus=cpus, pids=pids, disk=disk)
+
+
+def claims_interrupt(backend: object) -> bool:
+    """Return whether a session of *backend* outlives a run in it that is stopped: its attribute `interrupts`, False for
+    one without it. `toolexec.testing.check_sandbox` stops a run in a session where it is claimed.
+
+    >>> claims_interrupt(object())
+    False
+    """
+    return getattr(backend, "interrupts", False) is True

@@ -66,6 +66,8 @@ class Ending:
     retryable: bool = False
     seconds: float = 0.0
     began: bool = True
+    session: Literal["", "kept", "ended"] = ""
+    left: str = ""
 
 
 def judge(ending: Ending) -> ToolExecError | None:
@@ -163,8 +165,11 @@ def _wanted(cause: CodeError, ending: Ending) -> str:
 def _stopped(ending: Ending) -> ToolExecError:
     if ending.stopped == "deadline":
         outcome = Outcome.UNKNOWN if ending.began else Outcome.NOT_SENT
+        session = {"session": ending.session} if ending.session else {}
         return CodeTimeoutError(
-            f"limit exceeded: {_late(ending)}", details={"timeout": ending.seconds}, outcome=outcome
+            f"limit exceeded: {_late(ending)}{_session(ending)}",
+            details={"timeout": ending.seconds, **session},
+            outcome=outcome,
         )
     if ending.stopped == "violation":
         return SandboxViolationError(
@@ -186,6 +191,15 @@ def _late(ending: Ending) -> str:
         f"the code had not begun after {ending.seconds:g} s, which went into preparing it (starting its process, "
         "compiling it); raise the time limit: the first program on a machine takes longest"
     )
+
+
+def _session(ending: Ending) -> str:
+    """Return what a message says of the session of a run that was stopped."""
+    if ending.session == "kept":
+        return "; the session is kept, with all that earlier programs and this one made until then"
+    if ending.left:
+        return f"; it left {ending.left} running, so its session was ended: open a new one"
+    return "; its session was ended, as the program did not stop when it was interrupted" if ending.session else ""
 
 
 def _more(resource: str) -> str:

@@ -10,14 +10,14 @@ import heapq
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
 
 from toolexec.code.limits import trace_of
 from toolexec.code.types import BackendInfo, CodeResult
-from toolexec.errors import ClosedError, InvalidRequestError, SandboxFailedError, SandboxUnavailableError
+from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.process import slots
 from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
@@ -28,7 +28,6 @@ __all__ = [
     "Alarm",
     "Alarms",
     "Deadline",
-    "GuestSession",
     "OwnRuns",
     "Slots",
     "language_of",
@@ -176,14 +175,21 @@ class OwnRuns:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`."""
+    async def run(self, work: Coroutine[Any, Any, T], stop: Callable[[], bool] | None = None) -> T:
+        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`.
+
+        Work whose caller is cancelled goes to its end where *stop* gives True, as it ends it soon; a second
+        cancellation cancels it.
+        """
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
+            if stop is not None and not task.done() and stop():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled():
@@ -261,51 +267,3 @@ def result_of(
         error=located(error, backend) if error is not None else None,
         limits_enforced=backend.enforces(request),
     )
-
-
-class GuestSession:
-    """One guest for Python that keeps its names from one program to the next; see `SandboxSession`.
-
-    *run* runs a program in it, and says whether the guest can run another one after it. *close* ends the guest; it may
-    be called more than once.
-    """
-
-    def __init__(
-        self,
-        backend: SandboxBackend,
-        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[CodeResult, bool]]],
-        close: Callable[[GuestSession], Awaitable[None]],
-    ) -> None:
-        self._backend = backend
-        self._run = run
-        self._close = close
-        self._over = ""
-        self._turn = asyncio.Lock()
-        self._runs = OwnRuns()
-
-    async def execute(self, request: ExecuteRequest) -> CodeResult:
-        """Implement `SandboxSession.execute`; programs that are given at the same time run one after the other."""
-        async with self._turn:
-            if self._over:
-                raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
-            if request.language not in ("", "python"):
-                raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
-            try:
-                result, lives = await self._runs.run(self._run(request))
-            except InvalidRequestError:
-                raise  # nothing was run
-            except BaseException:
-                await self._end("its last run was stopped")
-                raise
-            if not lives:
-                await self._end("its last run was stopped, or ended the process")
-            return result
-
-    async def aclose(self) -> None:
-        """Implement `SandboxSession.aclose`; a program that runs is cancelled."""
-        await self._runs.aclose()
-        await self._end("it was closed")
-
-    async def _end(self, why: str) -> None:
-        self._over = self._over or why
-        await self._close(self)

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias
 from toolexec.code.limits import Limits
 from toolexec.code.types import Output
 from toolexec.errors import CodeError, InvalidRequestError
-from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.base import SandboxBackend, SessionBackend
+from toolexec.runtime.claims import claims_interrupt
 from toolexec.testing.report import Report
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 from toolexec.testing.sandbox_testbed import PATIENCE, SandboxTestbed
@@ -254,6 +255,29 @@ async def cancelling_stops_the_code(testbed: SandboxTestbed) -> None:
     assert testbed.stopped == ["wait"]
 
 
+async def a_claimed_interrupt_keeps_the_session(testbed: SandboxTestbed) -> None:
+    """Require that a session goes on after a run that was stopped, where the sandbox claims that, and that a program
+    which does not obey does not outlive its time."""
+    backend, spins = testbed.backend, testbed.snippets.spins
+    if not (
+        claims_interrupt(backend) and isinstance(backend, SessionBackend) and testbed.snippets.language == "python"
+    ):
+        return
+    session = await backend.open_session(testbed.request("None"))
+    try:
+        (await session.execute(testbed.request("kept = 1"))).raise_for_error()
+        stopped = (await session.execute(testbed.request(spins, timeout=0.3))).error
+        assert stopped is not None, "a program did not end at its deadline"
+        assert stopped.details.get("session") == "kept", stopped
+        assert (await session.execute(testbed.request("return kept"))).raise_for_error().value == 1
+        obstinate = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+        ended = (await session.execute(testbed.request(obstinate, timeout=0.3))).error
+        assert ended is not None, "a program that catches what stops it did not end"
+        assert ended.details.get("session") == "ended", ended
+    finally:
+        await session.aclose()
+
+
 # -- one run and the others -------------------------------------------------------------------------------------
 
 
@@ -341,6 +365,7 @@ _ALL: Final[tuple[Any, ...]] = (
     the_deadline_stops_anything,
     claimed_limits_are_real,
     cancelling_stops_the_code,
+    a_claimed_interrupt_keeps_the_session,
     concurrent_runs_do_not_mix,
     every_run_starts_clean,
     files_go_in_and_out,

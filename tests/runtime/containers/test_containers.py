@@ -272,6 +272,11 @@ async def test_a_session_keeps_its_state(make: Make) -> None:
             assert (result.value, result.files) == ("y", {})
             result = await session.execute_code("while True: pass", timeout=0.5)
             assert result.error is not None
+            assert result.error.details["session"] == "kept"
+            assert (await session.execute_code("return x")).value == 20
+            result = await session.execute_code("while True:\n try:\n  while True: pass\n except: pass", timeout=0.5)
+            assert result.error is not None
+            assert result.error.details["session"] == "ended"
             with pytest.raises(SandboxFailedError, match="its last run was stopped"):
                 await session.execute_code("1")
         with pytest.raises(InvalidRequestError, match="sessions for python only"):

@@ -29,7 +29,7 @@ everywhere = pytest.mark.parametrize("where", WHERE)
 async def test_values_prints_and_calls(box: Callable[..., Any], where: str) -> None:
     """One program after the other, whose names stay; bye ends it in peace."""
     guest = await box(where)
-    assert guest.talk.capabilities[:3] == ("python", "sessions", "files")
+    assert guest.talk.capabilities[:4] == ("python", "sessions", "files", "interrupt")
     assert guest.talk.hello["undropped"] == []
     assert await guest.value("x = tools.test.echo(give=2)\nprint('hi')\nx + 1") == 3
     assert guest.output.text() == "hi\n"
@@ -284,7 +284,7 @@ async def test_an_image_with_nothing_but_python(box: Callable[..., Any], monkeyp
     """Says so."""
     monkeypatch.setenv("PATH", "/nowhere")
     guest = await box("loose", language="javascript")
-    assert guest.talk.capabilities == ("python", "sessions", "files")
+    assert guest.talk.capabilities == ("python", "sessions", "files", "interrupt")
     assert "nothing in the image that runs bash" in (await guest.error("1", "bash"))["message"]
 
 

@@ -394,7 +394,9 @@ class TestSessions:
     )
     async def test_a_stopped_program_ends_it(self, session: PythonSession, kit: Kit, code: str) -> None:
         """Its state is lost, and the next program is told so."""
-        assert not (await self.run(session, kit, code, timeout=0.3)).ok
+        result = await self.run(session, kit, code, timeout=0.3)
+        assert result.error is not None
+        assert result.error.details["session"] == "ended"
         with pytest.raises(SandboxFailedError, match=r"the session has ended: .* its state is lost; open another one"):
             await self.run(session, kit, "1")
 

@@ -41,7 +41,8 @@ from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.runs import GuestSession, Slots, language_of, result_of
+from toolexec.runtime.runs import Slots, language_of, result_of
+from toolexec.runtime.sessions import GuestSession, Stop
 
 __all__ = ["ContainerBackend"]
 
@@ -89,6 +90,8 @@ class ContainerBackend:
     """
 
     languages: frozenset[str] = LANGUAGES
+    interrupts: bool = True
+    """Whether a run in a session can be stopped with the session kept; see `claims_interrupt`."""
     memory: HostMemory = HOST_MEMORY
     """Which containers the memory of the host has room for."""
     _guest_is_init: ClassVar[bool] = True
@@ -282,13 +285,13 @@ class ContainerBackend:
                 self._end(attempt.guest)
 
     async def _run_in_session(
-        self, guest: ContainerGuest, held: Limits, request: ExecuteRequest
+        self, guest: ContainerGuest, held: Limits, request: ExecuteRequest, stop: Stop
     ) -> tuple[CodeResult, bool]:
         """Run a program under the limits *held* that the container was made with: it cannot have others."""
         limits = replace(request.limits, **{name: getattr(held, name) for name in _CONTAINED})
         request = replace(request, limits=limits)
         began = perf_counter()
-        run = await guest.execute(request, monotonic() + request.seconds)
+        run = await guest.execute(request, monotonic() + request.seconds, stop)
         return self.result(request, run, began, guest, warm=True), not run.spent
 
     async def _close_session(self, guest: ContainerGuest, session: GuestSession) -> None:

@@ -25,10 +25,12 @@ from toolexec.runtime.guest.go.program import compile_error, crash_error, progra
 from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
 from toolexec.runtime.protocol.conversation import Conversation
 from toolexec.runtime.runs import Deadline
+from toolexec.runtime.sessions import GRACE, Stop
 
 __all__ = ["ContainerGuest", "Run", "extra_for"]
 
 _LAST_WORDS: Final = 1.0
+_LAST_FILES: Final = 3.0
 _LOOK: Final = 0.1
 _LEAST_LOOK: Final = 0.01
 _KILLED: Final = (None, -SIGKILL, 128 + SIGKILL)
@@ -121,24 +123,32 @@ class ContainerGuest:
         """That of its Python, as it says itself; the image may lie."""
         return str(self._talk.hello.get("python") or "")[:20]
 
-    async def execute(self, request: ExecuteRequest, ends: float) -> Run:
+    async def execute(self, request: ExecuteRequest, ends: float, stop: Stop | None = None) -> Run:
         """Run one program until it is done, gone, over a limit or past *ends* (of `monotonic()`).
 
         Raises InvalidRequestError, with nothing run, for files that cannot be put.
 
         A container that can be killed from a thread ends at *ends* also while the event loop is held up; what its
-        program gave before that counts, however late it is received.
+        program gave before that counts, however late it is received. With *stop*, in a session, the program is
+        interrupted at *ends*, and the container ends only where it does not obey.
         """
         run = Run(ending=Ending())
         container = self.container
+        if stop is not None:
+            stop.ask_at(ends)
+            ends += GRACE
         deadline = Deadline(ends, container.kill) if isinstance(container, Killable) else None
         patience = _LAST_WORDS if deadline is not None else 0.0
         try:
-            async with asyncio.timeout(max(0.0, ends - monotonic()) + patience):
+            async with asyncio.timeout(max(0.0, ends - monotonic()) + patience) as limit:
                 files = {**request.files, **self._reach.files} if self._reach is not None else request.files
                 if files:
                     await self._talk.put_files(files)
-                run.ending = await self._drive(request)
+                run.ending = await self._drive(request, stop)
+                if stop is not None and stop.was_pressed and run.ending.result is not None:
+                    if deadline is not None:
+                        deadline.off()
+                    limit.reschedule(asyncio.get_running_loop().time() + _LAST_FILES)
                 if run.ending.result is not None and run.ending.result.get("files") is not False:
                     run.files, run.left_out = await self._talk.take_files()
         except TimeoutError:
@@ -151,24 +161,31 @@ class ContainerGuest:
         finally:
             if deadline is not None:
                 deadline.off()
-        if deadline is not None and deadline.late:
+        self._finish(run, request, stop, late=deadline is not None and deadline.late)
+        return run
+
+    def _finish(self, run: Run, request: ExecuteRequest, stop: Stop | None, *, late: bool) -> None:
+        """Complete what is known of a *run* that is over; *late* says that its container was killed for it."""
+        if late:
             run.spent = True
             end = run.ending
             if end.result is None and not end.stopped and not end.oom and end.exit_code in _KILLED:
                 run.ending = Ending(stopped="deadline")
         run.spent = run.spent or run.ending.result is None or self._talk.over
         run.ending = self._explained(run.ending, request)
+        if stop is not None:
+            run.ending = stop.judged(run.ending, spent=run.spent)
+            run.spent = run.spent or run.ending.session == "ended"
         run.requests = self._reach.told() if self._reach is not None else []
-        return run
 
-    async def _drive(self, request: ExecuteRequest) -> Ending:
+    async def _drive(self, request: ExecuteRequest, stop: Stop | None) -> Ending:
         talking = asyncio.create_task(self._talk.run(request, extra_for(self.language, request)))
-        waiting: set[asyncio.Task[Any]] = {talking, self._gone}
+        mine: set[asyncio.Task[Any]] = {talking}
         watching = asyncio.create_task(self._watch(request.limits.cpu_ms)) if request.limits.cpu_ms else None
-        if watching is not None:
-            waiting.add(watching)
+        pressing = asyncio.create_task(stop.press(self._talk.interrupt)) if stop is not None else None
+        mine |= {task for task in (watching, pressing) if task is not None}
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*mine, self._gone}, return_when=asyncio.FIRST_COMPLETED)
             if self._gone.done():  # what it said last may be on its way
                 await asyncio.wait({talking}, timeout=_LAST_WORDS)
             if talking.done():
@@ -176,9 +193,10 @@ class ContainerGuest:
                 return ending if ending.result is not None or ending.stopped else await self._ended(ending)
             if watching is not None and watching.done():
                 return Ending(stopped=watching.result())
+            if pressing is not None and pressing.done():
+                return Ending(stopped="deadline")
             return await self._ended(Ending())
         finally:
-            mine = {talking} if watching is None else {talking, watching}
             for task in mine:
                 task.cancel()
             await asyncio.wait(mine)

@@ -168,6 +168,16 @@ class Conversation:
             if self._tunnels is not None:
                 await self._tunnels.wait()
 
+    def interrupt(self) -> bool:
+        """Have the guest stop the program that runs, and go on itself; the result of the run then has `interrupted`.
+
+        Return False where the guest cannot do that, or is gone. A program may go on all the same.
+        """
+        if "interrupt" not in self.capabilities or self._ending is not None or self._run is None:
+            return False
+        self._sender.put(encode_message("cancel", self._state.run_id, "{}"))
+        return True
+
     async def aclose(self) -> None:
         """Say good-bye if the guest still listens, and close the stream."""
         if self._ending is None:

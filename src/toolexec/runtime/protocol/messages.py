@@ -12,7 +12,8 @@ guest → host   hello {protocol, version, capabilities}          first, on a st
                exit {code}                                      over host calls: of a program that ends itself
                print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
-               result {value} or {error}                        the end of a run; with {files: false} it left no files
+               result {value} or {error}                        the end of a run; with {files: false} it left no files,
+                                                                with {interrupted, left} it was cancelled
                file {path, last}, with data                     a piece of a file, after `take_files`
                response {left_out} or error {error, code}       the end of `files_end` or `take_files`, by its id
                bye {}
@@ -22,7 +23,7 @@ host → guest   hello {protocol, version, limits}
                put_file {path, last}, with data                 a piece of a file, before a run
                files_end {}                                     all files are there
                take_files {max_files, max_bytes}                the files that are new or changed, after a run
-               cancel {}                                        of the run
+               cancel {}                                        of the run, by its id; for capability "interrupt"
                bye {}
 both ways      net_data {}, with data                           of a network connection, by its id
                net_ack {bytes}                                  so much of its data is consumed

@@ -35,7 +35,8 @@ from toolexec.runtime.remote.post import PostClient
 from toolexec.runtime.remote.settings import RemoteSettings
 from toolexec.runtime.remote.signature import sign, timestamp
 from toolexec.runtime.remote.wire import encode_request, read_response
-from toolexec.runtime.runs import GuestSession, OwnRuns
+from toolexec.runtime.runs import OwnRuns
+from toolexec.runtime.sessions import GuestSession, Stop
 
 __all__ = ["RemoteBackend"]
 
@@ -86,6 +87,13 @@ class RemoteBackend:
         sandbox = self.underneath
         held = sandbox.enforces.get(request.language or "python") if sandbox is not None else None
         return replace(held or LimitsEnforced(), tool_calls=True, chain_steps=True)
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether the endpoints that are up say that a session there outlives a run that is stopped at its time limit;
+        one whose caller cancels ends it."""
+        sandbox = self.underneath
+        return sandbox is not None and sandbox.interrupts
 
     async def check(self) -> Availability:
         """Implement `SandboxBackend.check`."""
@@ -394,9 +402,10 @@ class RemoteBackend:
         return session
 
     async def _run_in_session(
-        self, endpoint: EndpointConnection, channel: Channel, request: ExecuteRequest
+        self, endpoint: EndpointConnection, channel: Channel, request: ExecuteRequest, _: Stop
     ) -> tuple[CodeResult, bool]:
-        """Run one more program in a session; say whether the session can run another one."""
+        """Run one more program in a session; say whether the session can run another one. The server interrupts it at
+        its deadline."""
         if channel.ended.done():
             raise located(SandboxFailedError("the session is lost, with its server; open a new one"), self)
         ends = monotonic() + request.seconds
@@ -407,7 +416,8 @@ class RemoteBackend:
                 raise located(error.error, self) from None
             lost = SandboxFailedError(f"the session is lost: {error.error.message}", outcome=Outcome.NOT_SENT)
             raise located(lost, self) from None
-        lives = result.error is None or isinstance(result.error, CodeError)
+        error = result.error
+        lives = error is None or isinstance(error, CodeError) or error.details.get("session") == "kept"
         return result, lives and not channel.ended.done()
 
     async def _close_session(self, endpoint: EndpointConnection, channel: Channel, session: GuestSession) -> None:

@@ -46,12 +46,14 @@ Dial = Callable[[str], Coroutine[Any, Any, "aiohttp.ClientWebSocketResponse"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSandbox:
-    """A sandbox that a remote runtime says it has, with the limits that it enforces in each language."""
+    """A sandbox that a remote runtime says it has, with the limits that it enforces in each language; see
+    `claims_interrupt` for `interrupts`."""
 
     kind: str
     isolation: str
     languages: frozenset[str] = frozenset()
     enforces: Mapping[str, LimitsEnforced] = field(default_factory=dict[str, LimitsEnforced])
+    interrupts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +370,7 @@ def _read_sandbox(data: JSONObject) -> RemoteSandbox:
         isolation=_text(data.get("isolation")),
         languages=frozenset(names[:100]),
         enforces={language: _read_enforced(_object(held)) for language, held in enforces.items()},
+        interrupts=data.get("interrupts") is True,
     )
 
 

@@ -236,7 +236,13 @@ def common(found: Sequence[RemoteSandbox]) -> RemoteSandbox | None:
         return None
     languages = frozenset.intersection(*(sandbox.languages for sandbox in found))
     enforces = {language: _common([each.enforces.get(language) for each in found]) for language in languages}
-    return RemoteSandbox(kind=found[0].kind, isolation=found[0].isolation, languages=languages, enforces=enforces)
+    return RemoteSandbox(
+        kind=found[0].kind,
+        isolation=found[0].isolation,
+        languages=languages,
+        enforces=enforces,
+        interrupts=all(each.interrupts for each in found),
+    )
 
 
 def _common(held: list[LimitsEnforced | None]) -> LimitsEnforced:

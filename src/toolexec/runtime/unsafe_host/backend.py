@@ -27,7 +27,8 @@ from toolexec.runtime.base import (
     located,
 )
 from toolexec.runtime.claims import claim_limits
-from toolexec.runtime.runs import GuestSession, OwnRuns, language_of, result_of
+from toolexec.runtime.runs import OwnRuns, language_of, result_of
+from toolexec.runtime.sessions import GuestSession, Stop
 from toolexec.runtime.unsafe_host.guest import Guest, Run
 from toolexec.runtime.unsafe_host.languages import Launcher
 
@@ -69,6 +70,8 @@ class UnsafeHostBackend:
     kind: str = "unsafe_host"
     isolation: str = "none"
     languages: frozenset[str] = LANGUAGES
+    interrupts: bool = True
+    """Whether a run in a session can be stopped with the session kept; see `claims_interrupt`."""
 
     def __init__(self, config: UnsafeConfig | None = None) -> None:
         self.config: UnsafeConfig = config or UnsafeConfig()
@@ -151,10 +154,10 @@ class UnsafeHostBackend:
                 raise self._unavailable(language, error) from error
             raise
 
-        async def run(request: ExecuteRequest) -> tuple[CodeResult, bool]:
+        async def run(request: ExecuteRequest, stop: Stop) -> tuple[CodeResult, bool]:
             began = perf_counter()
             self.warn(request, language)
-            done = await guest.execute(request, last=False)
+            done = await guest.execute(request, last=False, stop=stop)
             result = self.result(request, language, toolchain.version, done, began)
             return result, not done.spent
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from signal import SIGKILL
 from time import monotonic
+from typing import Any
 
 from toolexec.errors import GatewayError
 from toolexec.process.child import Child
@@ -20,6 +21,7 @@ from toolexec.runtime.guest.go.program import crash_error, with_source
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol.conversation import Conversation
 from toolexec.runtime.runs import Deadline
+from toolexec.runtime.sessions import GRACE, Stop
 from toolexec.runtime.unsafe_host.languages import CompileFailedError, Launcher, base_environment
 from toolexec.runtime.unsafe_host.limits import watch_limits
 
@@ -74,8 +76,9 @@ class Guest:
             theirs.close()
         self._talk = Conversation(SocketStream(ours))
 
-    async def execute(self, request: ExecuteRequest, *, last: bool) -> Run:
-        """Run one program within its time; *last* says that the guest is not used again.
+    async def execute(self, request: ExecuteRequest, *, last: bool, stop: Stop | None = None) -> Run:
+        """Run one program within its time; *last* says that the guest is not used again. With *stop*, in a session, the
+        program is interrupted when its time is over, and its process ends only where it does not obey.
 
         Raises InvalidRequestError, and what `open` raises; both with nothing run.
         """
@@ -94,30 +97,38 @@ class Guest:
             return Run(ending=self._explained(Ending(stopped="deadline", began=False), request), spent=True)
         except CompileFailedError as error:
             return Run(ending=Ending(result={"error": dict(error.error)}), spent=True)
-        ending, late = await self._drive(request, last, ends)
+        ending, late = await self._drive(request, last, ends, stop)
         if last:
             await self._stop()
         files = await asyncio.to_thread(self._directory.take)
-        return Run(
-            ending=self._explained(ending, request),
-            files=files,
-            left_out=self._directory.left_out,
-            spent=late or ending.result is None,
-        )
+        spent = late or ending.result is None
+        ending = self._explained(ending, request)
+        if stop is not None:
+            ending = stop.judged(ending, spent=spent)
+            spent = spent or ending.session == "ended"
+        return Run(ending=ending, files=files, left_out=self._directory.left_out, spent=spent)
 
-    async def _drive(self, request: ExecuteRequest, last: bool, ends: float) -> tuple[Ending, bool]:
+    async def _drive(self, request: ExecuteRequest, last: bool, ends: float, stop: Stop | None) -> tuple[Ending, bool]:
         """Run the program until it is done, gone, over a limit or out of time, whichever comes first; and whether it
         was stopped at its deadline. What it gave before that counts, however late it is received."""
         process, talk = self._process, self._talk
         assert process is not None
         assert talk is not None
         process.listen(request.output.write)
+        if stop is not None:
+            stop.ask_at(ends)
+            ends += GRACE
         deadline = Deadline(ends, process.kill)
         running = asyncio.create_task(self._converse(talk, process, request, last))
         gone = asyncio.create_task(process.wait())
+        pressing = asyncio.create_task(stop.press(talk.interrupt)) if stop is not None else None
+        mine: set[asyncio.Task[Any]] = {running, gone} if pressing is None else {running, gone, pressing}
         try:
-            await asyncio.wait({running, gone, deadline.passed}, return_when=asyncio.FIRST_COMPLETED)
-            if deadline.late:
+            await asyncio.wait({*mine, deadline.passed}, return_when=asyncio.FIRST_COMPLETED)
+            disobeys = pressing is not None and pressing.done() and not running.done()
+            if disobeys:
+                process.kill()
+            if deadline.late or disobeys:
                 await asyncio.wait({gone}, timeout=_LAST_WORDS)
             if gone.done():  # what it said last may be on its way
                 await asyncio.wait({running}, timeout=_LAST_WORDS)
@@ -129,15 +140,16 @@ class Guest:
                     await asyncio.wait({gone}, timeout=_LAST_WORDS)
                     ending = replace(ending, exit_code=gone.result() if gone.done() else None)
             killed = ending.exit_code in (None, -SIGKILL)  # what had ended by itself has an exit code of its own
-            if deadline.late and ending.result is None and not ending.stopped and killed:
+            late = deadline.late or disobeys
+            if late and ending.result is None and not ending.stopped and killed:
                 ending = replace(ending, stopped="deadline")
         finally:
             deadline.off()
-            running.cancel()
-            gone.cancel()
-            await asyncio.wait({running, gone})
+            for task in mine:
+                task.cancel()
+            await asyncio.wait(mine)
         process.drain()
-        return ending, deadline.late
+        return ending, late
 
     async def _converse(self, talk: Conversation, process: Child, request: ExecuteRequest, last: bool) -> Ending:
         """Talk with the guest while its processes are watched."""

@@ -63,6 +63,8 @@ class WasmBackend:
     kind = "wasm"
     isolation = "wasm"
     languages: frozenset[str] = frozenset(_HOMES)
+    interrupts = False
+    """A guest that is stopped ends in the middle of an instruction, and nothing in it would see a request to stop."""
     replays: frozenset[str] = frozenset({"python", "javascript"})
     """The languages whose programs do the same again when they get the same answers."""
 

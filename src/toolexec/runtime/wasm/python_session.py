@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from toolexec.code.types import CodeResult
-from toolexec.errors import SandboxFailedError
+from toolexec.errors import CodeTimeoutError, SandboxFailedError
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
 from toolexec.runtime.wasm.instance import Instance
@@ -85,6 +85,8 @@ class PythonSession:
             lost = result.error is not None and result.error.code not in ("code_error", "limit_exceeded")
             if lost or self._instance.is_over:
                 self._end("a run was stopped, and its state is lost")
+                if isinstance(result.error, CodeTimeoutError):
+                    result.error.details = {**result.error.details, "session": "ended"}
             return result
 
     async def aclose(self) -> None:

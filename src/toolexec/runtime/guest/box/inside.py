@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from ..python.main import Guest
+from ..python.stopping import Stopping
 from ..python.stream import new_loop, run_program, set_stdin
 from . import sources
 
@@ -19,6 +20,7 @@ class Inside:
     def __init__(self, line: Any, _: Any) -> None:
         self._guest = Guest(line, new_loop)
         self._guest.keep_source = sources.keep
+        self._guest.stopping = Stopping(line)
 
     def prepare(self, warm: bool) -> None:
         """Be ready to run."""
@@ -34,7 +36,7 @@ class Inside:
         before = {name: os.environ.get(name) for name in payload.get("env") or {}}
         set_stdin(payload.pop("stdin", None))
         try:
-            return run_program(self._guest, payload)
+            return run_program(self._guest, payload, message["id"])
         finally:
             for name, value in before.items():
                 if value is None:

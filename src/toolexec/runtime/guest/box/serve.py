@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..python.protocol import PROTOCOL, VERSION
+from ..python.stopping import INTERRUPT
 from ..python.stream import Line, end_group, fork_quietly, leave, set_stdin
 from ..python.values import to_text
 from .stdio import Captured
@@ -44,6 +45,11 @@ class BoxLine(Line):
         relay = self.relay
         return self.messages_of(frame) if relay is None or frame[:1] == b"\0" else relay(frame)
 
+    def is_sending(self) -> bool:
+        """Implement `Line.is_sending`."""
+        captured = self.captured
+        return super().is_sending() or (captured is not None and captured.lock._is_owned())  # noqa: SLF001
+
     def send_frame(self, frame: bytes) -> None:
         """Send a frame as it is."""
         data = memoryview(len(frame).to_bytes(4, "big") + frame)
@@ -77,7 +83,7 @@ class Server:
 
         Without *languages* no other program is started yet, see `prepare_language`.
         """
-        able = ["python", "sessions", "files", *(language for language, path in self._paths.items() if path)]
+        able = ["python", "sessions", "files", INTERRUPT, *(language for language, path in self._paths.items() if path)]
         if self.settings["proxy_port"]:
             from .net import start
 

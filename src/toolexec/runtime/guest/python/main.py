@@ -34,6 +34,22 @@ def _keep_source(filename: str, entry: Any) -> None:
     linecache.cache[filename] = entry
 
 
+class _Never:
+    """Where nothing stops a program from within."""
+
+    def begin(self, run_id: str) -> None:
+        pass
+
+    def end(self, result: str) -> str:
+        return result
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 class Guest:
     """One guest: the names of its programs stay from one run to the next."""
 
@@ -41,6 +57,8 @@ class Guest:
         """*new_loop* makes an event loop that listens to the channel."""
         self.keep_source: Callable[[str, Any], None] = _keep_source
         """Has tracebacks find the text of a program: its file name, and what `linecache` keeps for it."""
+        self.stopping: Any = _Never()
+        """Surrounds the program; see `Stopping`."""
         self._channel = channel
         self._new_loop = new_loop
         self._runs = 0
@@ -65,12 +83,14 @@ class Guest:
         sys.stdout, sys.stderr = streams
         depth = sys.getrecursionlimit()
         try:
-            try:
-                value = self._value(source, filename, payload.get("names"))
-            finally:
-                if sys.getrecursionlimit() < depth:  # what follows may take more calls than a program has left
-                    sys.setrecursionlimit(depth)
-            return '{"value":' + to_text(value) + "}"
+            with self.stopping:
+                try:
+                    value = self._value(source, filename, payload.get("names"))
+                finally:
+                    if sys.getrecursionlimit() < depth:  # what follows may take more calls than a program has left
+                        sys.setrecursionlimit(depth)
+                text = to_text(value)
+            return '{"value":' + text + "}"
         except BaseException as error:
             return to_text({"error": self._describe(error, source, filename)})
         finally:
@@ -345,6 +365,12 @@ def run_to_end(loop: Any, main: Any) -> Any:
         end_calls(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
         return value
+    except KeyboardInterrupt:  # nothing of a program that is stopped may go on in the next one
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        raise
     finally:
         asyncio.set_event_loop(None)
         loop.close()

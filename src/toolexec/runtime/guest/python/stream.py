@@ -14,6 +14,7 @@ from .errors import ToolError
 from .main import Guest
 from .process import end_group, flush_files, fork_quietly, move_descriptors, set_stdin
 from .protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
+from .stopping import INTERRUPT, Stopping
 from .values import from_text, to_text
 
 __all__ = [
@@ -163,6 +164,19 @@ class Line(StreamChannel):
         messages = from_text(frame.decode())
         return messages if isinstance(messages, list) else [messages]
 
+    def is_sending(self) -> bool:
+        """Return whether this thread is in the middle of a message, and must not leave it there."""
+        lock: Any = self._lock
+        return lock._is_owned()  # noqa: SLF001
+
+    def discard(self, payload: Any) -> None:
+        """Have nothing wait for the host any more, as what waits belongs to a program that was stopped: what has not
+        been sent yet is dropped, and every other request fails with *payload*."""
+        with self._lock:
+            self._outbox = [message for message in self._outbox if message.startswith('{"type":"release"')]
+            waiting = list(self.listeners)
+        self._deliver_all([{"type": "error", "id": key, "payload": payload} for key in waiting])
+
     def sever(self) -> None:
         """Release the line; to be called in a forked child, which must not speak for its parent."""
         self._gone = True
@@ -286,7 +300,8 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
     os.register_at_fork(after_in_child=lambda: leave(line))
     fork_quietly()
     guest = Guest(line, new_loop)
-    say_hello(line, ["python", "sessions"])
+    guest.stopping = Stopping(line)
+    say_hello(line, ["python", "sessions", INTERRUPT])
     while True:
         message = line.inbox.get()
         if message is None:  # ending under threads may crash
@@ -296,7 +311,7 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
         if message.get("type") == "execute":
             payload = message.get("payload") or {}
             set_stdin(payload.pop("stdin", None))
-            line.send("result", message["id"], run_program(guest, payload))
+            line.send("result", message["id"], run_program(guest, payload, message["id"]))
 
 
 def say_hello(line: Line, capabilities: list[str]) -> None:
@@ -305,13 +320,15 @@ def say_hello(line: Line, capabilities: list[str]) -> None:
     line.send("hello", "0", to_text(hello))
 
 
-def run_program(guest: Guest, payload: dict[str, Any]) -> str:
-    """Run the program of an `execute` message; gives the payload of the `result` message, as JSON."""
+def run_program(guest: Guest, payload: dict[str, Any], run_id: str = "") -> str:
+    """Run the program of an `execute` message; gives the payload of the `result` message, as JSON. A guest that has a
+    `Stopping` stops it when that is what the host wants of the run *run_id*."""
     if "asyncio" in (payload.get("code") or ""):
         __import__("asyncio")  # so that the guest can have it make loops of the right kind
     if payload.get("seed") is not None:
         __import__("random")  # so that the guest can seed it
     owner = os.getpid()
+    guest.stopping.begin(run_id)
     try:
         result = guest.execute(payload)
     except BaseException:  # an exception whose own class fails when it is looked at
@@ -320,6 +337,7 @@ def run_program(guest: Guest, payload: dict[str, Any]) -> str:
         flush_files()
         os._exit(0)
     flush_files()
+    result = guest.stopping.end(result)
     if len(result) > MAX_FRAME_BYTES - 1024:
         said = f"the value has {len(result)} bytes as JSON; at most 16 MiB fit: put it into a file"
         result = to_text({"error": {"kind": "ValueError", "message": said}})

@@ -11,6 +11,7 @@ from typing import Final
 from toolexec.code.types import ExecuteRequest
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import SandboxBackend, SessionBackend, judged_kind
+from toolexec.runtime.claims import claims_interrupt
 from toolexec.runtime.remote.server.runs import RunService
 from toolexec.runtime.router import ISOLATIONS, Runtime
 
@@ -72,6 +73,7 @@ async def report_sandbox(runtime: Runtime, profiles: Sequence[str], backend: San
         "languages": languages,
         "replays": sorted(getattr(backend, "replays", ())),
         "sessions": isinstance(backend, SessionBackend),
+        "interrupts": claims_interrupt(backend),
         "profiles": [
             profile
             for profile in profiles
