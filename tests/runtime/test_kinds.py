@@ -16,10 +16,11 @@ from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.doctor import examine
 from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
-from toolexec.runtime.router import ISOLATIONS, Runtime
+from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox, settings_of
 
 

@@ -24,7 +24,8 @@ from toolexec.errors import (
     ToolCallLimitError,
 )
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxSession
-from toolexec.runtime.router import CANDIDATES, ISOLATIONS, Runtime, effective_profile
+from toolexec.runtime.contract import ISOLATIONS
+from toolexec.runtime.router import CANDIDATES, Runtime, effective_profile
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 LARGE = "x" * 2000

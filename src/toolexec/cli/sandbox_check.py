@@ -157,10 +157,11 @@ def _show(session: Session, found: Matrix) -> None:
 
 def _table(found: Matrix) -> Table:
     columns = [(visible_line(column.kind), {"overflow": "fold"}) for column in found.columns]
-    table = plain_table(("Promise: no program gets", {"overflow": "fold"}), *columns)
-    for each in found.promises:
-        verdicts = [_SHOWN[column.verdict(each.name)] for column in found.columns]
-        table.add_row(Text(each.name, style="cyan"), *(Text(word, style=style) for word, style in verdicts))
+    table = plain_table(("Promise: no program", {"overflow": "fold"}), *columns)
+    for promise, names in found.contract:
+        verdicts = [_SHOWN[column.kept(names)] for column in found.columns]
+        words = (Text(f"{word} ({len(names)})", style=style) for word, style in verdicts)
+        table.add_row(Text(promise.says, style="cyan"), *words)
     return table
 
 

@@ -23,10 +23,11 @@ from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, PACKAGED, SANDBOXES, candidates, installed_kinds, plugin_of
 from toolexec.runtime.plugin import DoctorPackage, SandboxPlugin
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
-from toolexec.runtime.router import ISOLATIONS, Runtime
+from toolexec.runtime.router import Runtime
 
 __all__ = [
     "CacheState",

@@ -36,23 +36,17 @@ from toolexec.runtime.base import (
     SessionBackend,
     judged_kind,
 )
+from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, candidates
 from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.runs import OwnRuns
 
-__all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
+__all__ = ["CANDIDATES", "Runtime", "effective_profile"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 CANDIDATES: Final[Mapping[str, Sequence[str]]] = candidates()
 """The kinds of sandbox that may serve a profile, the preferred one first."""
-
-ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
-    "dev": frozenset({"none", "process", "container", "gvisor", "vm", "wasm"}),
-    "standard": frozenset({"container", "gvisor", "vm", "wasm"}),
-    "hardened": frozenset({"gvisor", "vm", "wasm"}),
-}
-"""The isolation that a profile asks for: judged by what surrounds the code in the end, whatever starts it."""
 
 _MAX_SOURCE: Final = 2_000
 _SHORT_FOR: Final = {"wasm": "standard"}

@@ -1,7 +1,7 @@
 """What the configured sandboxes promise, measured from inside: one row for each promise, one column for each sandbox.
 
-A promise is a program of the escape battery: that what it tries is not to be had. `await measure(backends)` gives a
-`Matrix`.
+A promise is one of `toolexec.runtime.contract`, kept where none of the programs of the escape battery that try it gets
+what it tries. `await measure(backends)` gives a `Matrix`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import Availability, SandboxBackend
-from toolexec.runtime.router import ISOLATIONS
+from toolexec.runtime.contract import ISOLATIONS, PROMISES, Promise, promise_of
 from toolexec.testing.escape_battery import Outcome, may_run, run_battery
 from toolexec.testing.escapes import ESCAPES, ISOLATING, Escape
 
@@ -49,11 +49,18 @@ class Column:
         return [outcome for outcome in self.outcomes if not outcome.held]
 
     def verdict(self, name: str) -> Verdict:
-        """Return what came of the promise *name*."""
+        """Return what came of the program *name*."""
         for outcome in self.outcomes:
             if outcome.name == name:
                 return "kept" if outcome.held else "weaker"
         return "unmeasured"
+
+    def kept(self, probes: Sequence[str]) -> Verdict:
+        """Return what came of a promise that *probes* measure: weaker if one is, and kept only if all are."""
+        verdicts = {self.verdict(name) for name in probes}
+        if "weaker" in verdicts:
+            return "weaker"
+        return "kept" if verdicts == {"kept"} else "unmeasured"
 
     def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
@@ -64,8 +71,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Each promise, that a program tries something in vain, in each of the sandboxes; `user` is the number of the one
-    that measured (None on a system without them)."""
+    """Each promise, and each program that tries in vain what it is about, in each of the sandboxes; `promises` are the
+    programs, and `user` is the number of the one that measured (None on a system without them)."""
 
     language: str
     user: int | None
@@ -82,6 +89,15 @@ class Matrix:
         """Whether each promise was measured in each sandbox."""
         return all(column.verdict(each.name) != "unmeasured" for column in self.columns for each in self.promises)
 
+    @property
+    def contract(self) -> list[tuple[Promise, list[str]]]:
+        """The promises that were measured, each with its programs among those that were chosen."""
+        names: dict[str, list[str]] = {}
+        for each in self.promises:
+            if (promise := promise_of(each.name)) is not None:
+                names.setdefault(promise.name, []).append(each.name)
+        return [(promise, names[promise.name]) for promise in PROMISES if promise.name in names]
+
     def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
@@ -89,6 +105,15 @@ class Matrix:
             "language": self.language,
             "user": self.user,
             "sandboxes": [column.to_dict() for column in self.columns],
+            "contract": [
+                {
+                    "name": promise.name,
+                    "says": promise.says,
+                    "probes": names,
+                    "sandboxes": {column.kind: column.kept(names) for column in self.columns},
+                }
+                for promise, names in self.contract
+            ],
             "promises": [
                 {
                     "name": each.name,

@@ -55,6 +55,8 @@ probe("bind", lambda: tcp("bind", 0))
 probe("connect", lambda: tcp("connect", 9))
 probe("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(("127.0.0.1", 0)))
 probe("vsock", lambda: socket.socket(40) and 0)
+probe("audit", lambda: socket.socket(16, socket.SOCK_RAW, 9) and 0)
+probe("addresses", lambda: socket.socket(16, socket.SOCK_RAW, 0) and 0)
 if os.uname().machine == "x86_64":
     found["unshare"] = call(272, 0x10000000)
     found["ptrace"] = call(101, 16, 99999, 0, 0)
@@ -79,6 +81,7 @@ async def test_all_of_it_holds(box: Callable[..., Any]) -> None:
     assert (found["move"], found["read"], found["run"], found["shell"]) == (None, True, 0, 512)
     assert guest.output.text("stderr") == "hi\n"
     assert (found["bind"], found["connect"], found["udp"], found["vsock"]) == (13, 13, None, 1)
+    assert (found["audit"], found["addresses"]) == (1, 0)
     assert (found["limits"], found["umask"]) == ([0, 1024], 0o77)
     for name in ("unshare", "ptrace", "keyctl", "x32", "ioctl", "namespace"):
         assert found.get(name, 1) == 1, name

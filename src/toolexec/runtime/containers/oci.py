@@ -11,6 +11,7 @@ from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.seccomp import oci_seccomp, seccomp_profile
 from toolexec.runtime.containers.spec import ContainerSpec, Mount
+from toolexec.runtime.contract import CORE_BYTES, DEVICES, HOSTNAME, MASKED, NAMESPACES, READ_ONLY
 
 __all__ = ["DEFAULT_PATH", "OCI_VERSION", "oci_config"]
 
@@ -35,21 +36,6 @@ _SYSTEM_MOUNTS: Final[tuple[JSONDict, ...]] = (
         "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"],
     },
 )
-_MASKED: Final = (
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-)
-_READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_DEVICES: Final = ((1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2))
-"""null, zero, full, random, urandom, tty, ptmx: those that each runtime makes by itself."""
 _PSEUDO_TERMINALS: Final = 136
 
 
@@ -58,7 +44,7 @@ def oci_config(
     root: str,
     *,
     cgroups_path: str = "",
-    hostname: str = "sandbox",
+    hostname: str = HOSTNAME,
     uid_mappings: Sequence[tuple[int, int, int]] = (),
     gid_mappings: Sequence[tuple[int, int, int]] = (),
     annotations: Mapping[str, str] | None = None,
@@ -81,10 +67,10 @@ def oci_config(
         raise InvalidRequestError(f"an OCI bundle has no network {spec.security.network!r}; use none")
     uid, gid = _user(spec.security.user)
     linux: JSONDict = {
-        "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "cgroup")],
+        "namespaces": [{"type": kind} for kind in NAMESPACES],
         "resources": _resources(spec),
-        "maskedPaths": [*_MASKED],
-        "readonlyPaths": [*_READ_ONLY],
+        "maskedPaths": [f"/proc/{name}" for name in MASKED],
+        "readonlyPaths": [f"/proc/{name}" for name in READ_ONLY],
     }
     if cgroups_path:
         linux["cgroupsPath"] = cgroups_path
@@ -109,7 +95,7 @@ def oci_config(
 def _process(spec: ContainerSpec, uid: int, gid: int) -> JSONDict:
     env = {"PATH": DEFAULT_PATH, **spec.env}
     kept = [*spec.security.keep_capabilities]
-    limits = [("RLIMIT_CORE", 0)]
+    limits = [("RLIMIT_CORE", CORE_BYTES)]
     if spec.resources.open_files:
         limits.append(("RLIMIT_NOFILE", spec.resources.open_files))
     return {
@@ -148,7 +134,7 @@ def _mount(mount: Mount, uid: int, gid: int) -> JSONDict:
 def _resources(spec: ContainerSpec) -> JSONDict:
     asked = spec.resources
     devices: list[JSONDict] = [{"allow": False, "access": "rwm"}]
-    devices += [{"allow": True, "type": "c", "major": a, "minor": b, "access": "rwm"} for a, b in _DEVICES]
+    devices += [{"allow": True, "type": "c", "major": a, "minor": b, "access": "rwm"} for a, b in DEVICES.values()]
     devices.append({"allow": True, "type": "c", "major": _PSEUDO_TERMINALS, "access": "rwm"})
     data: JSONDict = {"devices": devices}
     if asked.memory_bytes:

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.containers.seccomp_calls import ALLOWED
+from toolexec.runtime.contract import NEW_NAMESPACES, SOCKETS
 
 __all__ = [
     "ALLOW",
@@ -40,8 +41,7 @@ _MAX_FILE: Final = 1 << 20
 _MAX_RULES: Final = 2000
 _WORD: Final = (1 << 64) - 1
 _INT: Final = (1 << 32) - 1  # an `int` argument: the kernel does not look at the upper half of its register
-_NEW_NAMESPACES: Final = 0x7E020000  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET
-_UNIX, _IPV4, _IPV6, _NETLINK, _ROUTE = 1, 2, 10, 16, 0
+_UNIX: Final = 1
 _PERSONALITIES: Final = (0, 8, 0x20000, 0x20008, _INT)  # Linux, with 32 bits, with an old version; what it is now
 _MACHINES: Final[Mapping[str, tuple[str, str]]] = {  # as the OCI and as Docker call them
     "x86_64": ("SCMP_ARCH_X86_64", "amd64"),
@@ -122,10 +122,10 @@ def default_profile() -> Profile:
     then use `clone`, which makes no namespaces.
     """
     sockets = [
-        Rule(("socket",), ALLOW, (_is(0, _UNIX),)),
-        Rule(("socket",), ALLOW, (_is(0, _IPV4),)),
-        Rule(("socket",), ALLOW, (_is(0, _IPV6),)),
-        Rule(("socket",), ALLOW, (_is(0, _NETLINK), _is(2, _ROUTE))),
+        *(
+            Rule(("socket",), ALLOW, (_is(0, family), *(() if protocol is None else (_is(2, protocol),))))
+            for family, protocol in SOCKETS
+        ),
         Rule(("socketpair",), ALLOW, (_is(0, _UNIX),)),
     ]
     return Profile(
@@ -133,7 +133,7 @@ def default_profile() -> Profile:
         (
             Rule(ALLOWED, ALLOW),
             *sockets,
-            Rule(("clone",), ALLOW, (Condition(0, "masked", 0, _NEW_NAMESPACES),)),
+            Rule(("clone",), ALLOW, (Condition(0, "masked", 0, NEW_NAMESPACES),)),
             Rule(("clone3",), _NO_SUCH_CALL),
             *(Rule(("personality",), ALLOW, (_is(0, value),)) for value in _PERSONALITIES),
         ),

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from toolexec.runtime.contract import NOBODY, OPEN_FILES
+
 __all__ = ["NOBODY", "TMP", "WORK", "ContainerSpec", "Mount", "MountType", "Network", "Resources", "Security"]
 
 MountType: TypeAlias = Literal["bind", "volume", "tmpfs"]
 Network: TypeAlias = Literal["none", "bridge", "host"]
 
-NOBODY: Final = "65534:65534"
-"""The user and group that code runs as, in numbers: an image need not know their names."""
 WORK: Final = "/work"
 """The private working directory of the code, on a tmpfs."""
 TMP: Final = "/tmp"  # noqa: S108 - inside of a container, where it is a tmpfs of its own
@@ -41,7 +41,7 @@ class Resources:
     cpus: float = 0
     pids: int = 0
     disk_bytes: int = 0
-    open_files: int = 1024
+    open_files: int = OPEN_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from toolexec.runtime.contract import OPEN_FILES
 from toolexec.runtime.guest.sources import source_of
 
 __all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "settings_of", "zygote_bytes"]
@@ -118,7 +119,7 @@ class GuestSettings:
     work: str = "/work"
     init: bool = True
     drop: tuple[str, ...] = ()
-    open_files: int = 1024
+    open_files: int = OPEN_FILES
     processes: int = 0
     warm: bool = False
     proxy_port: int = 0

@@ -11,6 +11,7 @@ from typing import Final
 from toolexec.errors import InvalidRequestError
 from toolexec.runtime.containers.oci import DEFAULT_PATH
 from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources
+from toolexec.runtime.contract import CORE_BYTES, HOSTNAME, MASKED, NAMESPACES
 
 __all__ = [
     "HOST",
@@ -33,19 +34,8 @@ _FOR_NAMES: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")
 HOST_PATHS: Final = tuple(Path("/", name) for name in ("usr", *_USR_LINKS))
 """What a container over `HOST` has of this machine, where it is on this machine, too."""
 _PER_KERNEL: Final = ("proc", "dev", "sys")
-_MASKED: Final = (
-    "acpi",
-    "asound",
-    "interrupts",
-    "kcore",
-    "keys",
-    "latency_stats",
-    "sched_debug",
-    "scsi",
-    "timer_list",
-    "timer_stats",
-)
-_NAMESPACES: Final = ("user", "ipc", "pid", "uts")
+_UNSHARED: Final = {"ipc": "ipc", "pid": "pid", "uts": "uts", "network": "net", "cgroup": "cgroup-try"}
+"""The namespaces by the words of `bwrap`, which makes one for mounts in any case."""
 
 
 def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_at: str = "") -> list[str]:
@@ -69,9 +59,10 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
     if not uid.isdecimal() or not (gid or uid).isdecimal():
         raise InvalidRequestError(f"bubblewrap needs the numbers of a user and a group, not {security.user!r}")
     shares_net = security.network == "host"
-    args = [f"--unshare-{name}" for name in (*_NAMESPACES, *(() if shares_net else ("net",)))]
-    args += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"]
-    args += ["--uid", uid, "--gid", gid or uid, "--cap-drop", "ALL", "--hostname", "sandbox"]
+    apart = [word for name, word in _UNSHARED.items() if name in NAMESPACES and not (name == "network" and shares_net)]
+    args = [f"--unshare-{word}" for word in ("user", *apart)]
+    args += ["--disable-userns", "--die-with-parent", "--new-session"]
+    args += ["--uid", uid, "--gid", gid or uid, "--cap-drop", "ALL", "--hostname", HOSTNAME]
     args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts], look_at=look_at)
     if shares_net and root == HOST:
         args += [word for path in _FOR_NAMES for word in ("--ro-bind-try", path, path)]
@@ -130,7 +121,8 @@ def file_bounds(resources: Resources) -> str:
 
     wanted, (_, most) = resources.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)
     bound = min(wanted, most) if most != resource.RLIM_INFINITY else wanted
-    return f"ulimit -c 0 && ulimit -n {bound}" if bound else "ulimit -c 0"
+    cores = f"ulimit -c {CORE_BYTES}"
+    return f"{cores} && ulimit -n {bound}" if bound else cores
 
 
 def has_shell(root: str) -> bool:
@@ -148,7 +140,7 @@ def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
         if entry.name.isdecimal() or entry.is_symlink():
             continue
         mode = entry.stat(follow_symlinks=False).st_mode
-        if entry.name in _MASKED:
+        if entry.name in MASKED:
             found.append(f"/proc/{entry.name}/" if stat.S_ISDIR(mode) else f"/proc/{entry.name}")
     return (*sorted(found),)
 

@@ -12,6 +12,7 @@ from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.docker.checks import isolation_of
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount
+from toolexec.runtime.contract import CORE_BYTES, HOSTNAME
 
 __all__ = ["create_body"]
 
@@ -51,7 +52,7 @@ def create_body(
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "User": security.user,
         "WorkingDir": spec.working_dir,
-        "Hostname": "sandbox",
+        "Hostname": HOSTNAME,
         "Labels": {OWNER_LABEL: this_owner()} | dict(spec.labels),
         "OpenStdin": True,
         "StdinOnce": True,
@@ -96,7 +97,7 @@ def _host_config(
         "OomScoreAdj": _FIRST_TO_DIE,
     }
     if not podman:  # which would no longer apply the operator's own to those that are not named here
-        config["Ulimits"] = [_ulimit("core", 0)]
+        config["Ulimits"] = [_ulimit("core", CORE_BYTES)]
         if resources.open_files:
             config["Ulimits"].append(_ulimit("nofile", resources.open_files))
     if resources.memory_bytes:

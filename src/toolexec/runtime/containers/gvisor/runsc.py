@@ -17,6 +17,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
+from toolexec.runtime.contract import NAMESPACES, NEW_NAMESPACES
 
 __all__ = ["PREFIX", "Bundle", "bundle_config", "host_bounds", "read_version", "remove_orphans", "runsc_command"]
 
@@ -31,8 +32,7 @@ _THREADS_EACH: Final = 4
 _VERSION: Final = re.compile(r"version\s+(\S+)")
 _JOIN: Final = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
 """For a shell: enter some control groups, then become a program. So nothing that it starts can be outside of them."""
-_NEW_NAMESPACES: Final = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
-"""CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET."""
+_FLAGS: Final = tuple(1 << bit for bit in range(32) if NEW_NAMESPACES >> bit & 1)
 
 
 class Bundle:
@@ -150,7 +150,7 @@ def bundle_config(spec: ContainerSpec, root: str) -> JSONDict:
         config["process"]["rlimits"].append({"type": "RLIMIT_NPROC", "soft": bound, "hard": bound})
     linux = config["linux"]
     linux["resources"] = {}
-    linux["namespaces"] = [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]
+    linux["namespaces"] = [{"type": kind} for kind in NAMESPACES if kind != "cgroup"]
     own = linux.get("seccomp") if spec.security.seccomp not in ("default", "unconfined") else None
     profile = own or {"defaultAction": "SCMP_ACT_ALLOW", "architectures": [], "syscalls": []}
     linux["seccomp"] = {**profile, "syscalls": [*_no_namespaces(), *profile["syscalls"]]}
@@ -171,7 +171,7 @@ def _no_namespaces() -> list[JSONDict]:
             "args": [{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"}],
             **refused,
         }
-        for flag in _NEW_NAMESPACES
+        for flag in _FLAGS
     ]
     return [
         {"names": ["unshare", "setns", "ptrace"], **refused},

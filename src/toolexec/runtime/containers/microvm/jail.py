@@ -27,6 +27,7 @@ from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import cache_directory
 from toolexec.process.users import UNUSED_USERS, UserClaim, UserClaims
 from toolexec.runtime.containers.launcher import unavailable
+from toolexec.runtime.contract import VMM_NAMESPACES, VMM_PROCESSES
 from toolexec.runtime.images.tree import remove_tree
 
 __all__ = ["Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
@@ -35,7 +36,6 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _BASE: Final = Path("/var/lib/toolexec/jails")
 _CLAIMS: Final = "users"
-_PIDS: Final = 128
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _SCRIPT: Final = """\
 while [ "$1" != -- ]; do
@@ -114,7 +114,7 @@ class Jail:
         That is still root: it changes the root directory and becomes the user of the jail by itself. The outermost
         process stays outside, keeps the descriptors it inherits, and ends with the jailed one: see `exit_code`.
         """
-        apart = ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child", "--"]
+        apart = ["unshare", *(f"--{name}" for name in VMM_NAMESPACES), "--fork", "--kill-child", "--"]
         command = [*apart, "/bin/sh", "-c", _SCRIPT, "sh", *self._binds, "--", *command]
         return self.group.joining(command) if self.group is not None else command
 
@@ -151,7 +151,7 @@ class Jails:
             self._looked = True
         return self._cgroups
 
-    def create(self, *, memory_bytes: int = 0, pids: int = _PIDS) -> Jail:
+    def create(self, *, memory_bytes: int = 0, pids: int = VMM_PROCESSES) -> Jail:
         """Return a new jail, whose processes use at most so much together; 0 is no bound.
 
         Raises SandboxUnavailableError, which is retryable unless the system refuses what it is made of.

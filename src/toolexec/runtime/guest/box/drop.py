@@ -47,8 +47,8 @@ _X32 = 0x40000000
 _ARGUMENTS = {  # of a call: the place of one argument, and what it must not be; or which bits it must not have
     "clone": (16, (), 0x7E020000),  # new namespaces
     "ioctl": (24, (0x5412, 0x541C), 0),  # TIOCSTI and TIOCLINUX, which type into a terminal
-    "socket": (16, (38, 40), 0),  # AF_ALG, AF_VSOCK
 }
+_SOCKETS = ((1, None), (2, None), (10, None), (16, 0))  # see `toolexec.runtime.contract`, which a guest does not have
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _EPERM, _ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
@@ -131,7 +131,15 @@ def _filter(column: int, machine: int, calls: dict[str, int]) -> bytes:
             check += [(_HAS, 0, 1, bits), (_RETURN, 0, 0, _EPERM)]
         check += [(_RETURN, 0, 0, _ALLOW)]
         code += [(_EQUAL, 0, len(check), calls[name]), *check]
-    code += [(_RETURN, 0, 0, _ALLOW)]
+    check = [(_LOAD, 0, 0, 16)]
+    for family, protocol in _SOCKETS:
+        if protocol is None:
+            check += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
+        else:
+            check += [(_EQUAL, 0, 4, family), (_LOAD, 0, 0, 32), (_EQUAL, 0, 1, protocol), (_RETURN, 0, 0, _ALLOW)]
+            check += [(_RETURN, 0, 0, _EPERM)]
+    check += [(_RETURN, 0, 0, _EPERM)]
+    code += [(_EQUAL, 0, len(check), calls["socket"]), *check, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in code)
 
 

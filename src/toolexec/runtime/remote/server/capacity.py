@@ -12,8 +12,9 @@ from toolexec.code.types import ExecuteRequest
 from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import SandboxBackend, SessionBackend, judged_kind
 from toolexec.runtime.claims import claims_interrupt
+from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.remote.server.runs import RunService
-from toolexec.runtime.router import ISOLATIONS, Runtime
+from toolexec.runtime.router import Runtime
 
 __all__ = ["Capacity", "report_sandbox"]
 
