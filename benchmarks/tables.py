@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmarks.context_rows import CONTEXT_GROUPS, CONTEXT_NAMES
 from benchmarks.harness import PROGRAMS, Program
 from benchmarks.rows import GROUPS, NAMES, Row
 from benchmarks.sandbox_rows import SANDBOX_GROUPS, SANDBOX_NAMES
@@ -11,8 +12,8 @@ from benchmarks.search_rows import SEARCH_GROUPS, SEARCH_NAMES
 
 __all__ = ["ALL_GROUPS", "ALL_NAMES", "MEASURES", "groups_of", "keys_of", "measured_by", "with_their_tables"]
 
-ALL_GROUPS: dict[str, tuple[Row, ...]] = GROUPS | SEARCH_GROUPS | SANDBOX_GROUPS
-ALL_NAMES = NAMES | SEARCH_NAMES | SANDBOX_NAMES
+ALL_GROUPS: dict[str, tuple[Row, ...]] = GROUPS | CONTEXT_GROUPS | SEARCH_GROUPS | SANDBOX_GROUPS
+ALL_NAMES = NAMES | CONTEXT_NAMES | SEARCH_NAMES | SANDBOX_NAMES
 _KINDS = ("bubblewrap", "docker", "containerd", "gvisor")
 _LARGE = ("10000", "100000")
 
@@ -30,6 +31,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     **{f"search-memory-peers-{size}": (f"search_memory_peers.{size}.",) for size in _LARGE},
     "ranking": ("ranking.toolexec", "ranking.fts5", "ranking.size"),
     "ranking-peers": ("ranking.",),
+    "context": ("context.",),
     "concurrency": ("concurrency.",),
     "worker": ("worker.",),
     "code": ("code.",),
