@@ -47,7 +47,7 @@ _STRICT_TOOLS, _STRICT_OPTIONAL, _STRICT_UNIONS = 20, 24, 16  # of Anthropic, fo
 SEARCH_ARGUMENTS: Final[JSONObject] = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "maxLength": 1000, "description": "Words for what you want to do."},
+        "query": {"type": "string", "maxLength": 2000, "description": "Words for what you want to do."},
         "limit": {
             "type": "integer",
             "minimum": 1,

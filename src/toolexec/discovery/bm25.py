@@ -2,7 +2,7 @@
 
 A word counts by its field (name 3, namespace 2, tags 2, parameters a half, other strings 1), as in BM25F with
 one length for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields",
-CIKM 2004.
+CIKM 2004. Tools whose name or title has just the words of the query come before all others.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from toolexec.discovery.explanation import Explanation, MatchKind
 from toolexec.discovery.facets import Facets
 from toolexec.discovery.preparing import FEW
 from toolexec.discovery.ranking.documents import count_words, fields_of
+from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import Expander, Query
 from toolexec.discovery.ranking.explaining import explain_words
 from toolexec.discovery.ranking.marks import Marks, value_of
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
-from toolexec.discovery.ranking.ranker import Choice, Ranker, Word
+from toolexec.discovery.ranking.ranker import Choice, Ranker, Scored, Word
 from toolexec.discovery.ranking.snapshot import pack, unpack
 from toolexec.discovery.ranking.spelling import MARK
 from toolexec.discovery.ranking.synonyms import synonyms_of
@@ -47,7 +48,8 @@ class BM25Config:
     much long documents are held back). Boosts are rounded to eighths; one of 0 switches a field off.
 
     `synonyms` is the weight of words that mean the same as one of the query (0: they do not count). `lenient` says
-    whether words that no tool has are completed and corrected. Negative values, and boosts over 100, raise
+    whether words that no tool has are completed and corrected; `exact_first`, whether tools whose name or title has just
+    the words of the query come before all others (never with a `name_boost` of 0). Negative values, and boosts over 100, raise
     ConfigurationError.
     """
 
@@ -60,6 +62,7 @@ class BM25Config:
     b: float = 0.75
     synonyms: float = 0.5
     lenient: bool = True
+    exact_first: bool = True
 
     def __post_init__(self) -> None:
         boosts = ("name_boost", "namespace_boost", "tags_boost", "text_boost", "parameters_boost")
@@ -73,7 +76,8 @@ class BM25Config:
 
 @checked("BM25Searcher")
 class BM25Searcher:
-    """Ranks tools by BM25. Any word of the query may match; more and rarer words rank higher.
+    """Ranks tools by BM25. Any word of the query may match; more and rarer words rank higher. Where the query has just
+    the words of a tool's name or title, that tool comes first, with the score of the best one added to its own.
 
     The index changes in place with each tool, at the next search. Words count by their stems; words that mean the
     same count less; a word that no tool has is completed, parted or corrected, and `Hits.did_you_mean` says how.
@@ -93,6 +97,8 @@ class BM25Searcher:
         self._ranker = Ranker(self._postings, config.k1, config.b, unit)
         self._expander = Expander(self._postings, synonyms=config.synonyms, lenient=config.lenient)
         self._marks = Marks(self._postings.words)
+        self._exact = Exact()
+        self._exact_is_first = config.exact_first and config.name_boost > 0
         self._slots: dict[str, int] = {}
         self._tools: list[Tool | str | None] = []  # an ID: the tool is in `_restored`
         self._restored: Mapping[str, Tool] = {}
@@ -126,10 +132,29 @@ class BM25Searcher:
                 return Hits(self._first(limit, choice))
             words: list[Word] = [word.members for word in read.words]
             best = self._ranker.best(words, limit, choice, self._id)
+            best = self._exact_first(read, words, best, choice)[:limit]
             meant = read.meant if best else read.maybe
             found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
+
+    def _exact_first(self, read: Query, words: Sequence[Word], best: list[Scored], choice: Choice) -> list[Scored]:
+        """Return *best* with the tools before it whose name or title has just the words of the query."""
+        codes = [word.members[0][0] for word in read.words if word.kinds[word.members[0][0]] == "word"]
+        if not (best and self._exact_is_first and codes) or read.unknown or len(codes) < len(read.words):
+            return best
+        units, held = self._postings.units, self._postings.held
+        named = {
+            slot
+            for slot in self._exact.slots("".join(codes))
+            if slot < len(held) and all(units(slot, sign) for sign in codes) and self._ranker.allows(slot, choice)
+        }
+        if named == {slot for _, slot in best[: len(named)]}:
+            return best
+        top = best[0][0]
+        first = [(top + sum(gain for _, gain in self._ranker.parts(words, slot)), slot) for slot in named]
+        first.sort(key=lambda item: (-item[0], self._id(item[1])))
+        return [*first, *(item for item in best if item[1] not in named)]
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """Return why *query* finds the tool; None when it does not, or the tool is unknown."""
@@ -175,7 +200,9 @@ class BM25Searcher:
         """Return a snapshot of the index without its tools, for `load`."""
         with self._lock:
             self._take_in()
-            return pack(self._postings, list(map(self._id, range(len(self._tools)))), self._fields)
+            self._exact.settle()
+            ids = list(map(self._id, range(len(self._tools))))
+            return pack(self._postings, ids, self._fields, self._exact.keys)
 
     @classmethod
     def load(cls, data: bytes, tools: Mapping[str, Tool], config: BM25Config | None = None) -> BM25Searcher:
@@ -189,7 +216,7 @@ class BM25Searcher:
         made = cls(config)
         synonyms_of("")  # reads the table of synonyms, so that the first search does not have to
         known = dict(zip(tools, tools, strict=True))  # so that each ID is there once, and not twice
-        found = unpack(data, made._postings, made._fields)
+        found, made._exact.keys = unpack(data, made._postings, made._fields)
         ids = list(map(known.get, found, found))
         made._ranker.changed_all()
         made._slots = dict(zip(ids, range(len(ids)), strict=True))
@@ -274,6 +301,7 @@ class BM25Searcher:
             self._drop(tool.id)
         counts = count_words(tool, self._fields, self._postings.words)
         slot = self._postings.put(counts, self._marks.of(tool, bindings))
+        self._exact.put(slot, codes_of(tool, self._postings.words))
         self._ranker.changed(slot)
         if slot == len(self._tools):
             self._tools.append(tool)
@@ -287,6 +315,8 @@ class BM25Searcher:
         slot = self._slots.pop(tool_id, None)
         if slot is None:
             return
+        if isinstance(tool := self._tools[slot], Tool):  # one of a snapshot is left; its slot has other words then
+            self._exact.take(slot, codes_of(tool, self._postings.words))
         self._postings.take(slot)
         self._ranker.changed(slot)
         self._tools[slot] = None

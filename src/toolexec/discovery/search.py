@@ -52,7 +52,8 @@ class SearchDoc:
         self.name: str = tool.name
         self.namespace: str = tool.namespace
         self.tags: tuple[str, ...] = tool.tags
-        self.description: str = f"{tool.title} {meta.summary} {tool.description}".strip()
+        title = "" if tool.title and tool.title in tool.description else tool.title  # else its words would count twice
+        self.description: str = f"{title} {meta.summary} {tool.description}".strip()
         self.extra: str = " ".join(
             (meta.category, meta.security_summary, *meta.input_modes, *meta.output_modes)
         ).strip()

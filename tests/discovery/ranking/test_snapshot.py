@@ -166,7 +166,7 @@ def test_another_analysis_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sealed(body: bytes) -> bytes:
     """A snapshot with this body, whose checksum is right."""
-    return b"toolexec bm25\n\x01" + hashlib.sha256(body).digest() + body
+    return b"toolexec bm25\n\x02" + hashlib.sha256(body).digest() + body
 
 
 def sections(data: bytes) -> list[bytes]:
@@ -270,7 +270,7 @@ def test_damage_is_refused() -> None:
         (b"something else", "is none"),
         (b"toolexec bm25\n", "is none"),
         (pickle.dumps({"a": 1}), "is none"),
-        (b"toolexec bm25\n\x02" + bytes(40), "version 2, and this toolexec reads 1"),
+        (b"toolexec bm25\n\x03" + bytes(40), "version 3, and this toolexec reads 2"),
     ],
 )
 def test_foreign_and_newer_ones_are_refused(data: bytes, why: str) -> None:

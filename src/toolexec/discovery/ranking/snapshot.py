@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from toolexec.discovery.ranking.documents import Fields, count_words
 from toolexec.discovery.ranking.postings import Postings
@@ -26,12 +26,12 @@ from toolexec.model.tool import Tool
 
 __all__ = ["ANALYSIS", "pack", "unpack"]
 
-ANALYSIS: Final = 1
+ANALYSIS: Final = 2
 """To be raised when strings are cut into words, stemmed or weighed in another way; old snapshots are refused then."""
 
 _MAGIC: Final = b"toolexec bm25\n"
-_VERSION: Final = 1
-_SECTIONS: Final = 8
+_VERSION: Final = 2
+_SECTIONS: Final = 9
 _SURROGATES: Final = 0xD800
 _PROBE: Final = (
     "createIssues HTTPServer git_status v1.2 files deployments archived queries classes addresses moving mapped "
@@ -39,8 +39,9 @@ _PROBE: Final = (
 )
 
 
-def pack(postings: Postings, ids: Sequence[str], fields: Fields) -> bytes:
-    """Return the snapshot of *postings*; *ids* are those of the tools by slot, empty for a slot that is free."""
+def pack(postings: Postings, ids: Sequence[str], fields: Fields, exact: array[int]) -> bytes:
+    """Return the snapshot of *postings*; *ids* are those of the tools by slot, empty for a slot that is free, and
+    *exact* the keys of an `Exact`."""
     words = postings.words.entries()
     signs = [chr(place + FIRST_SIGN) for place in range(len(words))]
     lists = [postings.of(sign) for sign in signs]
@@ -56,13 +57,14 @@ def pack(postings: Postings, ids: Sequence[str], fields: Fields) -> bytes:
         b"".join(map(_numbers, lists)),
         _numbers(array("I", halves)),
         held.encode(_encoding(len(words)), "surrogatepass") + counts.encode("latin-1"),
+        _numbers(exact),
     )
     body = b"".join([part for section in sections for part in (len(section).to_bytes(8, "little"), section)])
     return b"".join((_MAGIC, bytes([_VERSION]), hashlib.sha256(body).digest(), body))
 
 
-def unpack(data: bytes, postings: Postings, fields: Fields) -> list[str]:
-    """Fill *postings*, which are empty, from a snapshot; returns the IDs by slot.
+def unpack(data: bytes, postings: Postings, fields: Fields) -> tuple[list[str], array[int]]:
+    """Fill *postings*, which are empty, from a snapshot; returns the IDs by slot, and the keys of an `Exact`.
 
     Raises CatalogueError for what is not a snapshot, is of another version or another way to weigh words, is damaged,
     or does not fit together.
@@ -94,7 +96,7 @@ def _sections(data: bytes) -> list[memoryview]:
     return found
 
 
-def _fill(sections: Sequence[memoryview], postings: Postings, fields: Fields) -> list[str]:
+def _fill(sections: Sequence[memoryview], postings: Postings, fields: Fields) -> tuple[list[str], array[int]]:
     if bytes(sections[0]) != _print_of(fields):
         raise _refused("is of an index that weighs words in another way")
     ids = str(sections[1], "ascii").split("\n") if sections[3] else []
@@ -118,8 +120,10 @@ def _fill(sections: Sequence[memoryview], postings: Postings, fields: Fields) ->
     lists = {chr(place + FIRST_SIGN): places[a:b] for place, (a, b) in enumerate(edges) if b > a}
     _require(lists.keys() <= set(postings.words.signs.values()))
     texts = [held[a:b] + counts[a:b] for a, b in pairwise(accumulate(halves, initial=0))]
+    exact = _array(sections[8], "Q")
+    _require(list(exact) == sorted(exact))
     postings.restore(lists, texts, lengths)
-    return ids
+    return ids, exact
 
 
 def _words(section: memoryview) -> list[list[str] | None]:
@@ -141,8 +145,8 @@ def _numbers(values: array[int]) -> bytes:
     return swapped.tobytes()
 
 
-def _array(section: memoryview) -> array[int]:
-    values = array("I")
+def _array(section: memoryview, kind: Literal["I", "Q"] = "I") -> array[int]:
+    values: array[int] = array(kind)
     values.frombytes(section)
     if sys.byteorder != "little":
         values.byteswap()
