@@ -6,7 +6,11 @@ import pytest
 from benchmarks.context.budget import EXPOSED, GROWTH, recorded, sampled
 from benchmarks.context.catalogue import INTENTS, tasks
 from benchmarks.context.task import Call, Task, filled, program
+from benchmarks.context.tokens import compact, tokens
 from benchmarks.context.world import fresh, right_calls
+
+from toolexec.server.instructions import instructions
+from toolexec.server.tools.catalogue import meta_tools
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
@@ -16,6 +20,16 @@ async def test_a_task_stays_within_its_budget(expose: str) -> None:
     took, budget = await sampled(expose), recorded()[expose]
     over = {name: (value, budget[name]) for name, value in took.items() if value > budget[name] * GROWTH}
     assert not over, f"(now, recorded): {over}"
+
+
+@pytest.mark.parametrize(("expose", "most"), [("code", 450), ("meta", 1400)])
+def test_the_start_is_short_at_any_catalogue(expose: str, most: int) -> None:
+    """The list and the instructions do not grow with the tools and namespaces that there are."""
+    tools = [tool.to_mcp() for tool in meta_tools(expose, code_enabled=True)]  # type: ignore[arg-type]
+    listed = [compact({key: tool[key] for key in ("name", "description", "inputSchema")}) for tool in tools]
+    namespaces = [f"namespace-{number}" for number in range(500)] if expose == "code" else ()
+    words = instructions(expose, tools=100_000, namespaces=namespaces)
+    assert sum(map(tokens, listed)) + tokens(words) <= most
 
 
 def test_every_task_can_be_done() -> None:

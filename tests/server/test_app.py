@@ -385,8 +385,7 @@ def test_code_without_code_is_refused() -> None:
 
 @both
 async def test_expose_code(era: str) -> None:
-    """A server for code shows little more than search, description and execution."""
+    """A server for code shows what finds tools and what executes code."""
     async with serving(calculator(), expose="code") as server, connect(server, era) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
-        assert {"search_tools", "describe_tool", "execute_code"} <= names
-        assert "run_tool" not in names
+        assert names == {"find", "execute"}

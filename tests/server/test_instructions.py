@@ -26,7 +26,7 @@ def test_they_tell_the_way() -> None:
     assert instructions("meta", tools=1).startswith("1 tool behind")
     assert instructions("meta", tools=0).startswith("The user's tools behind")
     code = instructions("code", tools=2)
-    assert "execute_code" in code
+    assert "find gives their stubs, execute runs" in code
     assert "run_tool" not in code
     assert "search_tools" not in instructions("direct", tools=2)
     few = instructions("few", tools=2)

@@ -43,6 +43,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares
+from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, ToolExecError
 from toolexec.exec.facade import Exec
 from toolexec.exec.run_data import origin_from_json, origin_to_json
@@ -66,12 +67,13 @@ from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
 from toolexec.server.tools.base import MetaCall, MetaTool
-from toolexec.server.tools.catalogue import beside, meta_tools
+from toolexec.server.tools.catalogue import beside, meta_tools, unlisted_tools
 
 __all__ = ["ToolServer"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
+_NAMESPACES = 60
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
@@ -118,9 +120,11 @@ class ToolServer:
         if results is None:
             results = ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
         self.results = results
+        unlisted: Sequence[MetaTool] = ()
         if tools is None:
             tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
-        self._dispatcher = _Dispatcher(ex, tools, results, settings.expose)
+            unlisted = unlisted_tools(settings.expose)
+        self._dispatcher = _Dispatcher(ex, tools, results, settings.expose, unlisted)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
@@ -228,8 +232,16 @@ class ToolServer:
             return settings.instructions
         with acting(Origin()):
             index, _ = ex.visible()
-            tools = len(index) if not isinstance(index, Prepares) or index.is_prepared else 0
-        return instructions(self._dispatcher.exposed(), tools=tools, code_enabled=ex.options.enable_code_execution)
+            ready = not isinstance(index, Prepares) or index.is_prepared
+            tools = len(index) if ready else 0
+            named = ready and settings.expose == "code"  # with `meta`, list_namespaces has them
+            page = browsable(index).namespaces_page(_NAMESPACES).items if named else ()
+        return instructions(
+            self._dispatcher.exposed(),
+            tools=tools,
+            namespaces=[name for name in page if name],
+            code_enabled=ex.options.enable_code_execution,
+        )
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
         return DiscoverResult(
@@ -450,16 +462,25 @@ class _Own:
 
 class _Dispatcher:
     """Takes the calls of the server's own *tools* and, where they are listed, of the tools of *ex* under names of their
-    own. Which those are may change with `auto`: a tool that was listed once can be called until the end."""
+    own. Which those are may change with `auto`: a tool that was listed once can be called until the end. *unlisted*
+    can be called, too."""
 
-    def __init__(self, ex: Exec, tools: Sequence[MetaTool], results: ResultStore, expose: Expose) -> None:
+    def __init__(
+        self,
+        ex: Exec,
+        tools: Sequence[MetaTool],
+        results: ResultStore,
+        expose: Expose,
+        unlisted: Sequence[MetaTool] = (),
+    ) -> None:
         self._ex = ex
         self._expose = expose
         self._results = results
         self._own = {
             tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
-            for tool in tools
+            for tool in (*tools, *unlisted)
         }
+        self._listed = [tool.to_mcp() for tool in tools]
         self._direct = DirectTools(ex, tuple(self._own)) if expose in ("direct", "auto") else None
         self._auto = AutoExposure(ex, self._direct, tools) if self._direct and expose == "auto" else None
         self._beside = [tool.to_mcp() for tool in beside(tools)]
@@ -475,7 +496,7 @@ class _Dispatcher:
 
     def listing(self, version: str) -> _Listed:
         """Return what the current origin may know of, for clients of the protocol *version*."""
-        entries = [own.tool.to_mcp() for own in self._own.values()]
+        entries = list(self._listed)
         if self._direct is None or (self._auto is not None and not self._auto.choose()):
             return _Listed(entries, 0)
         entries = entries if self._auto is None else self._beside

@@ -11,7 +11,7 @@ from toolexec.model.visible import visible_line
 __all__ = ["MAX_INSTRUCTIONS", "instructions"]
 
 MAX_INSTRUCTIONS: Final = 1200
-_MAX_NAMES: Final = 400
+_MAX_NAMES: Final = 160
 _MAX_NAME: Final = 40
 _FIND: Final = "search_tools finds them, describe_tool has the arguments"
 _LISTED: Final = "They are listed one by one; names are those of the tools, with their namespace before them."
@@ -20,7 +20,10 @@ _RUN: Final = "run_tool runs one, run_chain several, run_workflow"
 _CODE: Final = "execute_code a program of many calls"
 _WAYS: Final = {
     "meta": f"They are not listed one by one: {_FIND}, {_RUN}",
-    "code": f"They are not listed one by one, and are called from code: {_FIND}, {_CODE}.",
+    "code": (
+        "They are called from code: find gives their stubs, execute runs a program that calls them and returns what "
+        "you need to know."
+    ),
     "direct": _LISTED,
     "few": _LISTED,
     "auto": f"Where they are not listed one by one, {_FIND}, {_RUN}",

@@ -43,7 +43,7 @@ def meta_result(reply: MetaReply, output: Schema, version: str) -> JSONDict:
         data["isError"] = True
         if not output.conforms(value):
             return data
-    if reply.structured or _characters(parts) <= _TWICE:
+    if not reply.once and (reply.structured or _characters(parts) <= _TWICE):
         data["structuredContent"] = value
     return data
 

@@ -61,7 +61,7 @@ class ServeSettings:
     """All settings of a server; every one has a default.
 
     `expose` is what clients see: `meta` tools to find, read and run the others; `direct`, the tools themselves; `code`,
-    the tools to find and read and one to run code; `auto`, the tools themselves and one to run code where a model reads
+    one tool that finds and one that runs code; `auto`, the tools themselves and one to run code where a model reads
     less then than with `meta`, else `meta`. `name`, `version`, `title` and `instructions` are what the server
     says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
 

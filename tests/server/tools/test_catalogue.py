@@ -11,7 +11,7 @@ import pytest
 from toolexec.errors import ConfigurationError
 from toolexec.model.schema import Schema
 from toolexec.server.instructions import instructions
-from toolexec.server.tools.catalogue import meta_tools
+from toolexec.server.tools.catalogue import meta_tools, unlisted_tools
 
 from .conftest import size
 
@@ -30,8 +30,15 @@ def test_all_are_there() -> None:
 
 
 def test_other_ways_to_expose() -> None:
-    """For code what finds, reads and runs code; beside direct tools what reads long results."""
-    assert names("code") == {"search_tools", "describe_tool", "execute_code", "read_result"}
+    """For code what finds and what runs code; beside direct tools what reads long results."""
+    assert names("code") == {"find", "execute"}
+    assert {tool.name for tool in unlisted_tools("code")} == {
+        "search_tools",
+        "describe_tool",
+        "execute_code",
+        "read_result",
+    }
+    assert unlisted_tools("meta") == []
     assert names("direct") == names("direct", code_enabled=False) == {"read_result"}
     assert names("auto") == names("meta")
     with pytest.raises(ConfigurationError, match="switched off"):

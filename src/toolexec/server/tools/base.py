@@ -26,7 +26,7 @@ class MetaReply:
     `value` fits its output schema and becomes the structured content; `text` is what a model reads in its place (empty:
     the value as JSON). `content` are parts in MCP's spelling that go along (images, links). `parts` take the place of
     both, in their order. `is_error` marks a failure that the model should read. With `structured` the structured
-    content goes along however long it is.
+    content goes along however long it is, with `once` never: the text says all.
     """
 
     value: JSONObject
@@ -35,6 +35,7 @@ class MetaReply:
     parts: list[JSONDict] | None = None
     is_error: bool = False
     structured: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,14 @@ from toolexec.model.json_value import JSONDict
 from toolexec.server.settings import Expose
 from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.chaining import RUN_CHAIN
-from toolexec.server.tools.coding import EXECUTE_CODE, RUN_WORKFLOW
+from toolexec.server.tools.coding import EXECUTE, EXECUTE_CODE, RUN_WORKFLOW
+from toolexec.server.tools.find import FIND
 from toolexec.server.tools.finding import LIST_NAMESPACES, LIST_TOOLS, SEARCH_TOOLS
 from toolexec.server.tools.places import LIST_BACKENDS
 from toolexec.server.tools.reading import DESCRIBE_TOOL, LIST_TOOL_EXAMPLES, STUBS
 from toolexec.server.tools.running import RUN_TOOL
 
-__all__ = ["beside", "json_bytes", "meta_tools", "room_for_tools"]
+__all__ = ["beside", "json_bytes", "meta_tools", "room_for_tools", "unlisted_tools"]
 
 _BESIDE: Final = ("execute_code", "read_result")
 
@@ -25,7 +26,7 @@ _BESIDE: Final = ("execute_code", "read_result")
 def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
     """Return the server's own tools, in the order in which a model needs them.
 
-    All of them for `meta` and `auto`, without those for code unless *code_enabled*; four for `code`; only what reads
+    All of them for `meta` and `auto`, without those for code unless *code_enabled*; two for `code`; only what reads
     long results for `direct`. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
     """
     from toolexec.server.tools.results import READ_RESULT
@@ -40,11 +41,19 @@ def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
                 raise ConfigurationError(
                     "expose = code offers execute_code, but code execution is switched off; enable it, or choose meta"
                 )
-            return [SEARCH_TOOLS, DESCRIBE_TOOL, EXECUTE_CODE, READ_RESULT]
+            return [FIND, EXECUTE]
         case "direct":
             return [READ_RESULT]
         case _:
             raise ConfigurationError(f"unknown expose {expose!r}; use auto, meta, direct or code")
+
+
+def unlisted_tools(expose: Expose) -> list[MetaTool]:
+    """Return the server's own tools that clients can call and do not see: with `code`, those that `find` and `execute`
+    stand for."""
+    from toolexec.server.tools.results import READ_RESULT
+
+    return [SEARCH_TOOLS, DESCRIBE_TOOL, EXECUTE_CODE, READ_RESULT] if expose == "code" else []
 
 
 def beside(own: Sequence[MetaTool]) -> list[MetaTool]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
-from toolexec.errors import ToolExecError
+from toolexec.errors import InputValidationError, ToolExecError, Violation
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.options import Options
@@ -19,6 +20,7 @@ from toolexec.run.ceilings import refuse_above
 from toolexec.runtime.sandboxes import make_runtime
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
+from toolexec.server.tools.results import READ_RESULT
 from toolexec.server.tools.running import MAX_BYTES, Notices, asked_timeout
 from toolexec.server.tools.schemas import (
     ANY,
@@ -37,7 +39,7 @@ from toolexec.server.tools.schemas import (
 )
 from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside, undone_data
 
-__all__ = ["EXECUTE_CODE", "RUN_WORKFLOW"]
+__all__ = ["EXECUTE", "EXECUTE_CODE", "RUN_WORKFLOW"]
 
 _MAX_CALLS: Final = 1000
 _LARGEST: Final = 10**9
@@ -47,6 +49,8 @@ _loaded = threading.Event()
 _MAX_ALLOWED: Final = 100
 _MAX_TRACED: Final = 40
 _OUTPUT_BYTES: Final = 8000
+_BESIDE: Final = frozenset({"durationMs", "toolCalls", "toolCallCount", "backend"})
+_READS: Final = frozenset({"handle", "path", "offset", "limit", "grep", "max_bytes"})
 
 
 async def _load_sandboxes() -> None:
@@ -55,6 +59,21 @@ async def _load_sandboxes() -> None:
     if not _loaded.is_set():
         await asyncio.to_thread(make_runtime)
         _loaded.set()
+
+
+async def _execute_or_read(call: MetaCall) -> MetaReply:
+    """Run a program, or read a part of what an earlier one gave that was too long."""
+    if "handle" in call.args:
+        return await READ_RESULT.handle(replace(call, args={k: v for k, v in call.args.items() if k in _READS}))
+    if not call.args.get("code", "").strip():
+        missing = Violation(path="", keyword="required", message="code is required, or the handle of a result")
+        raise InputValidationError([missing], tool_id="execute", op="validate_input")
+    reply = await _execute(call)
+    value = {key: part for key, part in reply.value.items() if key not in _BESIDE}
+    if failed := [one for one in reply.value.get("toolCalls", ()) if not one["ok"]]:
+        value["failedCalls"] = failed
+    parts = text_beside(value, "value")
+    return replace(reply, value=value, parts=parts)
 
 
 async def _execute(call: MetaCall) -> MetaReply:
@@ -76,6 +95,8 @@ async def _run_workflow(call: MetaCall) -> MetaReply:
 
 
 def _durable_code(ex: Exec, args: JSONObject) -> JSONDict | None:
+    if "handle" in args:
+        return None
     language = args.get("language") or ex.options.default_language
     if ALIASES.get(language, language) == "workflow":
         return _durable_workflow(ex, args)
@@ -208,6 +229,42 @@ EXECUTE_CODE: Final = MetaTool(
     ),
     output_schema=_OUTPUT,
     handle=_execute,
+    durable=_durable_code,
+    read_only=False,
+    destructive=True,
+    idempotent=False,
+)
+
+EXECUTE: Final = MetaTool(
+    name="execute",
+    description=(
+        "Run a program that calls tools; only its answer comes back. Python: "
+        "tools.a.b(x=1), arguments by name; tools.run(id, {...}) takes any id. In parallel: "
+        "import asyncio; await asyncio.gather(tools.x.f(), tools.x.g()), and then await every call. A failed tool "
+        "raises ToolError (.code, .message). Answer by a top-level return, in JSON. No network, no host files. handle, "
+        "in place of code, reads a result that was cut: path (items[0].name), offset or grep."
+    ),
+    input_schema=closed(
+        {
+            "code": TEXT,
+            "language": text("default python"),
+            "timeout_ms": count(1, _LARGEST),
+            "max_bytes": MAX_BYTES,
+            "handle": TEXT,
+            "path": TEXT,
+            "offset": count(0),
+            "grep": TEXT,
+        }
+    ),
+    output_schema=outcome(
+        {
+            **{key: part for key, part in _OUTPUT["properties"].items() if key not in {*_BESIDE, "error"}},
+            "failedCalls": _OUTPUT["properties"]["toolCalls"],
+            **dict.fromkeys(("kind", "offset", "count", "total", "next", "cut"), ANY),
+        },
+        "value",
+    ),
+    handle=_execute_or_read,
     durable=_durable_code,
     read_only=False,
     destructive=True,

@@ -12,6 +12,7 @@ from typing import Final
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.preparing import off_loop_if_many
+from toolexec.discovery.ranking.expansion import MAX_QUERY
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
 from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
@@ -23,7 +24,7 @@ from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOL
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
-__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "SEARCH_TOOLS", "signature"]
+__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "MAX_QUERY", "SEARCH_TOOLS", "nothing_found", "signature"]
 
 _MAX_SIGNATURE: Final = 100
 _MAX_NAMED: Final = 8
@@ -168,7 +169,7 @@ def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) ->
 def _noted(call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why: str = "") -> MetaReply:
     """Return the reply, with a note where tools may be missing that a reader would expect."""
     if not value["tools"]:
-        value["note"] = _nothing(call, index, filtered=filtered, why=why)
+        value["note"] = nothing_found(call, index, filtered=filtered, why=why)
     elif why:
         value["note"] = visible_line(why, _MAX_NOTE)
     elif still_starting(call.ex):
@@ -176,8 +177,8 @@ def _noted(call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why
     return MetaReply(value=value)
 
 
-def _nothing(call: MetaCall, index: Index, *, filtered: bool, why: str) -> str:
-    """Why a list may be empty, and what to try."""
+def nothing_found(call: MetaCall, index: Index, *, filtered: bool, why: str = "") -> str:
+    """Return why a list may be empty, and what to try."""
     if not len(index):
         hint = "there are no tools"
     else:
@@ -243,7 +244,7 @@ SEARCH_TOOLS: Final = MetaTool(
     ),
     input_schema=closed(
         {
-            "query": {**TEXT, "maxLength": 1000},
+            "query": {**TEXT, "maxLength": MAX_QUERY},
             **_PAGING,
             "namespace": TEXT,
             "tags": TEXTS,

@@ -1,0 +1,191 @@
+"""One line for each tool: what a model needs to call it, in as few tokens as that takes."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from toolexec.code.names import ToolPath
+from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.tool import Tool
+from toolexec.model.visible import visible_line
+
+__all__ = ["compact_stub", "first_sentence"]
+
+_MAX_TAKES: Final = 400
+_MAX_GIVES: Final = 200
+_MAX_SENTENCE: Final = 90
+_MAX_NAME: Final = 64
+_MAX_CHOICES: Final = 8
+_MAX_CHOICE: Final = 24
+_MAX_DEFAULT: Final = 20
+_MAX_LEVEL: Final = 3
+_MAX_FIELDS: Final = 40
+_WORD: Final = re.compile(r"[a-z]+")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
+_SMALL: Final = frozenset({"a", "an", "the", "of", "in", "to", "for", "by", "and", "or", "all", "with", "given", "new"})
+_NAMES: Final = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
+
+
+def compact_stub(tool: Tool, path: ToolPath | None = None) -> str:
+    """Return one line that says how a tool is called, what it gives and what it does, of at most about 800 characters.
+
+    *path* are the attributes that lead to it from code; without them the line begins with its ID. `?` marks what may be
+    left out, `…` what was cut; a field of a result without a type is a string. What the name says already is not
+    repeated, and a result that is not described is left out.
+
+    >>> from toolexec import Tool
+    >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"default": 1}}, "required": ["a"]}
+    >>> compact_stub(Tool(name="add", namespace="math", description="Exact. Slow.", input_schema=schema))
+    'math:add(a: int, b=1)  # Exact.'
+    """
+    head = visible_line(".".join(path) if path else tool.id, 4 * _MAX_NAME)
+    takes, gives = _signature(tool.input_schema.text, tool.output_schema.text if tool.output_schema is not None else "")
+    words = [first_sentence(tool)]
+    if tool.annotations.destructive is True and not tool.annotations.read_only:
+        words.append("Destructive.")
+    comment = " ".join(filter(None, words))
+    return f"{head}({takes}){f' -> {gives}' if gives else ''}{f'  # {comment}' if comment else ''}"
+
+
+def first_sentence(tool: Tool) -> str:
+    """Return what a tool does in at most 90 characters; empty where its ID has all of these words."""
+    shown = visible_line(tool.description or tool.title or tool.annotations.title, 4 * _MAX_SENTENCE)
+    sentence = _SENTENCE.split(shown, maxsplit=1)[0]
+    named = "".join(_WORD.findall(tool.id.lower()))
+    rest = [word for word in _WORD.findall(sentence.lower()) if word not in _SMALL and word.rstrip("s") not in named]
+    if not rest:
+        return ""
+    return sentence if len(sentence) <= _MAX_SENTENCE else f"{sentence[: _MAX_SENTENCE - 1].rstrip()}…"
+
+
+@lru_cache(maxsize=4096)
+def _signature(takes_text: str, gives_text: str) -> tuple[str, str]:
+    """Return the arguments and the type of the result that two schemas (JSON text) say."""
+    takes = json.loads(takes_text)
+    arguments = _Types(takes).arguments() if isinstance(takes, dict) else "…"
+    if not gives_text:
+        return arguments, ""
+    gives = json.loads(gives_text)
+    shown = _Types(gives).of(gives, 0, bare=True)
+    shown = shown if len(shown) <= _MAX_GIVES else f"{shown[: _MAX_GIVES - 1]}…"
+    return arguments, "" if shown == "any" else shown
+
+
+class _Types:
+    """Short names for the types of a schema; *root* is what its references point into."""
+
+    def __init__(self, root: JSONValue) -> None:
+        self._root = root
+
+    def arguments(self) -> str:
+        """Return the arguments, the required ones first; what there is no room for becomes `…` and a number."""
+        root = self._root
+        assert isinstance(root, dict)
+        properties = root.get("properties")
+        if not isinstance(properties, dict):
+            return "" if root.get("additionalProperties") is False else "**any"
+        required = root.get("required")
+        needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set[str]()
+        ordered = sorted(properties, key=lambda name: name not in needed)
+        parts: list[str] = []
+        room = _MAX_TAKES
+        for number, name in enumerate(ordered):
+            part = self._argument(name, properties[name], name in needed)
+            room -= len(part) + 2
+            if room < 0:
+                parts.append(f"… {len(ordered) - number} more")
+                break
+            parts.append(part)
+        return ", ".join(parts)
+
+    def _argument(self, name: str, schema: JSONValue, is_needed: bool) -> str:
+        shown = _shown_name(name)
+        kind = self.of(schema, 0)
+        if is_needed:
+            return f"{shown}: {kind}"
+        default = schema.get("default") if isinstance(schema, dict) else None
+        if default is None:
+            kind = kind.removesuffix("|None")
+            return f"{shown}?: {kind}"
+        literal = repr(default) if isinstance(default, bool) else json.dumps(default, ensure_ascii=False)
+        if len(literal) > _MAX_DEFAULT:
+            return f"{shown}?: {kind}"
+        literal = visible_line(literal, 2 * _MAX_DEFAULT)
+        return f"{shown}: {kind}={literal}" if '"' in kind else f"{shown}={literal}"
+
+    def of(self, schema: JSONValue, level: int, *, bare: bool = False) -> str:
+        """Return the name of a schema's type; *bare* leaves the types of strings in objects out."""
+        if not isinstance(schema, dict) or level > _MAX_LEVEL:
+            return "any"
+        if isinstance(reference := schema.get("$ref"), str):
+            return self.of(self._at(reference), level + 1, bare=bare)
+        if choices := _choices(schema):
+            return choices
+        for key in ("anyOf", "oneOf"):
+            if isinstance(branches := schema.get(key), list):
+                words = [self.of(branch, level + 1, bare=bare) for branch in branches[:_MAX_CHOICES]]
+                return "any" if "any" in words else "|".join(dict.fromkeys(words))
+        kinds = schema.get("type")
+        named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _NAMES]
+        return "|".join(self._kind(str(kind), schema, level, bare=bare) for kind in named) or "any"
+
+    def _kind(self, kind: str, schema: JSONDict, level: int, *, bare: bool) -> str:
+        if kind == "array":
+            inner = self.of(schema.get("items"), level + 1, bare=bare)
+            return f"list[{inner}]" if inner != "any" else "list"
+        if kind != "object":
+            return _NAMES[kind]
+        properties = schema.get("properties")
+        if isinstance(properties, dict) and properties and level < _MAX_LEVEL:
+            return f"{{{', '.join(self._fields(schema, properties, level, bare=bare))}}}"
+        inner = self.of(schema.get("additionalProperties"), level + 1, bare=bare)
+        return f"dict[str, {inner}]" if inner != "any" else "dict"
+
+    def _fields(self, schema: JSONDict, properties: JSONDict, level: int, *, bare: bool) -> Iterator[str]:
+        required = schema.get("required")
+        needed: Sequence[JSONValue] = required if isinstance(required, list) else ()
+        for number, (name, part) in enumerate(properties.items()):
+            if number == _MAX_FIELDS:
+                yield f"… {len(properties) - number} more"
+                return
+            kind = self.of(part, level + 1, bare=bare)
+            shown = _shown_name(name) if bare or name in needed else f"{_shown_name(name)}?"
+            yield shown if bare and kind in ("str", "any") else f"{shown}: {kind}"
+
+    def _at(self, reference: str) -> JSONValue:
+        """Return the part of the schema that a reference points to; None for one that points elsewhere."""
+        found = self._root
+        for part in reference.removeprefix("#").split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if reference.startswith("#") else None
+
+
+def _choices(schema: JSONDict) -> str:
+    """Return the values that a schema names, if they are few and short; else nothing."""
+    choices = schema.get("enum")
+    if choices is None and "const" in schema:
+        choices = [schema["const"]]
+    if not isinstance(choices, list) or not 0 < len(choices) <= _MAX_CHOICES:
+        return ""
+    words = [json.dumps(choice, ensure_ascii=False) for choice in choices]
+    return "" if any(len(word) > _MAX_CHOICE for word in words) else "|".join(visible_line(w, 40) for w in words)
+
+
+def _shown_name(name: str) -> str:
+    if name.isidentifier() and not keyword.iskeyword(name) and len(name) <= _MAX_NAME:
+        return visible_line(name, _MAX_NAME)
+    return visible_line(json.dumps(name, ensure_ascii=False), _MAX_NAME)

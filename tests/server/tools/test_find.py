@@ -1,0 +1,139 @@
+"""find gives stubs that are ready to call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.server.harness import ERAS, connect, serving
+
+from toolexec import Tool
+from toolexec.model.schema import Schema
+from toolexec.server.instructions import instructions
+from toolexec.server.tools.coding import EXECUTE
+from toolexec.server.tools.find import FIND
+
+from .conftest import Counter
+
+
+async def found(counter: Counter, **args: Any) -> str:
+    """Return the text of an answer."""
+    return (await counter.ask(FIND, **args)).text
+
+
+async def test_several_queries_at_once(counter: Counter) -> None:
+    """Each tool is there once, the best of each query first, on a line that can be called as it is."""
+    lines = (await found(counter, queries=["say hello", "order something", "greet"])).splitlines()
+    assert lines[0] == "tools.shop.greet(name: str) -> str  # Say hello."
+    assert lines[1].startswith("tools.shop.order(item: str, count=1, options?: ")
+    assert len(lines) == len({line.split("(")[0] for line in lines})
+
+
+async def test_names_and_namespaces(counter: Counter) -> None:
+    """A tool is named by its ID or as code writes it; one that is not there comes with similar ones."""
+    text = await found(counter, names=["shop:greet", "tools.media.draw", "shop:gret"])
+    first, second, note = text.splitlines()
+    assert first.startswith("tools.shop.greet(")
+    assert second.startswith("tools.media.draw(")
+    assert note == "# there is not a tool shop:gret; did you mean shop:greet?"
+    assert len((await found(counter, namespaces=["media"])).splitlines()) == 3
+
+
+async def test_without_a_question(counter: Counter) -> None:
+    """The answer names the namespaces, with their numbers of tools."""
+    assert "media 3" in await found(counter)
+
+
+async def test_nothing_found(counter: Counter) -> None:
+    """The answer says what else there is to try."""
+    text = await found(counter, queries=["zzzqqq"])
+    assert text.startswith("# nothing found")
+    assert "shop" in text
+    assert "# nothing found for zzzqqq" in await found(counter, queries=["zzzqqq", "say hello"])
+
+
+async def test_full_detail(counter: Counter) -> None:
+    """All that is known of arguments is a question away."""
+    text = await found(counter, names=["shop:order"], detail="full")
+    assert "What to order." in text
+    assert "def order(" in text
+
+
+async def test_an_answer_has_a_bound() -> None:
+    """Of very many tools there are as many as have room, and it says how many are left."""
+    counter = Counter()
+    for number in range(150):
+        schema = {"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(30)}}
+        counter.ex.add(Tool(name=f"t{number}", namespace="n", input_schema=schema), handler=dict)
+    text = await found(counter, namespaces=["n"])
+    assert len(text) < 26_000
+    assert " more; ask for fewer, or by name: n:" in text
+    await counter.ex.aclose()
+
+
+async def test_a_tool_that_only_its_id_leads_to(counter: Counter) -> None:
+    """Where two tools share a path, the line begins with the ID, which tools.run takes."""
+    for name in ("a-b", "a_b-", "a-b-"):
+        counter.ex.add(Tool(name=name, namespace="odd", input_schema={"type": "object"}), handler=dict)
+    assert "odd:a-b-(" in await found(counter, names=["odd:a-b-"])
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_clients_see_of_a_server_for_code(counter: Counter, era: str) -> None:
+    """Two tools; those that were there before can still be called."""
+    async with serving(counter.ex, expose="code") as server, connect(server, era) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"find", "execute"}
+        reply = await client.call_tool("find", {"queries": ["say hello"]})
+        assert reply.structured_content is None
+        assert reply.content[0].text.startswith("tools.shop.greet(")
+        reply = await client.call_tool("execute", {"code": "return tools.shop.greet(name='you')"})
+        assert json.loads(reply.content[0].text) == {"value": "hello you"}
+        for name, args in (("search_tools", {"query": "hello"}), ("describe_tool", {"tool_id": "shop:greet"})):
+            assert not (await client.call_tool(name, args)).is_error
+        reply = await client.call_tool("execute_code", {"code": "return 1"})
+        assert reply.structured_content["value"] == 1
+
+
+async def test_a_long_result_is_read_by_its_handle(counter: Counter) -> None:
+    """execute reads what it has cut, without another run."""
+    reply = await counter.value(EXECUTE, code="return tools.shop.many(count=3000)", max_bytes=2000)
+    assert reply["cut"] is True
+    page = await counter.value(EXECUTE, handle=reply["handle"], path="[2999].title")
+    assert page["value"] == "row 2999"
+
+
+async def test_a_failed_call_is_named(counter: Counter) -> None:
+    """Calls that went well are not listed; those that failed are."""
+    code = "try:\n    tools.shop.fail()\nexcept ToolError:\n    pass\nreturn tools.shop.greet(name='x')"
+    reply = await counter.value(EXECUTE, code=code)
+    assert reply["value"] == "hello x"
+    assert [one["tool"] for one in reply["failedCalls"]] == ["shop:fail"]
+    assert "toolCalls" not in reply
+
+
+async def test_nothing_to_execute(counter: Counter) -> None:
+    """Without code and without a handle there is nothing to do."""
+    assert (await counter.error(EXECUTE))["code"] == "validation_input"
+
+
+def test_the_namespaces_are_named() -> None:
+    """A model that knows them searches better."""
+    text = instructions("code", tools=5, namespaces=["github", "jira"])
+    assert "github, jira" in text
+    assert "find" in text
+    assert "search_tools" not in text
+
+
+def test_queries_may_be_long() -> None:
+    """A whole task of 2,000 characters is a query."""
+    takes = Schema.of(dict(FIND.input_schema))
+    assert takes.accepts({"queries": ["x" * 2000]})
+    assert not takes.accepts({"queries": ["x" * 2001]})
+
+
+async def test_an_empty_catalogue() -> None:
+    """There is nothing, and the answer says so."""
+    counter = Counter()
+    assert "there are no tools" in await found(counter, queries=["anything"])
+    await counter.ex.aclose()
