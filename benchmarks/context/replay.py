@@ -59,7 +59,7 @@ class _Conversation:
         self.billed = 0
         self.turns = 0
 
-    async def call(self, name: str, **args: Any) -> str:
+    async def call(self, name: str, /, **args: Any) -> str:
         """Call a tool; return what the model reads, in either form."""
         self._turn()
         asked = tokens(compact({"name": name, "arguments": args}))
