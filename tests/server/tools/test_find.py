@@ -13,6 +13,7 @@ from toolexec.model.schema import Schema
 from toolexec.server.instructions import instructions
 from toolexec.server.tools.coding import EXECUTE
 from toolexec.server.tools.find import FIND
+from toolexec.server.tools.finding import SEARCH_TOOLS
 
 from .conftest import Counter
 
@@ -130,6 +131,7 @@ def test_queries_may_be_long() -> None:
     takes = Schema.of(dict(FIND.input_schema))
     assert takes.accepts({"queries": ["x" * 2000]})
     assert not takes.accepts({"queries": ["x" * 2001]})
+    assert Schema.of(dict(SEARCH_TOOLS.input_schema)).accepts({"query": "x" * 2000})
 
 
 async def test_an_empty_catalogue() -> None:
