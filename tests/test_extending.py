@@ -11,10 +11,11 @@ import pytest
 from tests.distributions import install, run
 
 import toolexec.containers
+import toolexec.journal
 import toolexec.provider
 import toolexec.sandbox
 
-CONSTANTS = ("PLUGIN_API", "NOBODY", "OWNER_LABEL", "PROCESSES")
+CONSTANTS = ("PLUGIN_API", "JOURNAL_API", "NOBODY", "OWNER_LABEL", "PROCESSES", "GREETING", "TOOK", "SETTLE_QUESTION")
 GUIDE = (Path(__file__).parent.parent / "docs/extending.md").read_text()
 PLUGINS = dict(re.findall(r"<!-- file: (\w+)\.py -->\n```python\n(.*?)```", GUIDE, re.DOTALL))
 ENTRIES = "\n".join(re.findall(r"```toml\n\[project\.entry-points\.(.*?)```", GUIDE, re.DOTALL))
@@ -37,7 +38,7 @@ def test_a_plugin_is_short(name: str) -> None:
     assert used <= {"toolexec", "toolexec.sandbox", "toolexec.errors", "toolexec.provider"}
 
 
-@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.containers, toolexec.provider])
+@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.containers, toolexec.provider, toolexec.journal])
 def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""
     table = GUIDE.partition(f"## The names of {module.__name__}\n")[2].partition("## ")[0]

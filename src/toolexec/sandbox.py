@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from toolexec.cli.options import AsJson, Config
     from toolexec.cli.plugin_commands import with_settings
     from toolexec.cli.terminal import Screen
+    from toolexec.code.gateway import Gateway
     from toolexec.code.limits import Limits, LimitsEnforced
-    from toolexec.code.types import CodeResult
+    from toolexec.code.types import BackendInfo, CodeResult, Output
     from toolexec.model.settings import checked
     from toolexec.process.child import Child
     from toolexec.process.directory import WorkDirectory
@@ -44,14 +45,18 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.spec import ContainerSpec
     from toolexec.runtime.outcome import Ending, judge
     from toolexec.runtime.plugin import PLUGIN_API, DoctorAdvice, DoctorPackage, SandboxContext, SandboxPlugin
+    from toolexec.runtime.protocol.messages import GREETING, JSONCodec, Message
+    from toolexec.runtime.protocol.proxy import ProxyGateway
+    from toolexec.runtime.protocol.server import RequestServer
     from toolexec.runtime.runs import OwnRuns, Slots, language_of, result_of
 else:
     _HOMES = {
         "toolexec.cli.options": ("AsJson", "Config"),
         "toolexec.cli.plugin_commands": ("with_settings",),
         "toolexec.cli.terminal": ("Screen",),
+        "toolexec.code.gateway": ("Gateway",),
         "toolexec.code.limits": ("Limits", "LimitsEnforced"),
-        "toolexec.code.types": ("CodeResult",),
+        "toolexec.code.types": ("BackendInfo", "CodeResult", "Output"),
         "toolexec.model.settings": ("checked",),
         "toolexec.process.child": ("Child",),
         "toolexec.process.directory": ("WorkDirectory",),
@@ -78,14 +83,19 @@ else:
             "SandboxContext",
             "SandboxPlugin",
         ),
+        "toolexec.runtime.protocol.messages": ("GREETING", "JSONCodec", "Message"),
+        "toolexec.runtime.protocol.proxy": ("ProxyGateway",),
+        "toolexec.runtime.protocol.server": ("RequestServer",),
         "toolexec.runtime.runs": ("OwnRuns", "Slots", "language_of", "result_of"),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, unix_for="what sandboxes are written with")
 
 __all__ = [
+    "GREETING",
     "PLUGIN_API",
     "AsJson",
     "Availability",
+    "BackendInfo",
     "BaseContainer",
     "Child",
     "ChildContainer",
@@ -101,11 +111,17 @@ __all__ = [
     "Ending",
     "ExecuteRequest",
     "Exit",
+    "Gateway",
     "Image",
+    "JSONCodec",
     "Launcher",
     "Limits",
     "LimitsEnforced",
+    "Message",
+    "Output",
     "OwnRuns",
+    "ProxyGateway",
+    "RequestServer",
     "SandboxBackend",
     "SandboxContext",
     "SandboxPlugin",

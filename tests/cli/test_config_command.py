@@ -146,7 +146,7 @@ def test_all_keys_are_listed() -> None:
     assert done.exit_code == 0
     assert all(f"{path} = " in done.stdout for path in KEYS)
     listed = json.loads(call("config", "keys", "--json").stdout)
-    assert [each["key"] for each in listed] == list(KEYS)
+    assert [each["key"] for each in listed][: len(KEYS)] == list(KEYS)  # then those of journals that are installed
     assert listed[0]["variable"] == "TOOLEXEC_SOURCES__PYTHON"
 
 

@@ -83,6 +83,8 @@ def test_settings_are_shown_without_secrets() -> None:
         f"""
         [auth]
         api_keys = [{{ id = "ann", sha256 = "{"ab" * 32}" }}]
+        [durable]
+        postgres = "postgresql://me:hush-hush@x.example.com/runs"
         [mcpServers.a]
         command = "x"
         args = ["--verbose"]
@@ -101,6 +103,7 @@ def test_settings_are_shown_without_secrets() -> None:
     assert "hush" not in text
     assert "abab" not in text
     assert shown["auth.api_keys"] == [{"id": "ann", "sha256": "[REDACTED]"}]
+    assert shown["durable.postgres"] == "[REDACTED]"
     assert servers["a"]["env"] == {"A": "[REDACTED]", "B": "${B}", "C": "secretref:file:/x"}
     assert servers["a"]["args"] == ["--verbose"]
     assert servers["b"]["url"] == "https://x.example.com:81/mcp?[REDACTED]"

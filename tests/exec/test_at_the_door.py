@@ -256,7 +256,7 @@ async def test_what_fits_is_let_in(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await ex.runs.work(idle=0, on_result=ignore)
-        with pytest.raises(ToolExecError, match="where Temporal is"):
+        with pytest.raises(ToolExecError, match="whose runs it works on"):
             ex.worker(isolations=["vm"], max_activities=1, patience=0)
 
 

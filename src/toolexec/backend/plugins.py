@@ -16,12 +16,23 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BACKENDS", "PACKAGES", "SANDBOXES", "known_plugins", "load_plugin", "owners_of", "plugin_names"]
+__all__ = [
+    "BACKENDS",
+    "JOURNALS",
+    "PACKAGES",
+    "SANDBOXES",
+    "known_plugins",
+    "load_plugin",
+    "owners_of",
+    "plugin_names",
+]
 
 BACKENDS: Final = "toolexec.backends"
 """Kinds of providers: each a `MakeSource`."""
 SANDBOXES: Final = "toolexec.sandboxes"
 """Kinds of sandboxes: each a `SandboxPlugin`."""
+JOURNALS: Final = "toolexec.journals"
+"""Kinds of journals and engines of durable runs: each a `JournalPlugin`."""
 PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
     SANDBOXES: {"kubernetes": "toolexec-kubernetes"},

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
 from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
+from toolexec.cli.plugin_commands import WithJournals
 from toolexec.errors.moved import MOVED_COMMANDS
 
 if TYPE_CHECKING:
@@ -70,8 +70,10 @@ _ELSEWHERE: Final = {
 _EPILOG = "[bold]Exit codes[/bold]\n" + "\n".join(f"[cyan]{code:>4}[/cyan]  {text}" for code, text in TABLE)
 
 
-class _Group(TyperGroup):
+class _Group(WithJournals):
     """Mistakes on the command line come out as JSON, too, when `--json` is there."""
+
+    panel = _SERVER
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         place = MOVED_COMMANDS.get(args[0])

@@ -58,7 +58,10 @@ def validate(
 def keys(context: typer.Context, as_json: AsJson = False) -> None:
     """Print every setting there is: its kind, its default, its variable and what it is."""
     from toolexec.config.blocks import KEYS
+    from toolexec.config.journals import installed_keys
     from toolexec.config.template import toml_value
+
+    every = [*KEYS.values(), *installed_keys()]
 
     def work(screen: Screen) -> None:
         if screen.as_json:
@@ -71,11 +74,11 @@ def keys(context: typer.Context, as_json: AsJson = False) -> None:
                         "variable": key.variable,
                         "help": key.help,
                     }
-                    for key in KEYS.values()
+                    for key in every
                 ]
             )
             return
-        for key in KEYS.values():
+        for key in every:
             screen.exact(f"{key.path} = {toml_value(key.default)}\n    {key.help} ({key.kind.name}; {key.variable})")
 
     _within_screen(context, as_json, work)
@@ -198,6 +201,13 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
             if key.block == block:
                 line = f"{key.name} = {toml_value(settings[key.path])}"
                 screen.exact(f"{line}  # {loaded.origins[key.path]}" if origin else line)
+        screen.exact("")
+    for kind, values in loaded.journals.items():
+        screen.exact(f"[durable.{kind}]")
+        for name in values:
+            path = f"durable.{kind}.{name}"
+            line = f"{name} = {toml_value(settings[path])}"
+            screen.exact(f"{line}  # {loaded.origins[path]}" if origin else line)
         screen.exact("")
     for name, entry in toolsets.items():
         screen.exact(render_toolset(name, entry, [loaded.toolset_origins[name]] if origin else []))

@@ -1,7 +1,8 @@
-"""`toolexec sandbox KIND`: the commands that plugins for sandboxes bring."""
+"""`toolexec sandbox KIND`, and `toolexec KIND`: the commands that plugins for sandboxes and for journals bring."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,21 +15,34 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
 
-__all__ = ["WithPlugins", "with_settings"]
+__all__ = ["PluginGroup", "WithJournals", "WithPlugins", "with_settings"]
 
 
-class WithPlugins(TyperGroup):
+class PluginGroup(TyperGroup):
     """A group with the commands of plugins, each under its kind. A plugin is imported when its kind is asked for, and
-    when help lists the commands; then one that cannot be used is left out, as `toolexec doctor` says why."""
+    when help lists the commands; then one that cannot be used is left out."""
+
+    what = ""
+    """What the kinds are of."""
+    panel = ""
+    """The heading above them in the help; empty: that of all others."""
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of plugins that are installed, or could be."""
+        raise NotImplementedError
+
+    def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
+        """Return what makes the commands of a kind; None for none. Raises ConfigurationError."""
+        raise NotImplementedError
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name; a usage error says what is wrong with the plugin that has it, and an error
         what to install for a kind whose package is absent."""
         own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in _kinds():
+        if own is not None or cmd_name not in self.kinds():
             return own
         try:
-            return _commands_of(cmd_name)
+            return self._commands_of(cmd_name)
         except MissingExtraError as error:
             if ctx.resilient_parsing:  # a shell asks what could follow
                 return None
@@ -39,7 +53,64 @@ class WithPlugins(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, those of plugins last."""
         own = super().list_commands(ctx)
-        return [*own, *(kind for kind in _kinds() if kind not in own and _has_commands(kind))]
+        return [*own, *(kind for kind in self.kinds() if kind not in own and self._has_commands(kind))]
+
+    def _has_commands(self, kind: str) -> bool:
+        try:
+            return self._commands_of(kind) is not None
+        except ConfigurationError:
+            return False
+
+    def _commands_of(self, kind: str) -> Any:
+        make = self.maker(kind)
+        if make is None:
+            return None
+        try:
+            made: Any = typer.main.get_command(make())
+        except Exception as error:
+            raise ConfigurationError(
+                f"the commands of the {self.what} {kind} cannot be made: {type(error).__name__}: {error}"
+            ) from error
+        made.name = kind
+        if self.panel:
+            made.rich_help_panel = self.panel
+        return made
+
+
+class WithPlugins(PluginGroup):
+    """The group `toolexec sandbox`; `toolexec doctor` says why a plugin cannot be used."""
+
+    what = "sandbox"
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of sandboxes of packages and plugins."""
+        from toolexec.runtime.kinds import PACKAGED, installed_kinds
+
+        return [*PACKAGED, *installed_kinds()]
+
+    def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
+        """Return what makes the commands of a kind of sandbox."""
+        from toolexec.runtime.kinds import plugin_of
+
+        return plugin_of(kind).cli
+
+
+class WithJournals(PluginGroup):
+    """The group of all commands, with those of journals."""
+
+    what = "journal"
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of journals of packages and plugins."""
+        from toolexec.backend.plugins import JOURNALS, known_plugins
+
+        return known_plugins(JOURNALS)
+
+    def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
+        """Return what makes the commands of a kind of journal."""
+        from toolexec.durable.journals import journal_plugin
+
+        return journal_plugin(kind).cli
 
 
 def with_settings(
@@ -75,37 +146,8 @@ def _end(context: Any, error: MissingExtraError) -> NoReturn:
     from toolexec.cli.exit_codes import exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
 
-    _, as_json = context.obj or ((), False)
+    # The options of all commands are taken over only once the command is known: `obj` is that of a group within.
+    as_json = context.obj[1] if context.obj else context.params.get("as_json") or "--json" in sys.argv
     with only_results_on_stdout() as out:
         Screen(out, as_json=as_json).error(error)
     raise typer.Exit(exit_code(error))
-
-
-def _kinds() -> list[str]:
-    from toolexec.runtime.kinds import PACKAGED, installed_kinds
-
-    return [*PACKAGED, *installed_kinds()]
-
-
-def _has_commands(kind: str) -> bool:
-    try:
-        return _commands_of(kind) is not None
-    except ConfigurationError:
-        return False
-
-
-def _commands_of(kind: str) -> Any:
-    """Return the commands that the plugin of a kind brings; None for none. Raises ConfigurationError."""
-    from toolexec.runtime.kinds import plugin_of
-
-    make = plugin_of(kind).cli
-    if make is None:
-        return None
-    try:
-        made = typer.main.get_command(make())
-    except Exception as error:
-        raise ConfigurationError(
-            f"the commands of the sandbox {kind} cannot be made: {type(error).__name__}: {error}"
-        ) from error
-    made.name = kind
-    return made

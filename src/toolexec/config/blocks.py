@@ -15,6 +15,7 @@ from toolexec.config.declared import Block, From, entry, of
 from toolexec.config.kinds import (
     File,
     Files,
+    JournalName,
     Kind,
     LentKind,
     ListOf,
@@ -82,6 +83,7 @@ __all__ = [
     "TasksBlock",
     "TelemetryBlock",
     "TemporalBlock",
+    "keys_of",
 ]
 
 
@@ -320,7 +322,7 @@ class TemporalBlock(Block):
 
 @of(
     From(Options, only=("journal", "linger", "timer_linger")),
-    kinds={"journal": File},
+    kinds={"journal": JournalName},
     defaults={"journal": ""},
     after={"postgres": "journal"},
 )
@@ -426,25 +428,24 @@ def _blocks(model: type[Block], prefix: str = "") -> Iterator[tuple[str, type[Bl
             yield from _blocks(each.annotation, f"{prefix}{name}.")
 
 
-def _keys() -> Iterator[Key]:
-    for block, model in BLOCKS.items():
-        for name in model.names():
-            each = model.model_fields[name]
-            path = f"{block}.{name}"
-            if path not in BLOCKS:
-                yield Key(
-                    path=path,
-                    block=block,
-                    name=name,
-                    kind=kind_of(each),
-                    default=each.default,
-                    help=each.description or "",
-                    secret=each.json_schema_extra is not None,
-                )
+def keys_of(block: str, model: type[Block]) -> Iterator[Key]:
+    """Yield the settings of one block, without those of blocks in it."""
+    for name in model.names():
+        each = model.model_fields[name]
+        if not (isinstance(each.annotation, type) and issubclass(each.annotation, Block)):
+            yield Key(
+                path=f"{block}.{name}",
+                block=block,
+                name=name,
+                kind=kind_of(each),
+                default=each.default,
+                help=each.description or "",
+                secret=each.json_schema_extra is not None,
+            )
 
 
 BLOCKS: Final[Mapping[str, type[Block]]] = dict(_blocks(Settings))
 """The model of each block, by the name that files have for it; a nested one comes after the one around it."""
 
-KEYS: Final[Mapping[str, Key]] = {key.path: key for key in _keys()}
+KEYS: Final[Mapping[str, Key]] = {key.path: key for block, model in BLOCKS.items() for key in keys_of(block, model)}
 """Every setting, by its path."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, Strict, ValidationInfo
 from pydantic.fields import FieldInfo
 
+from toolexec.durable.journals import is_journal_kind
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, lent_kinds
@@ -22,6 +23,7 @@ from toolexec.runtime.plugin import REMOVED
 __all__ = [
     "File",
     "Files",
+    "JournalName",
     "Kind",
     "LentKind",
     "ListOf",
@@ -117,6 +119,11 @@ def _files(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     return tuple(_file(name, info) for name in names)
 
 
+def _journal(name: str, info: ValidationInfo) -> str:
+    """Return the name of a file as `_file` does; that of a kind of journal as it is."""
+    return name if is_journal_kind(name) else _file(name, info)
+
+
 def _python(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Return the files; what does not end with .py is a module's name."""
     return tuple(_file(name, info) if name.endswith(".py") else name for name in names)
@@ -188,6 +195,9 @@ WorkerCount = Annotated[
     Kind("auto / integer", f'"auto", or an integer, 0 to {_MAX_WORKERS}', _parse_number),
 ]
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
+JournalName = Annotated[
+    str, AfterValidator(_journal), Kind("file", "the name of a file, or a kind of journal that is installed")
+]
 _FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
 

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from toolexec.config.blocks import BLOCKS, KEYS, Key, Settings
 from toolexec.config.documents import SERVER_KEYS, Document
 from toolexec.config.formats import Place
+from toolexec.config.journals import BLOCK as JOURNALS
+from toolexec.config.journals import journal_key, journal_keys, read_table, take_tables
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
@@ -23,6 +25,7 @@ from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
+from toolexec.errors import ConfigurationError
 from toolexec.errors.moved import moved_setting
 from toolexec.model.json_value import JSONDict, JSONObject
 
@@ -78,6 +81,9 @@ class Layers:
         self.toolset_entries: dict[str, ToolsetEntry] = {}
         self.transform_entries: dict[str, TransformEntry] = {}
         self.provider_entries: dict[str, ProviderEntry] = {}
+        self.journal_values: dict[str, dict[str, Value]] = {}
+        """The settings of each kind of journal that is set up, by name."""
+        self._refused: set[str] = set()
         self._mistakes = mistakes
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -126,6 +132,9 @@ class Layers:
 
     def _take(self, table: Mapping[str, object], source: Source, layer: str) -> None:
         """Validate *table* as a whole, report what is wrong where it is, and take the rest."""
+        table = dict(table)
+        for kind, own in take_tables(table):
+            self._take_journal(kind, own, source, layer)
         given = dict(_given(table))
         try:
             read = Settings.model_validate(table, context=source.directory)
@@ -144,6 +153,27 @@ class Layers:
                 where=lambda rest, place=place: source.where((*place, *rest)),
             )
 
+    def _take_journal(self, kind: str, table: object, source: Source, layer: str) -> None:
+        """Take a table of the settings of one kind of journal."""
+        place = (JOURNALS, kind)
+        try:
+            values, wrong = read_table(kind, table, source.directory)
+            keys = journal_keys(kind)
+        except ConfigurationError as error:  # the plugin is absent, or cannot be used
+            self._mistakes.add(source.where(place), error.message)
+            return
+        for name in sorted(wrong, key=lambda name: source.line((*place, name))):
+            self._mistakes.add(source.where((*place, name) if name else place), wrong[name])
+        kept = self.journal_values.setdefault(kind, {name: Value(value=key.default) for name, key in keys.items()})
+        for name, value in values.items():
+            own = (*place, name)
+            kept[name] = Value(
+                value=value,
+                layer=layer,
+                origin=source.origin(own),
+                where=lambda rest, own=own: source.where((*own, *rest)),
+            )
+
     # -- environment and flags ----------------------------------------------------------------------------------
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
@@ -160,9 +190,9 @@ class Layers:
                 self._add_toolset(name, key, environment[name])
             elif block.lower() == PROVIDERS and key:
                 self._add_provider(name, key, environment[name])
-            elif name in by_name:
-                self._add_value(by_name[name], environment[name], "environment", name)
-            else:
+            elif (found := by_name.get(name) or self._journal_key(rest.lower().replace("__", "."), name)) is not None:
+                self._add_value(found, environment[name], "environment", name)
+            elif name not in self._refused:
                 moved = moved_setting(rest.lower().replace("__", "."))
                 hint = moved or did_you_mean(name, by_name).partition(", ")[0]
                 self._mistakes.add("", f"unknown variable {name}; {hint}")
@@ -196,11 +226,23 @@ class Layers:
         """Take what the command line says: strings or values by the path of their key; *names* has what was typed."""
         for path, value in flags.items():
             typed = names.get(path, f"--set {path}")
-            key = KEYS.get(path)
+            key = KEYS.get(path) or self._journal_key(path, typed)
+            if key is None and typed in self._refused:
+                continue
             if key is None:
                 self._mistakes.add(typed, f"unknown key {path}; {_nearest_path(path)}")
             else:
                 self._add_value(key, value, "flag", typed)
+
+    def _journal_key(self, path: str, name: str) -> Key | None:
+        """Return the setting of a journal that has this path, if there is one. Where its plugin cannot be used, that is
+        a mistake of the variable or the flag *name*, which is `_refused` then."""
+        try:
+            return journal_key(path)
+        except ConfigurationError as error:
+            self._mistakes.add(name, error.message)
+            self._refused.add(name)
+            return None
 
     def _add_value(self, key: Key, value: object, layer: str, name: str) -> None:
         """Take a value or a string from the variable or the flag *name*."""

@@ -76,6 +76,7 @@ def load_settings(
         providers=providers,
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
         transforms=read_transforms(layers.transform_entries, mistakes),
+        journals=layers.journal_values,
         toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),

@@ -40,8 +40,9 @@ class LoadedConfig:
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
     other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `transforms`
-    say how tools are shown, by their own IDs. `python` are the Python files and modules, `skills` the files of skills
-    and directories of them, `files` all that were named.
+    say how tools are shown, by their own IDs. `journals` has the settings of each kind of journal that is set up, of a
+    package or a plugin, by name: all of them, also the defaults. `python` are the Python files and modules, `skills`
+    the files of skills and directories of them, `files` all that were named.
     """
 
     settings: Settings
@@ -53,6 +54,7 @@ class LoadedConfig:
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     transforms: Mapping[str, ToolTransform] = field(default_factory=dict[str, "ToolTransform"])
+    journals: Mapping[str, Mapping[str, Value]] = field(default_factory=dict[str, "Mapping[str, Value]"])
     python: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -60,7 +62,10 @@ class LoadedConfig:
     @property
     def origins(self) -> Mapping[str, str]:
         """Where the value of each key comes from: `default`, a file and line, a variable, a flag."""
-        return {path: value.origin for path, value in self.values.items()}
+        found = {path: value.origin for path, value in self.values.items()}
+        for kind, values in self.journals.items():
+            found |= {f"durable.{kind}.{name}": value.origin for name, value in values.items()}
+        return found
 
     def has(self, block: str) -> bool:
         """Return whether a file, the environment or a flag sets a key of this block."""

@@ -25,6 +25,8 @@ from toolexec.run.settings import (
 
 if TYPE_CHECKING:
     from toolexec.code.limits import Limits
+    from toolexec.durable.engine import DurableEngine
+    from toolexec.durable.journal import Journal
     from toolexec.durable.temporal import TemporalEngine
     from toolexec.exec.options import Options
     from toolexec.run.code_shares import CodeShares
@@ -54,6 +56,7 @@ __all__ = [
     "exec_options",
     "fallback",
     "http_settings",
+    "journal",
     "policy",
     "proxmox_settings",
     "rate_limit",
@@ -269,6 +272,8 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         wanted["runtime_backends"] = sandbox_settings(loaded)
     if loaded.has("durable.temporal"):
         wanted["journal"] = temporal_engine(loaded)
+    if loaded.journals:
+        wanted["journal"] = journal(loaded)
     return replace(base, **wanted)
 
 
@@ -278,6 +283,19 @@ def code_limits(loaded: LoadedConfig) -> Limits | None:
 
     given = values_for(Limits, loaded.settings.limits)
     return Limits(**given) if any(given.values()) else None
+
+
+def journal(loaded: LoadedConfig) -> Journal | DurableEngine:
+    """Return the journal of a package or plugin that is set up; raises ConfigurationError for several ones, and as
+    `make_journal`."""
+    from toolexec.durable.journals import make_journal
+
+    (kind, values), *others = loaded.journals.items()
+    if others:
+        raise ConfigurationError(
+            f"durable runs have one journal: set up [durable.{kind}] or [durable.{others[0][0]}], not both"
+        )
+    return make_journal(kind, {name: value.value for name, value in values.items() if value.layer != "default"})
 
 
 def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from toolexec.config.blocks import BLOCKS, KEYS
+from toolexec.config.blocks import BLOCKS, KEYS, Key
+from toolexec.config.journals import BLOCK, journal_keys
 from toolexec.config.loaded import LoadedConfig
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import REDACTED, redactor
@@ -142,11 +143,17 @@ def shown_settings(loaded: LoadedConfig) -> JSONDict:
     """Return every setting by its path, as JSON-able data."""
     found: JSONDict = {}
     for path, key in KEYS.items():
-        value = loaded.settings.get(path)
-        if key.secret and value:
-            value = [_without_secret(each) for each in value]
-        found[path] = redactor.value(list(value) if isinstance(value, tuple) else value)
+        found[path] = _shown(key, loaded.settings.get(path))
+    for kind, values in loaded.journals.items():
+        for name, key in journal_keys(kind).items():
+            found[f"{BLOCK}.{kind}.{name}"] = _shown(key, values[name].value)
     return found
+
+
+def _shown(key: Key, value: Any) -> Any:
+    if key.secret and value:
+        value = REDACTED if isinstance(value, str) else [_without_secret(each) for each in value]
+    return redactor.value(list(value) if isinstance(value, tuple) else value)
 
 
 def _without_secret(entry: object) -> Any:

@@ -17,6 +17,7 @@ from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
 from toolexec.durable.engine import DurableEngine
 from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
+from toolexec.durable.journals import is_journal_kind, make_journal
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.replay import Replay
@@ -175,14 +176,25 @@ class DurableRuns:
         self._runner = runner
         self._code = code
         self._journal: Journal | None = None
+        self._made: Journal | DurableEngine | None = None
         self._followed: dict[str, asyncio.Event] = {}
 
     @property
+    def _given(self) -> Journal | DurableEngine | str | Path | None:
+        """What the options name, made where that is a kind of journal."""
+        given = self._options.journal
+        if isinstance(given, str) and is_journal_kind(given):
+            if self._made is None:
+                self._made = make_journal(given)
+            return self._made
+        return given
+
+    @property
     def journal(self) -> Journal:
-        """The journal of the options. Raises ConfigurationError without one, and JournalError for a file that cannot
-        be used."""
+        """The journal of the options. Raises ConfigurationError without one, JournalError for a file that cannot be
+        used, and MissingExtraError for a kind whose package is absent."""
         if self._journal is None:
-            given = self._options.journal
+            given = self._given
             if given is None:
                 raise ConfigurationError(
                     "a durable run needs a journal: Exec(journal='runs.db'), or journal in the block [durable] of "
@@ -197,7 +209,7 @@ class DurableRuns:
     @property
     def engine(self) -> DurableEngine | None:
         """What runs the durable runs elsewhere, if the options name one in place of a journal."""
-        given = self._options.journal
+        given = self._given
         return given if isinstance(given, DurableEngine) else None
 
     async def due(self, limit: int) -> list[str]:
@@ -216,6 +228,13 @@ class DurableRuns:
         journal, self._journal = self._journal, None
         if journal is not None and isinstance(self._options.journal, str | Path):
             journal.close()
+
+    async def aclose(self) -> None:
+        """Close the journal as `close` does, and the connection of an engine."""
+        self.close()
+        engine, self._made = self._made or self._options.journal, None
+        if isinstance(engine, DurableEngine):
+            await engine.aclose()
 
     # -- beginning ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.links.links import Links
     from toolexec.discovery.results import SearchResults
     from toolexec.discovery.summary import Filters
-    from toolexec.durable.temporal.worker import TemporalWorker
+    from toolexec.durable.host import Worker
     from toolexec.exec.chain import ChainResult, Step
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
@@ -592,15 +592,16 @@ class Exec:
     @checked("worker")
     def worker(
         self, *, isolations: Sequence[str] | None = None, max_activities: int = 200, patience: float = 10.0
-    ) -> TemporalWorker:
-        """Return a worker for durable runs on Temporal, with the tools and sandboxes of this Exec: `async with
+    ) -> Worker:
+        """Return a worker for durable runs on many machines, with the tools and sandboxes of this Exec: `async with
         ex.worker(): ...`.
 
-        The `journal` must be a `TemporalEngine`, whose settings the worker has, too. It takes code for sandboxes of
-        these *isolations* (default: all that work here, but none), does *max_activities* things at once, and when the
-        block ends gives what runs *patience* seconds. Raises ConfigurationError without such a journal.
+        The `journal` must be an engine whose runs workers do, such as that of toolexec-temporal; its settings are those
+        of the worker, too. It takes code for sandboxes of these *isolations* (default: all that work here, but none),
+        does *max_activities* things at once, and when the block ends gives what runs *patience* seconds. Raises
+        ConfigurationError without such a journal.
         """
-        from toolexec.exec.temporal import worker_of
+        from toolexec.exec.worker import worker_of
 
         return worker_of(self._parts, isolations=isolations, max_activities=max_activities, patience=patience)
 

@@ -94,9 +94,9 @@ class Options:
     `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
-    `secretref:` to one, a `PostgresJournal`; with a `TemporalEngine` they run elsewhere. A run that waits, and does
-    nothing else for `linger` seconds, is suspended; for a timer of its program, such as a sleep, only one that is due
-    in more than `timer_linger` seconds.
+    `secretref:` to one, a `PostgresJournal`, and the kind of a plugin, such as `temporal`, what that has; with an
+    engine they run elsewhere. A run that waits, and does nothing else for `linger` seconds, is suspended; for a timer
+    of its program, such as a sleep, only one that is due in more than `timer_linger` seconds.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 

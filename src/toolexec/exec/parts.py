@@ -156,9 +156,7 @@ class Parts:
             if "skills" in self.__dict__:
                 self.skills.close()
             if "durable" in self.__dict__:
-                self.durable.close()
-                if self.durable.engine is not None:
-                    await self.durable.engine.aclose()
+                await self.durable.aclose()
             index = self.discovery.index
             close_search = getattr(index, "close_search", None)
             if close_search is None:  # another index, whose searcher is there

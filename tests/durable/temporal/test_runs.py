@@ -17,7 +17,7 @@ from tests.waiting import until
 from toolexec import Exec, Step, tool
 from toolexec.durable.temporal import TemporalEngine, TemporalSettings
 from toolexec.errors import JournalError, RunBusyError, RunError
-from toolexec.exec.temporal import ExecHost
+from toolexec.exec.worker import ExecHost
 from toolexec.run.gate import Gate
 from toolexec.run.policy import Policy, Rule
 

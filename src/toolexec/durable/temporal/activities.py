@@ -13,13 +13,13 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
+from toolexec.durable.host import CallSpec, Host, RunSpec, sent_args
 from toolexec.durable.journal import CallRecord, RunRecord, Signal
 from toolexec.durable.outcomes import error_to_json, outcome_of, read_outcome
 from toolexec.durable.replay import TOOK, Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.exchanges import Exchanges
-from toolexec.durable.temporal.host import Host
-from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_call, read_record, sent_args
+from toolexec.durable.temporal.messages import read_call, read_record
 from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, size_of
 from toolexec.errors import InvalidResultError
 from toolexec.model.call import ToolCall

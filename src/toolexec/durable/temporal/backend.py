@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from toolexec.code.deliveries import Deliveries
     from toolexec.discovery.index import Index, Registered
+    from toolexec.durable.host import CallSpec, RunSpec
     from toolexec.durable.journal import RunRecord
-    from toolexec.durable.temporal.messages import CallSpec, RunSpec
     from toolexec.run.runner import Runner
 
 __all__ = ["RUN_ID", "TemporalBackend"]

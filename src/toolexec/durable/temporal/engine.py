@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
+    from toolexec.durable.host import Host
+    from toolexec.durable.temporal.worker import TemporalWorker
+
     class _Settings(TypedDict, total=False):
         address: str
         namespace: str
@@ -101,6 +104,16 @@ class TemporalEngine:
             if self._client is None:
                 self._client = await connect(self.settings)
             return self._client
+
+    def worker(
+        self, host: Host, *, isolations: Sequence[str] | None, max_activities: int, patience: float
+    ) -> TemporalWorker:
+        """Implement `WorkedEngine.worker`."""
+        from toolexec.durable.temporal.worker import TemporalWorker
+
+        return TemporalWorker(
+            host, self.settings, isolations=isolations, max_activities=max_activities, patience=patience
+        )
 
     # -- runs ---------------------------------------------------------------------------------------------------
 

@@ -7,28 +7,22 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from toolexec.durable.journal import CallRecord, RunKind, RunRecord, Wait
-from toolexec.model.arguments import RefusedArgs
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.model.tree_size import Excess
+from toolexec.model.json_value import JSONDict
 
 __all__ = [
     "KINDS",
     "RUN_FAILED",
     "SANDBOX",
     "VERSION",
-    "CallSpec",
     "Carried",
     "Exchange",
     "Rules",
     "RunInput",
-    "RunSpec",
     "SandboxInput",
     "call_to_json",
-    "read_args",
     "read_call",
     "read_record",
     "record_to_json",
-    "sent_args",
 ]
 
 VERSION: Final = 3
@@ -79,42 +73,6 @@ class RunInput:
 
 
 @dataclass
-class CallSpec:
-    """One tool call, as the workflow has it made. `answer` is that to an approval that it needed, `origin` whom the run
-    is for (of older runs there is only the ID of the `caller`). `excess` says of a call that is to be refused why
-    nothing may walk its arguments, which are left out. `run` is the kind of a run whose program no activity runs
-    (chain, workflow or skill), so that it is decided on with each of its calls; `approved` says that it was approved
-    when it began. `refused` is the error of a call whose arguments are too large to come here."""
-
-    run_id: str
-    step: str
-    tool: str
-    args: JSONDict
-    timeout: float | None = None
-    caller: str = ""
-    path: str = "code"
-    digest: str = ""
-    answer: JSONValue = None
-    origin: JSONDict | None = None
-    excess: str = ""
-    run: str = ""
-    approved: bool = False
-    refused: JSONDict | None = None
-
-
-@dataclass
-class RunSpec:
-    """A run that has ended, as audit and telemetry record it: with its origin, and how it failed, if it did."""
-
-    run_id: str
-    kind: str
-    origin: JSONDict
-    seconds: float
-    steps: int = 0
-    failure: JSONDict | None = None
-
-
-@dataclass
 class Exchange:
     """What a sandbox has for its workflow: what it asks for, each item with an ID, the IDs whose answers it waits for,
     those of items to cancel, and what reached the code.
@@ -161,20 +119,6 @@ def read_record(data: Mapping[str, Any]) -> RunRecord:
 def call_to_json(call: CallRecord) -> JSONDict:
     """Return a call as JSON-able data."""
     return asdict(call)
-
-
-def sent_args(args: JSONObject | None) -> tuple[JSONDict, str]:
-    """Return the `args` and the `excess` of a CallSpec. Raises InputValidationError for arguments that do not fit."""
-    if type(args) is not RefusedArgs:
-        return dict(args or {}), ""
-    if args.excess is None:
-        raise args.error
-    return {}, args.excess.name
-
-
-def read_args(spec: CallSpec) -> JSONObject:
-    """Return the arguments of a call that `sent_args` has written."""
-    return RefusedArgs(Excess[spec.excess], spec.tool) if spec.excess else spec.args
 
 
 def read_call(data: Mapping[str, Any]) -> CallRecord:

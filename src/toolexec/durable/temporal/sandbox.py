@@ -16,17 +16,16 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, 
 from temporalio.exceptions import TimeoutError as LostError
 
 from toolexec.code.types import Output
+from toolexec.durable.host import Host
 from toolexec.durable.outcomes import error_to_json
 from toolexec.durable.temporal.activities import beating
 from toolexec.durable.temporal.dispatcher import Dispatcher
 from toolexec.durable.temporal.exchanges import Exchanges
-from toolexec.durable.temporal.host import Host
 from toolexec.durable.temporal.messages import SANDBOX, VERSION, Exchange, SandboxInput
 from toolexec.durable.temporal.requests import read_request, result_to_json
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError, ToolExecError
 from toolexec.model.json_value import JSONDict
-from toolexec.runtime.protocol.messages import PROTOCOL, JSONCodec, Message
-from toolexec.runtime.protocol.messages import VERSION as SPOKEN
+from toolexec.runtime.protocol.messages import GREETING, JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 
 __all__ = ["SandboxActivities", "SandboxWorkflow"]
@@ -184,7 +183,7 @@ class _Channel(Exchanges):
         """Implement `Connection.send`."""
         for message in self._codec.decode(frame):
             if message.type == "hello":
-                self._answer(message.id, "response", {"protocol": PROTOCOL, "version": SPOKEN, "limits": {}})
+                self._answer(message.id, "response", {**GREETING, "limits": {}})
             elif message.type == "cancel":
                 if message.id in self._asking:
                     self._asking[message.id].cancel()

@@ -13,9 +13,10 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
+from toolexec.durable.host import Host
 from toolexec.durable.temporal.activities import Activities
 from toolexec.durable.temporal.client import connect
-from toolexec.durable.temporal.host import Host, hosted, unhosted
+from toolexec.durable.temporal.host import hosted, unhosted
 from toolexec.durable.temporal.pollers import wait_until_known
 from toolexec.durable.temporal.sandbox import SandboxActivities, SandboxWorkflow
 from toolexec.durable.temporal.settings import TemporalSettings

@@ -21,25 +21,23 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Index
 from toolexec.durable.decisions import read_decision
+from toolexec.durable.host import CallSpec, Host, RunSpec, repeat_here, sent_args
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
 from toolexec.durable.outcomes import error_to_json, outcome_of, outcome_of_error, read_outcome
 from toolexec.durable.replay import TOOK, Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.temporal.dispatcher import Dispatcher
-from toolexec.durable.temporal.host import Host, host_of
+from toolexec.durable.temporal.host import host_of
 from toolexec.durable.temporal.messages import (
     KINDS,
     RUN_FAILED,
     VERSION,
-    CallSpec,
     Carried,
     Exchange,
     RunInput,
-    RunSpec,
     call_to_json,
     read_call,
     read_record,
-    sent_args,
 )
 from toolexec.durable.temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
 from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of, whole_length
@@ -47,8 +45,6 @@ from toolexec.errors import ExecutionError, InvalidResultError, RunError, ToolEx
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.run.checks import CHECKS
-from toolexec.run.large import ON_LOOP
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.types import Result
 
@@ -354,8 +350,7 @@ class _Steps(_Run):
     """A run whose program runs here: a chain or a workflow. Its calls are answered by activities."""
 
     async def _program(self) -> dict[str, Any]:
-        ON_LOOP.set(True)
-        CHECKS.set(self._checked)
+        repeat_here(self._checked)
         record = self._record
         replay = Replay(record.id, record.kind, [read_call(call) for call in self._calls.values()], self._delivered)
         self._replay = replay

@@ -49,6 +49,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, NETWORK, PROTOCOL, VERSION
 
 __all__ = [
+    "GREETING",
     "MAX_CONTAINERS",
     "MAX_FRAME_BYTES",
     "MAX_HEADER_BYTES",
@@ -76,6 +77,8 @@ __all__ = [
     "whole_text",
 ]
 
+GREETING: Final[JSONObject] = {"protocol": PROTOCOL, "version": VERSION}
+"""What a hello has that is answered by this version; `limits` may come with it."""
 MAX_HEADER_BYTES: Final = 64 << 10
 """How long the message of a frame with data may be; and the hello of a guest."""
 REQUESTS: Final = frozenset(

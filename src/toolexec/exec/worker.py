@@ -1,4 +1,4 @@
-"""What a worker of Temporal has of an `Exec`: its tools, its rules and its sandboxes."""
+"""What a worker for durable runs has of an `Exec`: its tools, its rules and its sandboxes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from toolexec.backend.plugins import JOURNALS, known_plugins
 from toolexec.code.deliveries import Deliveries
 from toolexec.discovery.index import Index, Registered
+from toolexec.durable.host import CallSpec, RunSpec, WorkedEngine, Worker, read_args
 from toolexec.durable.journal import RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error
 from toolexec.durable.runner import DurableRunner
-from toolexec.durable.temporal.engine import TemporalEngine
-from toolexec.durable.temporal.messages import CallSpec, RunSpec, read_args
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
@@ -36,29 +36,23 @@ from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.parser import parse
 
 if TYPE_CHECKING:
-    from toolexec.durable.temporal.worker import TemporalWorker
     from toolexec.exec.parts import Parts
 
 __all__ = ["ExecHost", "worker_of"]
 
 
-def worker_of(
-    parts: Parts, *, isolations: Sequence[str] | None, max_activities: int, patience: float
-) -> TemporalWorker:
+def worker_of(parts: Parts, *, isolations: Sequence[str] | None, max_activities: int, patience: float) -> Worker:
     """Return a worker; see `Exec.worker`."""
     check_ranges("worker", above={"max_activities": max_activities}, least={"patience": patience})
-    engine = parts.options.journal
-    if not isinstance(engine, TemporalEngine):
+    engine = parts.durable.engine
+    if not isinstance(engine, WorkedEngine):
+        kind = next(iter(known_plugins(JOURNALS)), "KIND")
         raise ConfigurationError(
-            "a worker needs to know where Temporal is: Exec(journal=TemporalEngine()), or the settings "
-            "[durable.temporal] of toolexec.toml",
+            f"a worker needs to know whose runs it works on: Exec(journal={kind!r}), or the settings [durable.{kind}] "
+            "of toolexec.toml",
             details={"setting": "journal"},
         )
-    from toolexec.durable.temporal.worker import TemporalWorker
-
-    return TemporalWorker(
-        ExecHost(parts), engine.settings, isolations=isolations, max_activities=max_activities, patience=patience
-    )
+    return engine.worker(ExecHost(parts), isolations=isolations, max_activities=max_activities, patience=patience)
 
 
 class ExecHost:
@@ -91,10 +85,10 @@ class ExecHost:
         await asyncio.to_thread(self._prepare)
 
     def _prepare(self) -> None:
-        """Load what a Temporal workflow needs: it may not take two seconds for one step, and imports are slow."""
+        """Load what the programs of runs need: an engine that repeats one may give it little time for each step, and
+        imports are slow."""
         compile_workflow(parse("return 1"))
         _ = (self._parts.durable, self._parts.chains, self._parts.code.executor)
-        import_module("toolexec.durable.temporal.workflows")
         import_module("toolexec.workflow.engine")
 
     async def call(self, spec: CallSpec) -> JSONDict:
@@ -153,7 +147,7 @@ class ExecHost:
         assert isinstance(runner, DurableRunner)
         # Not as `acting`: a workflow that is dropped half-way is closed in another context, where nothing can be reset.
         CURRENT.set(origin_from_json(record.settings.get("origin") or {}))
-        if ON_LOOP.get():  # in a Temporal workflow, which is repeated: `record` is called once
+        if ON_LOOP.get():  # where the engine repeats it: `record` is called once
             RECORDED.set(record.id)
         try:
             result = await self._parts.durable.work(record, runner)

@@ -1,0 +1,59 @@
+"""Which kinds of journal there are beside the files and databases of toolexec: those of packages and plugins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.backend.plugins import JOURNALS, known_plugins, load_plugin
+from toolexec.durable.plugin import JOURNAL_API, JournalPlugin
+from toolexec.errors import ConfigurationError, ToolExecError
+
+if TYPE_CHECKING:
+    from toolexec.durable.engine import DurableEngine
+    from toolexec.durable.journal import Journal
+
+__all__ = ["is_journal_kind", "journal_plugin", "make_journal"]
+
+_WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def is_journal_kind(name: str) -> bool:
+    """Return whether *name* is a kind of journal: of a plugin that is installed, or of a package that could be. Only a
+    plain word is looked for; the name of a file is none."""
+    return _WORD.fullmatch(name) is not None and name in known_plugins(JOURNALS)
+
+
+def journal_plugin(kind: str) -> JournalPlugin:
+    """Return the object of a kind, imported if need be.
+
+    Raises ConfigurationError for one that is not there, and for a plugin that cannot be used: it says which
+    distribution that is from, and why. Raises MissingExtraError for a kind whose package is not installed.
+    """
+    return load_plugin(JOURNALS, kind, lambda loaded: _problem(kind, loaded), needed_for=f"the journal {kind}")
+
+
+def make_journal(kind: str, given: Mapping[str, object] | None = None) -> Journal | DurableEngine:
+    """Return a journal of *kind* with the settings *given* (default: its own); raises as `journal_plugin`, and
+    ConfigurationError for settings that it refuses."""
+    plugin = journal_plugin(kind)
+    settings: Any = plugin.settings_class()
+    try:
+        return plugin.make(settings(**(given or {})))
+    except ToolExecError:
+        raise
+    except Exception as error:  # of the plugin's code; it may quote what it was given
+        raise ConfigurationError(
+            f"the journal {kind} cannot be made with these settings: {type(error).__name__}"
+        ) from error
+
+
+def _problem(kind: str, loaded: object) -> str:
+    """Return what keeps something from being the plugin of *kind*; "" for nothing."""
+    if not isinstance(loaded, JournalPlugin):
+        return f"must be a JournalPlugin, not {type(loaded).__name__}; see docs/extending.md"
+    if loaded.api != JOURNAL_API:
+        newer = "toolexec" if loaded.api > JOURNAL_API else "the plugin"
+        return f"is written for the plugin API {loaded.api}, and this toolexec has {JOURNAL_API}; update {newer}"
+    return "" if loaded.kind == kind else f"is one of the kind {loaded.kind!r}; both names must be the same"

@@ -1,0 +1,168 @@
+"""What a journal or an engine of durable runs is written with: its records, its plugin, and what repeats programs.
+
+`JournalPlugin` is what a distribution offers under the entry point group `toolexec.journals`. A `Journal` keeps the
+runs that this process works on. A `DurableEngine` runs them elsewhere: its workers make the calls with a `Host`, and
+repeat programs with `Replay` and `DurableRunner`. See docs/extending.md, which has an example.
+
+>>> from toolexec.journal import outcome_of, read_outcome
+>>> from toolexec import Result
+>>> read_outcome(outcome_of(Result("shop:price", 4.5, None))).value
+4.5
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolexec.backend.secrets import SecretResolver
+    from toolexec.cli.options import AsJson, Config, perform_command
+    from toolexec.cli.session import Session
+    from toolexec.code.deliveries import Deliveries, is_timer
+    from toolexec.discovery.index import Index, Registered
+    from toolexec.durable.decisions import read_decision
+    from toolexec.durable.engine import DurableEngine
+    from toolexec.durable.host import CallSpec, Host, RunSpec, WorkedEngine, Worker, read_args, repeat_here, sent_args
+    from toolexec.durable.journal import (
+        CallRecord,
+        Journal,
+        RunKind,
+        RunRecord,
+        RunState,
+        Signal,
+        Snapshot,
+        Wait,
+        WaitKind,
+    )
+    from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error, read_outcome
+    from toolexec.durable.plugin import JOURNAL_API, JournalPlugin
+    from toolexec.durable.postgres import PostgresJournal
+    from toolexec.durable.replay import TOOK, Replay
+    from toolexec.durable.runner import DurableRunner
+    from toolexec.durable.sqlite import SQLiteJournal
+    from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of, whole_length
+    from toolexec.model.arguments import RefusedArgs
+    from toolexec.model.call import ToolCall
+    from toolexec.model.declared import Bytes, PathName, Seconds, setting
+    from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
+    from toolexec.model.settings import checked
+    from toolexec.process.atomic import replace_files
+    from toolexec.run.repeating import is_repeatable
+    from toolexec.run.runner import Runner
+else:
+    _HOMES = {
+        "toolexec.backend.secrets": ("SecretResolver",),
+        "toolexec.cli.options": ("AsJson", "Config", "perform_command"),
+        "toolexec.cli.session": ("Session",),
+        "toolexec.code.deliveries": ("Deliveries", "is_timer"),
+        "toolexec.discovery.index": ("Index", "Registered"),
+        "toolexec.durable.decisions": ("read_decision",),
+        "toolexec.durable.engine": ("DurableEngine",),
+        "toolexec.durable.host": (
+            "CallSpec",
+            "Host",
+            "RunSpec",
+            "WorkedEngine",
+            "Worker",
+            "read_args",
+            "repeat_here",
+            "sent_args",
+        ),
+        "toolexec.durable.journal": (
+            "CallRecord",
+            "Journal",
+            "RunKind",
+            "RunRecord",
+            "RunState",
+            "Signal",
+            "Snapshot",
+            "Wait",
+            "WaitKind",
+        ),
+        "toolexec.durable.outcomes": (
+            "error_from_json",
+            "error_to_json",
+            "outcome_of",
+            "outcome_of_error",
+            "read_outcome",
+        ),
+        "toolexec.durable.plugin": ("JOURNAL_API", "JournalPlugin"),
+        "toolexec.durable.postgres": ("PostgresJournal",),
+        "toolexec.durable.replay": ("TOOK", "Replay"),
+        "toolexec.durable.runner": ("DurableRunner",),
+        "toolexec.durable.sqlite": ("SQLiteJournal",),
+        "toolexec.durable.waits": ("SETTLE_QUESTION", "Waits", "approval_of", "whole_length"),
+        "toolexec.model.arguments": ("RefusedArgs",),
+        "toolexec.model.call": ("ToolCall",),
+        "toolexec.model.declared": ("Bytes", "PathName", "Seconds", "setting"),
+        "toolexec.model.json_value": ("JSONDict", "JSONObject", "JSONValue", "to_json_lossy"),
+        "toolexec.model.settings": ("checked",),
+        "toolexec.process.atomic": ("replace_files",),
+        "toolexec.run.repeating": ("is_repeatable",),
+        "toolexec.run.runner": ("Runner",),
+    }
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+__all__ = [
+    "JOURNAL_API",
+    "SETTLE_QUESTION",
+    "TOOK",
+    "AsJson",
+    "Bytes",
+    "CallRecord",
+    "CallSpec",
+    "Config",
+    "Deliveries",
+    "DurableEngine",
+    "DurableRunner",
+    "Host",
+    "Index",
+    "JSONDict",
+    "JSONObject",
+    "JSONValue",
+    "Journal",
+    "JournalPlugin",
+    "PathName",
+    "PostgresJournal",
+    "RefusedArgs",
+    "Registered",
+    "Replay",
+    "RunKind",
+    "RunRecord",
+    "RunSpec",
+    "RunState",
+    "Runner",
+    "SQLiteJournal",
+    "Seconds",
+    "SecretResolver",
+    "Session",
+    "Signal",
+    "Snapshot",
+    "ToolCall",
+    "Wait",
+    "WaitKind",
+    "Waits",
+    "WorkedEngine",
+    "Worker",
+    "approval_of",
+    "checked",
+    "error_from_json",
+    "error_to_json",
+    "is_repeatable",
+    "is_timer",
+    "lazy_names",
+    "outcome_of",
+    "outcome_of_error",
+    "perform_command",
+    "read_args",
+    "read_decision",
+    "read_outcome",
+    "repeat_here",
+    "replace_files",
+    "sent_args",
+    "setting",
+    "to_json_lossy",
+    "whole_length",
+]

@@ -1,0 +1,236 @@
+"""Journals of other distributions: chosen by their kind, set up by their table, with commands of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.distributions import install, run
+
+from toolexec import Exec
+from toolexec.durable.journals import is_journal_kind
+from toolexec.errors import ConfigurationError
+
+ENTRY = "[toolexec.journals]\nshelf = shelf_plugin:PLUGIN\n"
+PLUGIN = '''
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from toolexec.journal import Bytes, JournalPlugin, PathName, Seconds, Session, SQLiteJournal, checked, perform_command, setting
+
+
+@checked("ShelfSettings")
+@dataclass(frozen=True, kw_only=True)
+class ShelfSettings:
+    directory: PathName = setting("", "Where the files are.")
+    lease: Seconds = setting(30.0, "How long one is kept.", above=0)
+    most: Bytes = setting(1024, "How large one may be.", least=1)
+    token: str = setting("", "What opens it.", secret=True)
+
+
+MADE = []
+
+
+def make(settings):
+    MADE.append(settings)
+    return SQLiteJournal(Path(settings.directory, "shelf.db"))
+
+
+def cli():
+    app = typer.Typer(no_args_is_help=True, help="The shelf.")
+
+    @app.callback()
+    def group() -> None:
+        """The shelf."""
+
+    @app.command("where")
+    def where(context: typer.Context) -> None:
+        """Say where it is."""
+
+        async def work(session: Session) -> int:
+            session.screen.exact(str(session.ex.options.journal.path.name))
+            return 0
+
+        perform_command(context, work, None, False)
+
+    return app
+
+
+PLUGIN = JournalPlugin(kind="shelf", api=1, settings=ShelfSettings, make=make, cli=cli)
+'''
+BEGIN = """
+import sys
+from pathlib import Path
+
+from toolexec.config.build import build
+from toolexec.config.load import load_settings
+from toolexec.errors import ConfigurationError
+
+HERE = Path(sys.path[0])
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """A directory with the distribution, for programs that have it on their path."""
+    install(tmp_path, "shelf", ENTRY, {"shelf_plugin": PLUGIN})
+    return tmp_path
+
+
+def test_a_kind_is_chosen_by_its_name(shelf: Path) -> None:
+    """`journal="shelf"` makes it with its default settings, once, and closes it; a file of any other name is a file."""
+    program = """
+    import asyncio, os, sys
+    os.chdir(sys.path[0])
+    from shelf_plugin import MADE
+    from toolexec import Exec
+
+    async def main():
+        async with Exec(journal="shelf") as ex:
+            ex.add(lambda: 7, "shop:count")
+            await ex.run_chain([{"tool": "shop:count"}], durable="one")
+            print([(each.id, each.state) for each in await ex.runs.list()], len(MADE))
+        async with Exec(journal="shelf.db") as ex:
+            print([(each.id, each.state) for each in await ex.runs.list()], len(MADE))
+
+    asyncio.run(main())
+    """
+    assert run(shelf, program) == ["[('one', 'done')] 1", "[('one', 'done')] 1"]
+
+
+def test_its_table_is_read_like_every_other(shelf: Path) -> None:
+    """Times, sizes and files may be written as everywhere; variables count more, and flags most."""
+    (shelf / "toolexec.toml").write_text('[durable.shelf]\ndirectory = "kept"\nlease = "2m"\nmost = "4K"\n')
+    (shelf / "kept").mkdir()
+    program = """
+    from shelf_plugin import MADE
+    loaded = load_settings(
+        [HERE / "toolexec.toml"],
+        environment={"TOOLEXEC_DURABLE__SHELF__LEASE": "3m", "TOOLEXEC_DURABLE__SHELF__MOST": "8K"},
+        flags={"durable.shelf.most": "16K"},
+    )
+    built = build(loaded)
+    (made,) = MADE
+    print(made.directory == str(HERE / "kept"), made.lease, made.most)
+    print([loaded.origins[f"durable.shelf.{name}"].rpartition("/")[2] for name in ("directory", "lease", "most", "token")])
+    built.ex.options.journal.close()
+    """
+    assert run(shelf, BEGIN + "if True:" + program) == [
+        "True 180.0 16384",
+        "['toolexec.toml:2', 'TOOLEXEC_DURABLE__SHELF__LEASE', '--set durable.shelf.most', 'default']",
+    ]
+
+
+def test_journal_in_a_file_names_it(shelf: Path) -> None:
+    """`journal = "shelf"` is the kind, and no file; an empty table, as templates of files have it, chooses nothing."""
+    (shelf / "a.toml").write_text('[durable]\njournal = "shelf"\n')
+    (shelf / "b.toml").write_text("[durable.shelf]\n")
+    program = """
+    for name in "ab":
+        print(build(load_settings([HERE / f"{name}.toml"], environment={})).ex.options.journal)
+    """
+    assert run(shelf, BEGIN + "if True:" + program) == ["shelf", "None"]
+
+
+def test_what_is_wrong_with_its_table_is_said_where_it_is(shelf: Path) -> None:
+    """Unknown keys have the nearest one, and no secret is quoted."""
+    (shelf / "toolexec.toml").write_text(
+        '[durable.shelf]\ntokn = "x"\ntoken = 12345\nlease = "soon"\n[durable.shelv]\nteam = "a"\n'
+    )
+    (shelf / "flat.toml").write_text('[durable]\nshelf = "here"\n')
+    program = """
+    for name in ("toolexec", "flat"):
+        try:
+            load_settings([HERE / f"{name}.toml"], environment={"TOOLEXEC_DURABLE__SHELF__TOKE": "x"})
+        except ConfigurationError as error:
+            for mistake in error.details["mistakes"]:
+                print(mistake.rpartition("/")[2])
+    """
+    unknown_variable = "unknown variable TOOLEXEC_DURABLE__SHELF__TOKE; "
+    lines = run(shelf, BEGIN + "if True:" + program)
+    assert lines[:3] == [
+        "toolexec.toml, line 2: unknown key durable.shelf.tokn; did you mean token?",
+        "toolexec.toml, line 3: durable.shelf.token must be a text",
+        'toolexec.toml, line 4: durable.shelf.lease must be a time in seconds, or a text such as "5m" or "2h", not "soon"',
+    ]
+    assert lines[3].startswith("toolexec.toml, line 5: unknown key durable.shelv")
+    assert lines[4].startswith(unknown_variable)
+    assert lines[5] == "flat.toml, line 2: durable.shelf must be a table of settings"
+    assert lines[6].startswith(unknown_variable)
+
+
+def test_config_show_has_it_without_its_secrets(shelf: Path) -> None:
+    """The table is shown with all of its keys, and where they come from."""
+    (shelf / "toolexec.toml").write_text('[durable.shelf]\ntoken = "hidden-from-all"\nlease = 5\n')
+    program = """
+    import sys
+    from pathlib import Path
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+    done = CliRunner().invoke(app, ["config", "show", "--origin", "-c", str(Path(sys.path[0], "toolexec.toml"))])
+    shown = done.output.partition("[durable.shelf]")[2].partition("[")[0] + done.output.partition("[durable.shelf]")[2]
+    print("hidden" in done.output, "token = " in shown, "REDACTED" in shown, "lease = 5" in shown, "most = 1024" in shown)
+    """
+    assert run(shelf, program) == ["False True True True True"]
+
+
+def test_its_commands_come_by_its_kind(shelf: Path) -> None:
+    """The help lists them, and they have the Exec of the settings."""
+    (shelf / "toolexec.toml").write_text('[durable.shelf]\ndirectory = "."\n')
+    program = """
+    import os, sys
+    os.chdir(sys.path[0])
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+    print("The shelf." in CliRunner().invoke(app, ["--help"]).output)
+    print(CliRunner().invoke(app, ["-c", "toolexec.toml", "shelf", "where"]).output.strip())
+    """
+    assert run(shelf, program) == ["True", "shelf.db"]
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("raise RuntimeError('of another time')", "cannot be loaded: RuntimeError: of another time"),
+        ("PLUGIN = 5", "must be a JournalPlugin, not int"),
+        (PLUGIN.replace("api=1", "api=2"), "written for the plugin API 2, and this toolexec has 1; update toolexec"),
+        (PLUGIN.replace('kind="shelf"', 'kind="board"'), "is one of the kind 'board'"),
+        (
+            PLUGIN.replace("MADE.append(settings)", "raise OSError('t0ken')"),
+            "cannot be made with these settings: OSError",
+        ),
+    ],
+)
+def test_one_that_cannot_be_used_says_why(tmp_path: Path, module: str, reason: str) -> None:
+    """Naming it is an error with the reason; nothing else is harmed."""
+    install(tmp_path, "shelf", ENTRY, {"shelf_plugin": module})
+    program = """
+    from toolexec import Exec
+    from toolexec.errors import ConfigurationError
+    ex = Exec(journal="shelf")
+    with ex.sync as sync:
+        sync.add(lambda: 7, "shop:count")
+        print(sync.run_tool("shop:count").value)
+        try:
+            sync.run_chain([{"tool": "shop:count"}], durable="one")
+        except ConfigurationError as error:
+            print(error)
+    """
+    value, said = run(tmp_path, program)
+    assert value == "7"
+    assert reason in said
+    assert "t0ken" not in said
+
+
+def test_a_file_is_no_kind() -> None:
+    """A word of no plugin is a file, as is all that is not a plain word."""
+    assert [is_journal_kind(name) for name in ("runs.db", "./shelf", "postgresql://a/b", "unknown", "")] == [False] * 5
+
+
+async def test_a_worker_needs_an_engine_that_has_workers() -> None:
+    """A journal in a file has none; the error says what to set."""
+    async with Exec(journal=":memory:") as ex:
+        with pytest.raises(ConfigurationError, match="whose runs it works on"):
+            ex.worker()
