@@ -22,7 +22,7 @@ LONGEST = (
     "tests/runtime/images/test_build.py",
     "tests/runtime/containers/test_containers.py",
     "tests/conformance/test_client.py",
-    "tests/durable/temporal/test_backend.py",
+    "packages/temporal/tests/server/test_backend.py",
     "tests/cli/test_code.py",
     "tests/cli/test_sandbox.py",
     "tests/backend/mcp/test_eras.py",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from toolexec.runtime.kinds import KINDS
 from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_sandbox
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +83,7 @@ def test_what_is_not_there_is_found_out(path: str) -> None:
         find(path)
 
 
-@pytest.mark.parametrize("kind", [*SANDBOXES, "temporal"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sandbox_that_exists_has_its_row(kind: str) -> None:
     """The registry decides what there is: a row of a sandbox leads to the backend that the registry makes."""
     target = NAMES.get(f"runtime/backend/{kind}")
@@ -90,5 +91,5 @@ def test_a_sandbox_that_exists_has_its_row(kind: str) -> None:
         assert kind in ("bubblewrap", "gvisor", "qemu", "unsafe_host")  # there under another name, or new
         return
     assert target not in ABSENT
-    if kind not in ("remote", "proxmox_lxc", "temporal"):  # those need an address
+    if kind in SANDBOXES and kind not in ("remote", "proxmox_lxc"):  # the others need an address
         assert type(make_sandbox(kind, SandboxSettings())) is find(target)

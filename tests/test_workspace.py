@@ -24,6 +24,7 @@ PUBLIC = {
     "toolexec",
     "toolexec.containers",
     "toolexec.errors",
+    "toolexec.journal",
     "toolexec.provider",
     "toolexec.sandbox",
     "toolexec.testing",
@@ -58,7 +59,7 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"grpc", "kubernetes"} <= {package.name for package in packages()}
+    assert {"grpc", "kubernetes", "temporal"} <= {package.name for package in packages()}
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -99,7 +100,7 @@ def test_the_table_of_packages_is_true() -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
 def test_a_package_imports_only_public_modules(package: Package) -> None:
-    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.sandbox` or `toolexec.containers`."""
+    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.journal`, `toolexec.sandbox` or `toolexec.containers`."""
     deep = {str(path): _of_core(path) - PUBLIC for path in sorted(package.source.rglob("*.py"))}
     assert {path: names for path, names in deep.items() if names} == {}
     for path in sorted((package.directory / "tests").rglob("*.py")):
@@ -139,7 +140,7 @@ def test_the_core_is_built_without_packages() -> None:
 ABSENT = """
     import importlib.metadata as metadata
     every = metadata.entry_points
-    beside = ("toolexec-grpc", "toolexec-kubernetes")
+    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-temporal")
     metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """
 """Makes the packages as good as not installed."""
@@ -246,4 +247,62 @@ def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) ->
         "False False",
         "not_set_up True",
         "2 True False",
+    ]
+
+
+def test_a_journal_whose_package_is_missing_says_what_to_type(tmp_path: Path) -> None:
+    """Naming it, in Python, a file or a variable, and its commands, name the line that installs it. Runs in a file work
+    without it, and so does a settings file with an empty table of it, as the template of once has."""
+    (tmp_path / "far.toml").write_text('[durable.temporal]\naddress = "far.test:7233"\n')
+    (tmp_path / "empty.toml").write_text("[durable.temporal]\n# address = 1\n")
+    program = """
+    import sys
+    from pathlib import Path
+
+    from toolexec import Exec
+    from toolexec.config.build import build
+    from toolexec.config.load import load_settings
+    from toolexec.errors import ConfigurationError, MissingExtraError
+    from toolexec.runtime.sandboxes import SandboxSettings, make_sandbox
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+
+    def add(ex):
+        ex.add(lambda: 7, "shop:count")
+        return ex
+
+    def make(kind):
+        return lambda: make_sandbox(kind, SandboxSettings(use=(kind,)))
+
+    steps, here = [{"tool": "shop:count"}], Path(sys.path[0])
+    with add(Exec(journal=here / "runs.db").sync) as ex:
+        print(ex.run_chain(steps, durable="one").value)
+    with add(Exec(journal="temporal").sync) as ex:
+        print(ex.run_tool("shop:count").value)
+        for work in (lambda: ex.run_chain(steps, durable="one"), make("temporal")):
+            try:
+                work()
+            except MissingExtraError as error:
+                print(error)
+    for file, environment in (("far.toml", {}), ("empty.toml", {"TOOLEXEC_DURABLE__TEMPORAL__ADDRESS": "far.test:1"})):
+        try:
+            load_settings([here / file], environment=environment)
+        except ConfigurationError as error:
+            print(str(error).rpartition("/")[2])
+    print(build(load_settings([here / "empty.toml"], environment={})).ex.options.journal)
+    print(CliRunner().invoke(app, ["--json", "temporal", "worker"]).output.split('"code": ')[1].split(",")[0])
+    done = CliRunner().invoke(app, ["temporal", "worker"])
+    print(done.exit_code, done.output.strip(), "temporal" in CliRunner().invoke(app, ["--help"]).output)
+    """
+    line = "the 'temporal' extra; install it with: pip install 'toolexec[temporal]'"
+    assert run(tmp_path, ABSENT + program) == [
+        "7",
+        "7",
+        f"the journal temporal needs {line}",
+        f"the sandbox temporal needs {line}",
+        f"far.toml, line 1: the journal temporal needs {line}",
+        f"TOOLEXEC_DURABLE__TEMPORAL__ADDRESS: the journal temporal needs {line}",
+        "None",
+        '"missing_extra"',
+        f"2 error: the journal temporal needs {line} False",
     ]

@@ -21,7 +21,7 @@ from temporalio.worker import Worker
 
 from benchmarks.meter import Meter, run_program
 from toolexec import Exec, Step
-from toolexec.durable.temporal import TemporalEngine, TemporalSettings
+from toolexec_temporal import TemporalEngine, TemporalSettings
 
 BARE_QUEUE = "bare"
 AT_ONCE = 60

@@ -2,7 +2,8 @@
 
 `JournalPlugin` is what a distribution offers under the entry point group `toolexec.journals`. A `Journal` keeps the
 runs that this process works on. A `DurableEngine` runs them elsewhere: its workers make the calls with a `Host`, and
-repeat programs with `Replay` and `DurableRunner`. See docs/extending.md, which has an example.
+repeat programs with `Replay` and `DurableRunner`. toolexec-temporal is written with these names and those of
+`toolexec.sandbox`, and with no others of toolexec's inside. See docs/extending.md, which has an example.
 
 >>> from toolexec.journal import outcome_of, read_outcome
 >>> from toolexec import Result
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
     from toolexec.model.settings import checked
     from toolexec.process.atomic import replace_files
+    from toolexec.process.poll import pauses
     from toolexec.run.repeating import is_repeatable
     from toolexec.run.runner import Runner
 else:
@@ -100,6 +102,7 @@ else:
         "toolexec.model.json_value": ("JSONDict", "JSONObject", "JSONValue", "to_json_lossy"),
         "toolexec.model.settings": ("checked",),
         "toolexec.process.atomic": ("replace_files",),
+        "toolexec.process.poll": ("pauses",),
         "toolexec.run.repeating": ("is_repeatable",),
         "toolexec.run.runner": ("Runner",),
     }
@@ -155,6 +158,7 @@ __all__ = [
     "lazy_names",
     "outcome_of",
     "outcome_of_error",
+    "pauses",
     "perform_command",
     "read_args",
     "read_decision",

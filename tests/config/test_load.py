@@ -99,7 +99,7 @@ def other(key: Key, number: int) -> Any:
         return words[min(number, len(words) - 1)]
     if isinstance(key.default, bool):
         return key.default if number == 1 else not key.default
-    large = key.path.startswith("results") or key.path in ("cache.max_bytes", "durable.temporal.max_events")
+    large = key.path.startswith("results") or key.path == "cache.max_bytes"
     return 2000 + number if large else 11 + number
 
 

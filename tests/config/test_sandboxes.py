@@ -14,6 +14,7 @@ from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret
+from toolexec.runtime.kinds import KINDS, isolations
 from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime, make_sandbox
 from toolexec.runtime.wasm.backend import WasmBackend
 
@@ -85,8 +86,8 @@ def test_worker_processes_that_make_no_sense(tmp_path: Path, text: str) -> None:
 
 
 def test_the_names_of_kinds_are_those_of_the_runtime() -> None:
-    assert KEYS["sandboxes.use"].kind.name == f"list of {', '.join([*SANDBOXES, 'temporal'])}"
-    assert KEYS["sandboxes.temporal"].kind.name == " / ".join(SANDBOXES)
+    assert KEYS["sandboxes.use"].kind.name == f"list of {', '.join(KINDS)}"
+    assert KEYS["sandboxes.remote.sandbox"].kind.name == " / ".join(isolations())
 
 
 def test_the_order_of_the_operator_holds() -> None:

@@ -13,12 +13,13 @@ from tests.tiers import missing
 
 from toolexec.code.limits import Limits
 from toolexec.process.cgroup import Cgroups, find_cgroups
-from toolexec.runtime.containers.bubblewrap import BubblewrapConfig, BubblewrapEngine
+from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine
 from toolexec.runtime.containers.builder import tmpfs_mounts
 from toolexec.runtime.containers.launcher import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
 __all__ = [
+    "backend_of",
     "engine_of",
     "groups_of",
     "make_spec",
@@ -61,6 +62,11 @@ def groups_of(pid: int) -> set[str]:
     """The directories of control groups that a process has made."""
     tops = {*Path("/sys/fs/cgroup").glob("toolexec"), *Path("/sys/fs/cgroup").glob("*/toolexec")}
     return {str(directory) for top in tops for directory in top.iterdir() if f"-{pid}-" in directory.name}
+
+
+def backend_of(**settings: Any) -> BubblewrapBackend:
+    """Return a sandbox with these settings."""
+    return BubblewrapBackend(BubblewrapConfig(**settings))
 
 
 def engine_of(**settings: Any) -> BubblewrapEngine:

@@ -43,7 +43,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "backends -c app.py", 0, "local"),
     ("bare", "export -f openai -c app.py", 0, "shop__price"),
     ("bare", "code program.py -c app.py", 0, r"^4\.5$"),
-    ("bare", "temporal worker -c app.py", 2, "needs to know where Temporal is"),
+    ("all", "temporal worker -c app.py", 2, "needs to know where Temporal is"),
     ("bare", "runtime serve -c app.py", 2, r"toolexec\[remote\]"),
     ("all", "sandbox kubernetes manifest -n code", 0, "kind: NetworkPolicy"),
     ("all", "runtime check -c runtime.toml", 0, "standard: wasm"),
@@ -82,7 +82,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("serve", "serve -c app.py", 0, '"serverInfo"'),
 ]
 EXTRA = {"serve": "serve", "mcp": "mcp", "all": "remote"}
-OWN_EXTRA = {"sandbox kubernetes manifest -n code": "kubernetes"}
+OWN_EXTRA = {"sandbox kubernetes manifest -n code": "kubernetes", "temporal worker -c app.py": "temporal"}
 
 
 def has(environment: Environment, stage: str) -> bool:

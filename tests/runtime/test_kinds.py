@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +10,12 @@ import pytest
 import toolexec
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
-from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.doctor import examine
-from toolexec.runtime.kinds import KINDS, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
+from toolexec.runtime.kinds import KINDS, RELAYED, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox, settings_of
@@ -34,7 +31,6 @@ PLAIN = SandboxPlugin(kind="cell", api=1, settings=dict, make=_make, profiles={}
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_its_object(kind: str) -> None:
     """Each has the name that it is found by, this version, and a class of settings."""
-    provide_sandboxes()
     plugin = plugin_of(kind)
     assert (plugin.kind, plugin.api) == (kind, PLUGIN_API)
     assert isinstance(plugin.settings_class(), type)
@@ -122,24 +118,14 @@ def test_no_module_but_its_own_lists_the_kinds() -> None:
     assert owners == {"runtime/kinds.py"}
 
 
-def test_a_kind_of_another_package_is_known_before_that_is_loaded() -> None:
-    """Its name is; the error of those who make it says what to import. An Exec has it."""
-    program = """
-from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
-settings = SandboxSettings(use=("temporal",), temporal={"inner": "nothing"})
-from toolexec import Exec
-for make in (lambda: make_runtime(settings), lambda: Exec(runtime_backends=settings).runtime):
-    try:
-        make()
-    except Exception as error:
-        print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    first, second = done.stdout.splitlines()
-    assert "import toolexec.durable.temporal" in first
-    assert "a sandbox on Temporal is one of" in second
+def test_what_has_workers_elsewhere_is_used_only_where_it_is_named() -> None:
+    """An Exec has no such kind by itself, and no remote runtime lends one."""
+    assert {*RELAYED} <= {*KINDS} - {*SANDBOXES}
+    assert not {*RELAYED} & {backend.kind for backend in make_runtime().backends}
+    assert not {*RELAYED} & {*isolations()}
+    assert not any({*RELAYED} & {*kinds} for kinds in candidates().values())
 
 
 def test_the_kinds_that_run_code_are_known_without_their_packages() -> None:
-    """A kind of a package counts, whether that is installed or not."""
+    """Count the kind of a package, whether that is installed or not."""
     assert [*lent_kinds()] == [*isolations()]

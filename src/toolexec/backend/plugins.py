@@ -35,7 +35,8 @@ JOURNALS: Final = "toolexec.journals"
 """Kinds of journals and engines of durable runs: each a `JournalPlugin`."""
 PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
-    SANDBOXES: {"kubernetes": "toolexec-kubernetes"},
+    JOURNALS: {"temporal": "toolexec-temporal"},
+    SANDBOXES: {"kubernetes": "toolexec-kubernetes", "temporal": "toolexec-temporal"},
 }
 """By group, the kinds of the packages beside the core, each with its distribution. The extra `NAME` of toolexec has
 `toolexec-NAME`, and no other distribution can have its kinds."""

@@ -134,7 +134,8 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     from toolexec.config.build import GATE_BLOCKS
     from toolexec.config.references import missing_references
 
-    warnings = missing_references(loaded, os.environ)
+    missing = missing_references(loaded, os.environ)
+    warnings = [*loaded.hints, *missing]
     code = FAILED if strict and warnings else OK
 
     facts: JSONDict = {
@@ -161,8 +162,8 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     )
     for warning in warnings:
         screen.note(f"warning: {warning}", style="yellow")
-    verb = "is" if len(warnings) == 1 else "are"
-    rest = f", but {len(warnings)} of what they name {verb} missing here" if warnings else ""
+    verb = "is" if len(missing) == 1 else "are"
+    rest = f", but {len(missing)} of what they name {verb} missing here" if missing else ""
     screen.exact(f"{names}: the settings are right ({counts}){rest}")
     return code
 

@@ -21,13 +21,11 @@ from toolexec.config.kinds import (
     ListOf,
     PythonNames,
     Rate,
-    SandboxKind,
     SandboxKinds,
     Seconds,
     WorkerCount,
     kind_of,
 )
-from toolexec.durable.temporal.settings import TemporalSettings
 from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.settings import (
@@ -82,7 +80,6 @@ __all__ = [
     "SourcesBlock",
     "TasksBlock",
     "TelemetryBlock",
-    "TemporalBlock",
     "keys_of",
 ]
 
@@ -194,12 +191,11 @@ class ProxmoxBlock(Block):
     SandboxSettings,
     kinds={
         "use": SandboxKinds,
-        "temporal": SandboxKind,
         "wasm_workers": WorkerCount,
         "egress": ListOf[str],
         "plugins": ListOf[JSONDict],
     },
-    defaults={"temporal": "wasm", "egress": (), "plugins": ()},
+    defaults={"egress": (), "plugins": ()},
     after={"egress_secrets": "egress"},
 )
 class SandboxesBlock(Block):
@@ -315,11 +311,6 @@ class LearningBlock(Block):
     path: File = entry("", "The file that keeps it; empty: outputs.json in the state directory.")
 
 
-@of(TemporalSettings)
-class TemporalBlock(Block):
-    """Durable runs on many machines; setting any of these has them run there."""
-
-
 @of(
     From(Options, only=("journal", "linger", "timer_linger")),
     kinds={"journal": JournalName},
@@ -332,7 +323,6 @@ class DurableBlock(Block):
     postgres: str = entry(
         "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
-    temporal: TemporalBlock = TemporalBlock.model_construct()
 
 
 @of(CacheSettings, kinds={"path": File}, defaults={"path": ""}, after={"rules": "ttl"})

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from toolexec.durable.journals import is_journal_kind
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
-from toolexec.runtime.kinds import KINDS, SANDBOXES, installed_kinds, lent_kinds
+from toolexec.runtime.kinds import KINDS, installed_kinds, lent_kinds
 from toolexec.runtime.plugin import REMOVED
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "ListOf",
     "PythonNames",
     "Rate",
-    "SandboxKind",
     "SandboxKinds",
     "Seconds",
     "Size",
@@ -202,8 +201,6 @@ _FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
 
 
-SandboxKind = Annotated[str, AfterValidator(_one_of(SANDBOXES)), _words(SANDBOXES)]
-"""A kind of sandbox that this package has."""
 LentKind = Annotated[str, AfterValidator(_one_of(lent_kinds())), _words(lent_kinds())]
 """A kind of sandbox that a remote runtime may run code in."""
 SandboxKinds = Annotated[

@@ -19,6 +19,8 @@ from toolexec.config.journals import journal_key, journal_keys, read_table, take
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.moved import BLOCK as SANDBOXES
+from toolexec.config.moved import hint_at, is_moved, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
@@ -83,6 +85,9 @@ class Layers:
         self.provider_entries: dict[str, ProviderEntry] = {}
         self.journal_values: dict[str, dict[str, Value]] = {}
         """The settings of each kind of journal that is set up, by name."""
+        self.inner_kinds: dict[str, str] = {}
+        """What sandboxes with workers elsewhere run code in, by their kind, where an old key says so."""
+        self.hints: list[str] = []
         self._refused: set[str] = set()
         self._mistakes = mistakes
 
@@ -135,6 +140,13 @@ class Layers:
         table = dict(table)
         for kind, own in take_tables(table):
             self._take_journal(kind, own, source, layer)
+        for kind, inner in take_moved(table):
+            where = source.where((SANDBOXES, kind))
+            if isinstance(inner, str):
+                self.inner_kinds[kind] = inner
+                self.hints.append(f"{where}: {hint_at(kind)}")
+            else:
+                self._mistakes.add(where, f"{SANDBOXES}.{kind} must be a kind of sandbox")
         given = dict(_given(table))
         try:
             read = Settings.model_validate(table, context=source.directory)
@@ -184,14 +196,17 @@ class Layers:
             if not name.startswith(ENVIRONMENT_PREFIX) or "__" not in rest:
                 continue
             block, _, key = rest.partition("__")
+            path = rest.lower().replace("__", ".")
             if block.lower() == _SERVERS and key:
                 self._add_server(name, key, environment[name])
             elif block.lower() == TOOLSETS and key:
                 self._add_toolset(name, key, environment[name])
             elif block.lower() == PROVIDERS and key:
                 self._add_provider(name, key, environment[name])
-            elif (found := by_name.get(name) or self._journal_key(rest.lower().replace("__", "."), name)) is not None:
+            elif (found := by_name.get(name) or self._journal_key(path, name)) is not None:
                 self._add_value(found, environment[name], "environment", name)
+            elif is_moved(path):
+                self._take({SANDBOXES: {path.partition(".")[2]: environment[name]}}, _Named(name), "environment")
             elif name not in self._refused:
                 moved = moved_setting(rest.lower().replace("__", "."))
                 hint = moved or did_you_mean(name, by_name).partition(", ")[0]
@@ -229,7 +244,9 @@ class Layers:
             key = KEYS.get(path) or self._journal_key(path, typed)
             if key is None and typed in self._refused:
                 continue
-            if key is None:
+            if is_moved(path):
+                self._take({SANDBOXES: {path.partition(".")[2]: value}}, _Named(typed), "flag")
+            elif key is None:
                 self._mistakes.add(typed, f"unknown key {path}; {_nearest_path(path)}")
             else:
                 self._add_value(key, value, "flag", typed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from toolexec.server.auth import ApiKey
 
 __all__ = ["LoadedConfig", "SetFlag", "load_api_keys", "load_settings", "parse_set"]
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def load_settings(
@@ -81,7 +84,11 @@ def load_settings(
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),
         files=tuple(paths),
+        inner_kinds=layers.inner_kinds,
+        hints=tuple(layers.hints),
     )
+    for hint in loaded.hints:
+        logger.warning("%s", hint)
     _check_programs(loaded, mistakes)
     if serving:
         check_served(loaded, layers.toolset_entries, mistakes)

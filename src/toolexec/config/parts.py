@@ -13,7 +13,7 @@ from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.settings import (
     ApprovalSettings,
     BreakerSettings,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from toolexec.code.limits import Limits
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
-    from toolexec.durable.temporal import TemporalEngine
     from toolexec.exec.options import Options
     from toolexec.run.code_shares import CodeShares
     from toolexec.run.gate import GatePart
@@ -67,7 +66,6 @@ __all__ = [
     "runtime_server_settings",
     "sandbox_settings",
     "serve_settings",
-    "temporal_engine",
 ]
 
 _REFERENCE: Final = "secretref:"
@@ -270,8 +268,6 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         wanted["code_limits"] = of_code
     if any(loaded.has(block) for block in ("sandboxes", "sandboxes.remote", "sandboxes.proxmox")):
         wanted["runtime_backends"] = sandbox_settings(loaded)
-    if loaded.has("durable.temporal"):
-        wanted["journal"] = temporal_engine(loaded)
     if loaded.journals:
         wanted["journal"] = journal(loaded)
     return replace(base, **wanted)
@@ -290,36 +286,32 @@ def journal(loaded: LoadedConfig) -> Journal | DurableEngine:
     `make_journal`."""
     from toolexec.durable.journals import make_journal
 
-    (kind, values), *others = loaded.journals.items()
+    kind, *others = loaded.journals
     if others:
         raise ConfigurationError(
-            f"durable runs have one journal: set up [durable.{kind}] or [durable.{others[0][0]}], not both"
+            f"durable runs have one journal: set up [durable.{kind}] or [durable.{others[0]}], not both"
         )
-    return make_journal(kind, {name: value.value for name, value in values.items() if value.layer != "default"})
+    return make_journal(kind, _given(loaded, kind))
 
 
-def temporal_engine(loaded: LoadedConfig) -> TemporalEngine:
-    """Return what runs durable runs; raises ConfigurationError, and MissingExtraError."""
-    from toolexec.durable.temporal import TemporalEngine, TemporalSettings
-
-    return TemporalEngine(read(TemporalSettings, loaded.settings.durable.temporal))
+def _given(loaded: LoadedConfig, kind: str) -> JSONDict:
+    """Return what is set of the settings of one kind of journal."""
+    return {name: value.value for name, value in loaded.journals[kind].items() if value.layer != "default"}
 
 
 def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Return which sandboxes there are; raises ConfigurationError."""
-    from toolexec.durable.sandboxes import provide_sandboxes
-    from toolexec.durable.temporal import TemporalSettings
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
     block = loaded.settings.sandboxes
     values = values_for(SandboxSettings, block)
-    inner = values.pop("temporal")
-    provide_sandboxes()
-    if "temporal" in values["use"]:
-        values["temporal"] = {"inner": inner, **values_for(TemporalSettings, loaded.settings.durable.temporal)}
     hosts, tables = values.pop("egress"), block.egress_secrets
-    values["plugins"] = _by_kind(values["plugins"])
+    plugins = values["plugins"] = _by_kind(values["plugins"])
+    for kind in {*values["use"]} & {*loaded.journals, *loaded.inner_kinds}:
+        at = _given(loaded, kind) if kind in loaded.journals else {}  # where its journals are, its sandboxes are, too
+        inner = {"inner": loaded.inner_kinds[kind]} if kind in loaded.inner_kinds else {}
+        plugins[kind] = {**at, **inner, **plugins.get(kind, {})}
     if tables and not hosts:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))

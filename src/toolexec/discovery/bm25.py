@@ -48,9 +48,9 @@ class BM25Config:
     much long documents are held back). Boosts are rounded to eighths; one of 0 switches a field off.
 
     `synonyms` is the weight of words that mean the same as one of the query (0: they do not count). `lenient` says
-    whether words that no tool has are completed and corrected; `exact_first`, whether tools whose name or title has just
-    the words of the query come before all others (never with a `name_boost` of 0). Negative values, and boosts over 100, raise
-    ConfigurationError.
+    whether words that no tool has are completed and corrected; `exact_first`, whether tools whose name or title has
+    just the words of the query come before all others (never with a `name_boost` of 0). Negative values, and boosts
+    over 100, raise ConfigurationError.
     """
 
     name_boost: float = 3.0

@@ -33,7 +33,6 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "quickjs_rs": "javascript",
     "socksio": "socks",
     "starlette": "serve",
-    "temporalio": "temporal",
     "tree_sitter": "javascript",
     "tree_sitter_typescript": "javascript",
     "uvicorn": "serve",

@@ -16,7 +16,6 @@ from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import SKILL, CodeEvent, CodeResult, EventCallback, ExecuteRequest
-from toolexec.durable.sandboxes import provide_sandboxes
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.home import Home
 from toolexec.exec.options import Options
@@ -134,7 +133,6 @@ class CodeRuns:
         self._check_open()
         if self._runtime is None:
             backends = self._options.runtime_backends
-            provide_sandboxes()
             if backends is None or isinstance(backends, SandboxSettings):
                 self._runtime = make_runtime(backends)
             else:

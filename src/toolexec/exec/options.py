@@ -149,7 +149,7 @@ class Options:
         DEFAULT_RESULT_BYTES, "How long a tool's result may be until code gets a handle in its place.", least=0
     )
     journal: Journal | DurableEngine | str | Path | None = setting(
-        None, "The file that keeps them, SQLite; empty: runs.db in the state directory."
+        None, "The file that keeps them, SQLite, or a kind of journal; empty: runs.db in the state directory."
     )
     linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
     timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)

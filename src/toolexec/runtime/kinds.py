@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from toolexec.backend.plugins import PACKAGES, load_plugin, plugin_names
+from toolexec.backend.plugins import JOURNALS, PACKAGES, load_plugin, plugin_names
 from toolexec.backend.plugins import SANDBOXES as GROUP
 from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
@@ -18,6 +18,7 @@ from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 __all__ = [
     "KINDS",
     "PACKAGED",
+    "RELAYED",
     "SANDBOXES",
     "candidates",
     "installed_kinds",
@@ -25,7 +26,6 @@ __all__ = [
     "lent_kinds",
     "plugin_of",
     "present_plugins",
-    "provide",
 ]
 
 _HOMES: Final = {
@@ -41,26 +41,21 @@ _HOMES: Final = {
     "remote": "toolexec.runtime.remote.plugin:PLUGIN",
     "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
 }
-_PROVIDED: Final = {"temporal": ""}
-"""Kinds of packages that build on this one, which `provide` them; they are used only when they are named."""
-
-PACKAGED: Final = (*PACKAGES[GROUP],)
-"""The kinds of the packages beside the core; a package may be absent."""
+RELAYED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind in PACKAGES[JOURNALS])
+"""The kinds of packages that are engines of durable runs, too: workers elsewhere have a sandbox of another kind. They
+are used only when they are named."""
+PACKAGED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind not in RELAYED)
+"""The other kinds of the packages beside the core; a package may be absent."""
 SANDBOXES: Final = (*_HOMES, *PACKAGED)
 """Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
-KINDS: Final = (*SANDBOXES, *_PROVIDED)
+KINDS: Final = (*SANDBOXES, *RELAYED)
 """Every kind of sandbox that comes with toolexec."""
-
-
-def provide(kind: str, home: str) -> None:
-    """Say where the object of a kind is, as `module:NAME`: for packages that this one must not know."""
-    _PROVIDED[kind] = home
 
 
 def installed_kinds() -> list[str]:
     """Return the kinds that distributions have which are not toolexec's, sorted; none of them is loaded, and a name of
     ours among them is one that cannot be used."""
-    return [kind for kind in plugin_names(GROUP) if kind not in PACKAGED]
+    return [kind for kind in plugin_names(GROUP) if kind not in PACKAGES[GROUP]]
 
 
 def plugin_of(kind: str) -> SandboxPlugin:
@@ -69,13 +64,11 @@ def plugin_of(kind: str) -> SandboxPlugin:
     Raises ConfigurationError for one that is not there, and for a plugin that cannot be used: it says which
     distribution that is from, and why. Raises MissingExtraError for a kind whose package is not installed.
     """
-    home = _HOMES.get(kind) or _PROVIDED.get(kind)
-    if home:
+    home = _HOMES.get(kind)
+    if home is not None:
         module, _, name = home.partition(":")
         found: SandboxPlugin = getattr(import_module(module), name)
         return found
-    if kind in _PROVIDED:
-        raise ConfigurationError(f"the sandbox {kind} is not loaded: import toolexec.durable.temporal")
     return load_plugin(GROUP, kind, lambda loaded: _problem(kind, loaded), needed_for=f"the sandbox {kind}")
 
 

@@ -11,7 +11,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.declared import FileName, about, setting
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
-from toolexec.runtime.kinds import KINDS, PACKAGED, installed_kinds
+from toolexec.runtime.kinds import KINDS, PACKAGED, RELAYED, installed_kinds
 from toolexec.runtime.plugin import REMOVED
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
 
     `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile, but
-    for experimental ones (`firecracker`, `kata`). These, `temporal`, and those of plugins (entry points of the group
-    `toolexec.sandboxes`), are used only when they are named here. `temporal` is what that kind needs: `inner`, the kind
-    of sandbox that its workers have (default: wasm), and the fields of `TemporalSettings`.
+    for experimental ones (`firecracker`, `kata`). These, those that have workers elsewhere run code (`temporal`), and
+    those of plugins (entry points of the group `toolexec.sandboxes`), are used only when they are named here.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `wasm_workers` is how many processes run Python of the embedded sandbox beside this one when several programs run at
@@ -50,10 +49,6 @@ class SandboxSettings:
 
     use: tuple[str, ...] = setting(
         (), "The kinds that may be used, the preferred one first; empty: all but temporal and experimental ones."
-    )
-    temporal: JSONObject = field(
-        default_factory=JSONDict,
-        metadata=about("The kind that the workers of temporal have; [durable.temporal] says where that is."),
     )
     image: str = setting("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = setting(0, "How many guests each keeps started, for each way to run code.", least=0, file_most=100)
@@ -76,13 +71,14 @@ class SandboxSettings:
     egress: Egress | None = setting(None, "Hosts that code in containers may reach: api.example.com.")
     plugins: Mapping[str, JSONObject] = field(
         default_factory=dict[str, JSONObject],
+        repr=False,  # there may be secrets
         metadata=about("Settings of sandboxes of packages and plugins: kind, and what that kind takes."),
     )
     remote: RemoteSettings | None = None
     proxmox: ProxmoxSettings | None = None
 
     def __post_init__(self) -> None:
-        ours = sorted({*self.plugins} & {*KINDS} - {*PACKAGED})
+        ours = sorted({*self.plugins} & {*KINDS} - {*PACKAGED, *RELAYED})
         if ours:
             raise ConfigurationError(f"the sandbox {ours[0]} is of toolexec: its settings have names of their own")
         unknown = sorted({*self.use, *self.plugins} - {*KINDS})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from toolexec.run.layers.audit import Audit
     from toolexec.run.layers.breaker import Breaker
     from toolexec.run.layers.bulkhead import Bulkhead
     from toolexec.run.layers.cache import Cache
@@ -20,6 +21,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "toolexec.run.layers.audit": ("Audit",),
             "toolexec.run.layers.breaker": ("Breaker",),
             "toolexec.run.layers.bulkhead": ("Bulkhead",),
             "toolexec.run.layers.cache": ("Cache",),
@@ -33,6 +35,7 @@ else:
     )
 
 __all__ = [
+    "Audit",
     "Breaker",
     "Bulkhead",
     "Cache",

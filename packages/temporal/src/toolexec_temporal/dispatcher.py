@@ -1,0 +1,41 @@
+"""The workflow's half of the exchange with its sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from toolexec.journal import JSONDict, JSONValue
+from toolexec_temporal.messages import Exchange
+from toolexec_temporal.sizes import first_part
+
+__all__ = ["Dispatcher"]
+
+
+class Dispatcher:
+    """Answers the sandbox of a workflow, one exchange after the other: the next one ends the wait of the last."""
+
+    def __init__(self) -> None:
+        self.attempt: int = 0
+        """That of the sandbox that has the run."""
+        self._exchanges = 0
+
+    def check(self, exchange: Exchange) -> None:
+        """Raise ApplicationError for a sandbox that has lost the run."""
+        if exchange.attempt != self.attempt:
+            raise ApplicationError("another worker runs this code by now", type="run_lost")
+
+    async def answers(self, exchange: Exchange, find: Callable[[str], JSONValue]) -> JSONDict:
+        """Return the answers that *find* has to what is wanted, once there is one, as many as go into one message; none
+        when another exchange comes."""
+        self._exchanges += 1
+        number = self._exchanges
+
+        def found() -> JSONDict:
+            answers = {name: find(name) for name in exchange.wanted}
+            return {name: answer for name, answer in answers.items() if answer is not None}
+
+        await workflow.wait_condition(lambda: bool(found()) or number != self._exchanges)
+        return first_part(found())

@@ -1,0 +1,431 @@
+"""Durable runs on Temporal, for many machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import timedelta
+from time import time
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+
+from toolexec.errors import JournalError, RunBusyError, RunError
+from toolexec.journal import CallRecord, JSONDict, RunRecord, RunState, Signal, Wait, error_to_json, pauses
+from toolexec_temporal.messages import (
+    KINDS,
+    RUN_FAILED,
+    Rules,
+    RunInput,
+    read_call,
+    read_record,
+    record_to_json,
+)
+from toolexec_temporal.settings import TemporalSettings
+from toolexec_temporal.sizes import with_values
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+
+    from toolexec.journal import Host
+    from toolexec_temporal.worker import TemporalWorker
+
+    class _Settings(TypedDict, total=False):
+        address: str
+        namespace: str
+        task_queue: str
+        prefix: str
+        tls: bool
+        api_key: str
+        key: str
+        old_keys: Sequence[str]
+        large_bytes: int
+        large_directory: str
+        call_timeout: float
+        heartbeat_timeout: float
+        attempts: int
+        max_events: int
+        linger: float
+        deployment: str
+        build_id: str
+        pinned: bool
+
+
+__all__ = ["TemporalEngine"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_FIRST_LOOK: Final = 0.5
+_LAST_LOOK: Final = 5.0
+_NO_EVENT: Final = "No completion event"
+_QUERY_SECONDS: Final = 3.0
+_STUCK_ATTEMPTS: Final = 3
+"""From which attempt at one task of a workflow on its run counts as stuck: workers that were lost fail one."""
+_GRACE: Final = 0.05
+_STATES: Final = {
+    "RUNNING": "running",
+    "COMPLETED": "done",
+    "FAILED": "failed",
+    "CANCELED": "cancelled",
+    "TERMINATED": "cancelled",
+    "CONTINUED_AS_NEW": "running",
+    "TIMED_OUT": "failed",
+}
+"""How Temporal calls the states of a run; one that ended by itself says more exactly how."""
+
+
+class TemporalEngine:
+    """Runs chains, workflows and code on Temporal: `Exec(journal=TemporalEngine(address="localhost:7233"))`.
+
+    The runs are executed by workers (`toolexec temporal worker`) with the same settings and the same tools; this only
+    starts them and asks for them. *settings* are those of `TemporalSettings`, given as one object or by keyword. It
+    connects at the first use. Raises ConfigurationError for invalid settings.
+    """
+
+    def __init__(self, settings: TemporalSettings | None = None, **given: Unpack[_Settings]) -> None:
+        self.settings: TemporalSettings = replace(settings or TemporalSettings(), **given)
+        self._client: Client | None = None
+        self._connecting = asyncio.Lock()
+
+    async def client(self) -> Client:
+        """Return the connection; raises JournalError when the server cannot be reached."""
+        from toolexec_temporal.client import connect
+
+        async with self._connecting:
+            if self._client is None:
+                self._client = await connect(self.settings)
+            return self._client
+
+    def worker(
+        self, host: Host, *, isolations: Sequence[str] | None, max_activities: int, patience: float
+    ) -> TemporalWorker:
+        """Implement `WorkedEngine.worker`."""
+        from toolexec_temporal.worker import TemporalWorker
+
+        return TemporalWorker(
+            host, self.settings, isolations=isolations, max_activities=max_activities, patience=patience
+        )
+
+    # -- runs ---------------------------------------------------------------------------------------------------
+
+    async def run(self, record: RunRecord) -> RunRecord:
+        """Implement `DurableEngine.run`."""
+        from temporalio.exceptions import WorkflowAlreadyStartedError
+
+        settings = self.settings
+        rules = Rules(
+            settings.call_timeout,
+            settings.heartbeat_timeout,
+            settings.attempts,
+            settings.max_events,
+            settings.linger,
+            bool(settings.large_directory),
+            settings.timer_linger,
+        )
+        record = replace(record, created=record.created or time())
+        summary = {"kind": record.kind, "digest": record.digest, "caller": record.caller, "created": record.created}
+        client = await self.client()
+        try:
+            async with _explained(record.id):
+                await client.start_workflow(
+                    KINDS[record.kind],
+                    RunInput(record_to_json(record), rules),
+                    id=self._name(record.id),
+                    task_queue=settings.task_queue,
+                    id_reuse_policy=_never_again(),
+                    memo=summary,
+                )
+        except WorkflowAlreadyStartedError:
+            known = await self._described(record.id)
+            memo = await known.memo()
+            if (memo.get("digest"), memo.get("caller")) != (record.digest, record.caller):
+                raise RunError(
+                    f"there is a run {record.id} already, begun with another source, other inputs or settings, or by "
+                    "another caller; take another ID",
+                    code="run_changed",
+                    details={"run_id": record.id},
+                ) from None
+        return await self.resume(record.id)
+
+    async def resume(self, run_id: str) -> RunRecord:
+        """Implement `DurableEngine.resume`."""
+        handle = await self._handle(run_id)
+        ended = asyncio.ensure_future(self._ended(handle, run_id))
+        waits = pauses(max(self.settings.linger, _FIRST_LOOK), _LAST_LOOK, factor=1.5)
+        try:
+            while True:
+                await asyncio.wait([ended], timeout=next(waits))
+                if ended.done():
+                    return ended.result()
+                progress = await self._progress(handle)
+                if progress.get("waiting"):
+                    return replace(await self._record(run_id), state="waiting", waits=_waits(progress))
+        finally:
+            ended.cancel()
+            await asyncio.wait([ended])
+
+    async def get(self, run_id: str) -> RunRecord:
+        """Implement `DurableEngine.get`."""
+        record = await self._record(run_id)
+        handle = await self._handle(run_id)
+        if record.state not in ("running", "waiting"):
+            return await self._ended(handle, run_id)
+        progress = await self._progress(handle)
+        if not progress:  # no worker answers
+            return record
+        waits = _waits(progress)
+        state: RunState = "waiting" if progress.get("waiting") else "running"
+        return replace(record, state=state, waits=waits, calls=progress.get("calls", 0))
+
+    async def calls(self, run_id: str) -> list[CallRecord]:
+        """Implement `DurableEngine.calls`. Raises JournalError where no worker answers for a run that goes on."""
+        from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
+
+        from toolexec_temporal.activities import pages
+
+        handle = await self._handle(run_id)
+        known = await self._described(run_id)
+        async with _explained(run_id):
+            ended: JSONDict = {"paged": True}
+            if known.status in (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.FAILED):
+                with suppress(WorkflowFailureError):
+                    ended = await _result(handle)
+            if not ended.get("paged"):
+                return [read_call(call) for call in ended["calls"]]
+            try:
+                return [read_call(call) for call in await pages(handle)]
+            except WorkflowQueryFailedError as error:
+                raise JournalError(f"the calls of {run_id} cannot be read: {error}") from error
+
+    async def signals(self, run_id: str) -> list[Signal]:
+        """Implement `DurableEngine.signals`. Raises JournalError where no worker answers."""
+        from temporalio.client import WorkflowQueryFailedError
+
+        handle = await self._handle(run_id)
+        async with _explained(run_id):
+            try:
+                given = await handle.query(
+                    "signals", result_type=list[dict[str, Any]], rpc_timeout=timedelta(seconds=_QUERY_SECONDS)
+                )
+            except WorkflowQueryFailedError as error:
+                raise JournalError(f"the signals of {run_id} cannot be read: {error}") from error
+        return [Signal(**signal) for signal in given]
+
+    async def runs(
+        self,
+        *,
+        states: Sequence[RunState] = (),
+        caller: str | None = None,
+        limit: int = 100,
+        before: float | None = None,
+    ) -> list[RunRecord]:
+        """Implement `DurableEngine.runs`. What a run waits for is known once it has waited for a moment.
+        A run that was begun with another key is left out, and logged."""
+        client = await self.client()
+        types = ", ".join(f"'{name}'" for name in KINDS.values())
+        found: list[RunRecord] = []
+        async with _explained(""):
+            async for each in client.list_workflows(f"WorkflowType IN ({types})"):
+                state = _STATES.get(each.status.name if each.status is not None else "", "running")
+                continued = each.status is not None and each.status.name == "CONTINUED_AS_NEW"
+                if continued or not each.id.startswith(self.settings.prefix):  # others may have other keys
+                    continue
+                try:
+                    memo = await each.memo()
+                except JournalError as error:
+                    logger.warning("the run %s is not in the list, as it cannot be read: %s", each.id, error)
+                    continue
+                record = _summary(each.id.removeprefix(self.settings.prefix), state, memo, each)
+                if (
+                    (not states or record.state in states)
+                    and (caller is None or record.caller == caller)
+                    and (before is None or record.created < before)
+                ):
+                    found.append(record)
+                    if len(found) >= limit:
+                        break
+        return sorted(found, key=lambda record: -record.created)
+
+    async def signal(self, run_id: str, signal: Signal) -> bool:
+        """Implement `DurableEngine.signal`."""
+        from temporalio.client import WorkflowExecutionStatus
+
+        known = await self._described(run_id)
+        if known.status is not WorkflowExecutionStatus.RUNNING:
+            raise _ended_error(run_id)
+        handle = await self._handle(run_id)
+        waits = {wait.name for wait in _waits(await self._progress(handle))}
+        async with _explained(run_id):
+            await handle.signal("signal", asdict(signal))
+        return signal.name in waits
+
+    async def cancel(self, run_id: str) -> bool:
+        """Implement `DurableEngine.cancel`: the sandbox and the calls of the run are stopped, and then it has
+        ended. A run whose workflow fails again and again cannot take that in, and is ended at once."""
+        handle = await self._handle(run_id)
+        pending = (await self._described(run_id)).raw_description.pending_workflow_task
+        async with _explained(run_id):
+            if pending.attempt >= _STUCK_ATTEMPTS:
+                await handle.terminate(reason="cancelled; its workflow failed again and again")
+                return True
+            await handle.cancel()
+        return False
+
+    async def delete(self, run_id: str) -> bool:
+        """Implement `DurableEngine.delete`."""
+        from temporalio.api.common.v1 import WorkflowExecution
+        from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+        from temporalio.client import WorkflowExecutionStatus
+
+        try:
+            known = await self._described(run_id)
+        except RunError as error:
+            if error.code == "run_not_found":
+                return False
+            raise
+        if known.status is WorkflowExecutionStatus.RUNNING:
+            raise RunBusyError(f"the run {run_id} has not ended; cancel it first", details={"run_id": run_id})
+        client = await self.client()
+        async with _explained(run_id):
+            await client.workflow_service.delete_workflow_execution(
+                DeleteWorkflowExecutionRequest(
+                    namespace=self.settings.namespace,
+                    workflow_execution=WorkflowExecution(workflow_id=self._name(run_id)),
+                )
+            )
+        return True
+
+    async def aclose(self) -> None:
+        """Implement `DurableEngine.aclose`; a later use connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.sleep(
+                _GRACE
+            )  # threads of the SDK that still hold what they have delivered would abort an exit
+
+    # -- one run ------------------------------------------------------------------------------------------------
+
+    def _name(self, run_id: str) -> str:
+        return f"{self.settings.prefix}{run_id}"
+
+    async def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
+        return (await self.client()).get_workflow_handle(self._name(run_id), result_type=dict[str, Any])
+
+    async def _described(self, run_id: str) -> WorkflowExecutionDescription:
+        handle = await self._handle(run_id)
+        async with _explained(run_id):
+            return await handle.describe()
+
+    async def _record(self, run_id: str) -> RunRecord:
+        """Return what the server itself knows of a run."""
+        known = await self._described(run_id)
+        state = _STATES.get(known.status.name if known.status is not None else "", "running")
+        return _summary(run_id, state, await known.memo(), known)
+
+    async def _progress(self, handle: WorkflowHandle[Any, Any]) -> JSONDict:
+        """Return what the workflow says of itself; nothing where no worker answers in time."""
+        from temporalio.client import WorkflowQueryFailedError
+        from temporalio.service import RPCError
+
+        try:
+            return await handle.query(
+                "progress", result_type=dict[str, Any], rpc_timeout=timedelta(seconds=_QUERY_SECONDS)
+            )
+        except (RPCError, WorkflowQueryFailedError):
+            return {}
+
+    async def _ended(self, handle: WorkflowHandle[Any, Any], run_id: str) -> RunRecord:
+        """Wait for the end of a run, and return it with its result."""
+        from temporalio.client import WorkflowFailureError
+        from temporalio.exceptions import CancelledError, TerminatedError
+
+        state: RunState
+        result: JSONDict | None
+        async with _explained(run_id):
+            try:
+                given = await _result(handle)
+                state, result = given["state"], given["result"]
+                if given.get("paged") and given["result"].get("steps"):
+                    result = with_values(given["result"], await self.calls(run_id))
+            except WorkflowFailureError as error:
+                was_cancelled = isinstance(error.cause, CancelledError | TerminatedError)
+                state, result = ("cancelled", None) if was_cancelled else ("failed", {"raised": _lost(error, run_id)})
+        return replace(await self._record(run_id), state=state, result=result)
+
+
+async def _result(handle: WorkflowHandle[Any, Any]) -> JSONDict:
+    """Wait for what a workflow ends with: what it returns, or says of its failure.
+
+    A server that ends a request for its last event without one (Temporal's test server does, after a while) is asked
+    again: the client library takes that for an error. Raises WorkflowFailureError for one that could not say how it
+    ended.
+    """
+    from temporalio.client import WorkflowFailureError
+    from temporalio.exceptions import ApplicationError
+
+    while True:
+        try:
+            return cast("JSONDict", await handle.result())
+        except WorkflowFailureError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == RUN_FAILED:
+                return cast("JSONDict", error.cause.details[0])
+            raise
+        except RuntimeError as error:
+            if _NO_EVENT not in str(error):
+                raise
+        await asyncio.sleep(_FIRST_LOOK)
+
+
+def _never_again() -> Any:
+    from temporalio.common import WorkflowIDReusePolicy
+
+    return WorkflowIDReusePolicy.REJECT_DUPLICATE
+
+
+@asynccontextmanager
+async def _explained(run_id: str) -> AsyncGenerator[None, None]:
+    """Raise errors of the server as those of durable runs."""
+    from temporalio.service import RPCError
+
+    from toolexec_temporal.client import translated
+
+    try:
+        yield
+    except RPCError as error:
+        raise translated(error, run_id) from error
+
+
+def _ended_error(run_id: str) -> RunError:
+    return RunError(f"the run {run_id} has ended", code="run_ended", details={"run_id": run_id})
+
+
+def _lost(error: Exception, run_id: str) -> JSONDict:
+    """Return as JSON why a run failed that could not say so itself."""
+    reason = error.__cause__ or error
+    cause = getattr(reason, "cause", None) or reason
+    return error_to_json(RunError(f"the run {run_id} failed on Temporal: {cause}", details={"run_id": run_id}))
+
+
+def _waits(progress: JSONDict) -> tuple[Wait, ...]:
+    return tuple(Wait(**wait) for wait in progress.get("waits", ()))
+
+
+def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
+    ended = known.close_time
+    waits = (memo.get("waits") or []) if state == "running" else []
+    return read_record(
+        {
+            "id": run_id,
+            "kind": memo.get("kind", "code"),
+            "source": "",
+            "digest": memo.get("digest", ""),
+            "settings": {},
+            "caller": memo.get("caller", ""),
+            "state": "waiting" if waits else state,
+            "waits": waits,
+            "created": memo.get("created") or known.start_time.timestamp(),
+            "updated": (ended or known.start_time).timestamp(),
+        }
+    )

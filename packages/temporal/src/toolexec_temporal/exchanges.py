@@ -1,0 +1,142 @@
+"""The sandbox's half of the exchange with its workflow: many requests, few updates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from toolexec.errors import RunError
+from toolexec.journal import JSONDict, pauses
+from toolexec_temporal.messages import Exchange
+from toolexec_temporal.sizes import first_part
+
+__all__ = ["Exchanges"]
+
+_PASSING: Final = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.CANCELLED,
+    }
+)
+"""What the server says, or the way to it, when it may answer a moment later."""
+_FIRST_PAUSE: Final = 0.2
+_LAST_PAUSE: Final = 5.0
+
+
+class Exchanges:
+    """Asks the workflow of a sandbox, as `async with`.
+
+    Temporal takes ten updates at a time, so what is asked at one moment goes in one, and there are at most two: the
+    next one ends the wait of the last.
+    """
+
+    def __init__(self, handle: WorkflowHandle[Any, Any], attempt: int) -> None:
+        self.delivered: list[list[str]] = []
+        """What goes along with the next exchange."""
+        self.broken: Exception | None = None
+        """Why nothing can be asked any more, where that is the fault of neither the code nor another worker."""
+        self._handle = handle
+        self._attempt = attempt
+        self._new: list[JSONDict] = []
+        self._items: dict[str, int] = {}
+        self._given_up: list[str] = []
+        self._pending: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_due = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def ask(self, name: str, item: JSONDict) -> Mapping[str, Any]:
+        """Return the workflow's answer to *item*, whose ID is *name*; cancelling has that cancelled too.
+
+        Raises RunError with the code `run_lost` when another worker has the run.
+        """
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[name] = answer
+        self._items[name] = id(item)
+        self._new.append(item)
+        self._soon()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._given_up.append(name)
+            self._soon()
+            raise
+        finally:
+            del self._pending[name], self._items[name]
+
+    def _soon(self) -> None:
+        """Exchange once the requests of this moment are all there."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        items = [*first_part({str(number): item for number, item in enumerate(self._new)}).values()]
+        self._new = self._new[len(items) :]
+        later = {id(item) for item in self._new}
+        wanted = [name for name in self._pending if self._items[name] not in later]
+        exchange = Exchange(self._attempt, items, wanted, self._given_up, self.delivered)
+        self._given_up, self.delivered = [], []
+        if self._new:
+            self._soon()
+        task = asyncio.create_task(self._exchange(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _exchange(self, exchange: Exchange) -> None:
+        try:
+            answers = await self._sent(exchange)
+        except WorkflowUpdateFailedError as error:
+            is_lost = isinstance(error.cause, ApplicationError) and error.cause.type == "run_lost"
+            self._fail(RunError("another worker runs this code by now", code="run_lost") if is_lost else error)
+            return
+        except Exception as error:
+            self.broken = error
+            self._fail(error)
+            return
+        for name, answer in answers.items():
+            future = self._pending.get(name)
+            if future is not None and not future.done():
+                future.set_result(answer)
+        is_last = len(self._tasks) == 1 and not self._is_due
+        if is_last and any(not future.done() for future in self._pending.values()):
+            self._soon()
+
+    async def _sent(self, exchange: Exchange) -> JSONDict:
+        """Return what the workflow answers; ask again, under the same ID, while the server cannot be reached."""
+        update, waits = uuid4().hex, pauses(_FIRST_PAUSE, _LAST_PAUSE)
+        while True:
+            try:
+                return await self._handle.execute_update("exchange", exchange, id=update, result_type=dict[str, Any])
+            except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # the client library raises that as its own error
+                    raise asyncio.CancelledError from None
+                if isinstance(error, RPCError) and error.status not in _PASSING:
+                    raise
+            await asyncio.sleep(next(waits))  # for as long as this worker has the run: then its activity is cancelled
+
+    def _fail(self, error: Exception) -> None:
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,126 @@
+"""What callers, Temporal workflows and their activities send each other: plain data, and how records become that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+from toolexec.journal import CallRecord, JSONDict, RunKind, RunRecord, Wait
+
+__all__ = [
+    "KINDS",
+    "RUN_FAILED",
+    "SANDBOX",
+    "VERSION",
+    "Carried",
+    "Exchange",
+    "Rules",
+    "RunInput",
+    "SandboxInput",
+    "call_to_json",
+    "read_call",
+    "read_record",
+    "record_to_json",
+]
+
+VERSION: Final = 3
+"""Of these messages: a worker refuses input of a newer one."""
+KINDS: Final[Mapping[RunKind, str]] = {
+    "chain": "toolexec-chain",
+    "workflow": "toolexec-workflow",
+    "code": "toolexec-code",
+}
+"""The type of Temporal workflow for each kind of run."""
+RUN_FAILED: Final = "toolexec-run-failed"
+"""The type of the failure of a run that has ended by itself: its details say how, as results do."""
+SANDBOX: Final = "toolexec-sandbox"
+"""The type of Temporal workflow that runs one request of a `TemporalBackend`."""
+
+
+@dataclass
+class Rules:
+    """What holds for one run from its start on: the part of the settings that its workflow needs. `keeps_large` says
+    that there is a place for large payloads; older callers do not say so, and nothing is refused then."""
+
+    call_timeout: float = 300.0
+    heartbeat_timeout: float = 10.0
+    attempts: int = 10
+    max_events: int = 8000
+    linger: float = 1.0
+    keeps_large: bool = True
+    timer_linger: float = 10.0
+
+
+@dataclass
+class Carried:
+    """What a run takes along into a new history."""
+
+    calls: list[JSONDict] = field(default_factory=list[JSONDict])
+    delivered: list[list[str]] = field(default_factory=list[list[str]])
+    signals: list[JSONDict] = field(default_factory=list[JSONDict])
+
+
+@dataclass
+class RunInput:
+    """What the Temporal workflow of a run is started with."""
+
+    record: JSONDict
+    rules: Rules
+    carried: Carried | None = None
+    version: int = VERSION
+
+
+@dataclass
+class Exchange:
+    """What a sandbox has for its workflow: what it asks for, each item with an ID, the IDs whose answers it waits for,
+    those of items to cancel, and what reached the code.
+
+    `attempt` orders the workers that have run it: an earlier one has lost the run.
+    """
+
+    attempt: int
+    items: list[JSONDict] = field(default_factory=list[JSONDict])
+    wanted: list[str] = field(default_factory=list[str])
+    cancelled: list[str] = field(default_factory=list[str])
+    delivered: list[list[str]] = field(default_factory=list[list[str]])
+
+
+@dataclass
+class SandboxInput:
+    """What the Temporal workflow of one request for a sandbox is started with.
+
+    `request` is the request as JSON-able data, `kind` the sandbox that is to run it, `queue` where its workers are,
+    `seconds` its time limit. `gateway` is the task queue of the caller, who answers for the tools.
+    """
+
+    kind: str
+    queue: str
+    gateway: str
+    request: JSONDict
+    seconds: float
+    rules: Rules
+    version: int = VERSION
+
+
+def record_to_json(record: RunRecord) -> JSONDict:
+    """Return a run as JSON-able data."""
+    return asdict(record)
+
+
+def read_record(data: Mapping[str, Any]) -> RunRecord:
+    """Return what `record_to_json` has written."""
+    given = {each.name: data[each.name] for each in fields(RunRecord) if each.name in data}
+    given["waits"] = tuple(Wait(**wait) for wait in given.get("waits", ()))
+    return RunRecord(**given)
+
+
+def call_to_json(call: CallRecord) -> JSONDict:
+    """Return a call as JSON-able data."""
+    return asdict(call)
+
+
+def read_call(data: Mapping[str, Any]) -> CallRecord:
+    """Return what `call_to_json` has written."""
+    given: dict[str, Any] = {**data, "at": tuple(data.get("at") or ()) or None}
+    return CallRecord(**given)
