@@ -13,7 +13,17 @@ _BARS = {
     ("few", "task"): (3_100, 8_400),
     ("all", "queries"): (2_900, 7_900),
 }
-CONTEXT_NAMES: dict[str, str] = {}
+_PEERS = {"plain": "FastMCP", "search": "FastMCP's BM25 search", "code": "FastMCP's code mode"}
+CONTEXT_NAMES: dict[str, str] = {
+    f"context_peers.{size}.{kind}.{figure}": name
+    for size in ("few", "all")
+    for kind, name in _PEERS.items()
+    for figure in ("fixed", "context", "billed", "turns")
+}
+
+
+def _beside(size: str, figure: str) -> tuple[str, ...]:
+    return tuple(f"context_peers.{size}.{kind}.{figure}" for kind in _PEERS)
 
 
 def _rows(size: str) -> tuple[Row, ...]:
@@ -29,16 +39,14 @@ def _rows(size: str) -> tuple[Row, ...]:
             )
         )
         for first in ("queries", "task") if expose != "direct" else ("task",):
-            bars = _BARS.get((size, first), (None, None)) if expose == "code" else (None, None)
+            is_code = expose == "code"
+            bars = (*_BARS.get((size, first), (None, None)), 4) if is_code else (None, None, None)
             how = {"queries": ", a query for each step", "task": ", the first search by the task"}[first]
             how = "" if expose == "direct" else how
-            rows += [
-                Row(key=f"{key}.{first}.context", what=f"{shown}{how}: tokens, each once", unit="count", bar=bars[0]),
-                Row(key=f"{key}.{first}.billed", what="input over all turns", unit="count", bar=bars[1]),
-                Row(
-                    key=f"{key}.{first}.turns", what="turns, median", unit="count", bar=4 if expose == "code" else None
-                ),
-            ]
+            figures = (("context", f"{shown}{how}: tokens, each once"), ("billed", "input over all turns"))
+            for (figure, what), bar in zip((*figures, ("turns", "turns, median")), bars, strict=True):
+                beside = _beside(size, figure) if is_code and first == "task" else ()
+                rows.append(Row(key=f"{key}.{first}.{figure}", what=what, unit="count", bar=bar, beside=beside))
     return tuple(rows)
 
 

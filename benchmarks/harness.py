@@ -75,6 +75,7 @@ PROGRAMS = (
     Program(name="ranking", module="search_ranking", rounds=1),
     Program(name="ranking-peers", module="peer_search_ranking", rounds=1, peer="bm25s", quick=False),
     Program(name="context", module="context", rounds=1, quick=False),
+    Program(name="context-peers", module="peer_context", rounds=1, peer="fastmcp", quick=False),
     Program(name="concurrency", module="concurrency"),
     Program(name="worker", module="worker"),
     Program(name="code", module="code", rounds=3),

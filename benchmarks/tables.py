@@ -32,6 +32,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "ranking": ("ranking.toolexec", "ranking.fts5", "ranking.size"),
     "ranking-peers": ("ranking.",),
     "context": ("context.",),
+    "context-peers": ("context_peers.",),
     "concurrency": ("concurrency.",),
     "worker": ("worker.",),
     "code": ("code.",),
