@@ -10,9 +10,14 @@ import pytest
 from toolexec import Exec
 from toolexec.config import load, parts
 from toolexec.errors import ConfigurationError
-from toolexec.errors.moved import MOVED_SETTINGS
 from toolexec.runtime import sandboxes
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
+
+FORMER = (
+    "kubeconfig",
+    *(f"kube_{name}" for name in ("context", "namespace", "runtime_class", "service_account", "node_selector")),
+    *(f"kube_{name}" for name in ("tolerations", "pull_secrets", "jobs", "network")),
+)
 
 CLUSTER = """
 [sandboxes]
@@ -40,10 +45,12 @@ def _backend(ex: Exec) -> KubernetesBackend:
 
 
 def test_former_keys_name_settings_that_there_are() -> None:
-    """The place of each former key of [sandboxes] is a field of the configuration."""
-    named = {place.split()[3] for key, place in MOVED_SETTINGS.items() if key.startswith("sandboxes.")}
-    assert len(named) == 10
-    assert named <= {field.name for field in dataclasses.fields(KubernetesConfig)}
+    """Say for each former key of [sandboxes] which field of the configuration it is now."""
+    fields = {field.name for field in dataclasses.fields(KubernetesConfig)}
+    for name in FORMER:
+        with pytest.raises(ConfigurationError, match='"kind": "kubernetes"') as caught:
+            sandboxes.SandboxSettings(**{name: "x"})  # type: ignore[arg-type]
+        assert str(caught.value).split('"')[5] in fields, str(caught.value)
 
 
 async def test_a_cluster_can_be_set(tmp_path: Path) -> None:
