@@ -18,7 +18,7 @@ have() { # have PROGRAM: whether it was installed in full, or cannot be built, w
 }
 
 mirror() { # where this machine gets Debian's own packages from; asks without a lock, which others may have
-    apt-get --print-uris update | sed -n "s#^'\(.*\)/dists/bookworm/InRelease'.*#\1#p" | head -n 1
+    apt-get --print-uris update | sed -n "s#^'\(.*\)/dists/bookworm/InRelease'.*#\1#p" | sed -n 1p
 }
 
 apt() { # apt-get with package lists of its own, sources included: the machine's stay as they are

@@ -93,8 +93,8 @@ class Promise:
     """Something that no program gets under `profiles`; `says` completes "no program".
 
     `probes` are the programs of the escape battery that try it, by name; a `*` at the end stands for all names that
-    begin so. `calls` are system calls that the kernel of
-    the host refuses for it, whatever their arguments are.
+    begin so. `calls` are system calls that the kernel of the host
+    refuses for it, whatever their arguments are.
     """
 
     name: str
