@@ -125,8 +125,7 @@ async def test_what_is_gone_goes_last(index: InMemoryIndex, catalog: Catalog) ->
     events: list[str] = []
     index.on_change(lambda event: events.append(event.type))
     catalog.publish(some_tools(range(AT_ONCE, SOME + AT_ONCE), "changed"))
-    while len(events) < AT_ONCE:
-        await asyncio.sleep(0)
+    await until(lambda: len(events) >= AT_ONCE, pause=0)
     assert {index.get(f"m:t{number}").tool.description for number in range(SOME)} == {"", "changed"}
     await catalog.published()
     assert {entry.tool.description for entry in index.tools()} == {"changed"}

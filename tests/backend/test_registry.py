@@ -214,6 +214,7 @@ def test_the_factory_of_mcp_servers_without_the_extra(
     """The error names what to install."""
     for name in [name for name in sys.modules if name.startswith("toolexec.backend.mcp.")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(sys.modules["toolexec.backend.mcp"], "MCPBackend", raising=False)  # looked up before
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtraError, match=r"toolexec\[mcp\]"):
         registry.create("mcp", "git", {"command": "git-server"})

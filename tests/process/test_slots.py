@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.waiting import until
 
 from toolexec.process.slots import Slots
 
@@ -20,8 +21,7 @@ async def test_who_waits_in_another_thread_gets_the_place_that_is_left_here() ->
 
     async def wait() -> None:
         waiting = asyncio.create_task(slots.wait(60))
-        while not slots.waiting:
-            await asyncio.sleep(0)
+        await until(lambda: slots.waiting, pause=0)
         began.set()
         got.append(await waiting)
 

@@ -21,7 +21,6 @@ from toolexec.config.mistakes import did_you_mean
 from toolexec.durable.journals import journal_plugin
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
-from toolexec.model.redaction import redactor
 
 __all__ = ["BLOCK", "installed_keys", "journal_key", "journal_keys", "read_table", "take_tables"]
 
@@ -86,6 +85,8 @@ def _problem(keys: Mapping[str, Key], path: str, name: str, value: object) -> st
     key = keys.get(name)
     if key is None:
         return f"unknown key {path}; {did_you_mean(name, keys)}"
+    from toolexec.model.redaction import redactor  # which few programs that start need
+
     return f"{path} must be {key.kind.expects}" + ("" if key.secret else f", not {redactor.text(shown(value))}")
 
 

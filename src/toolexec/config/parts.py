@@ -220,11 +220,10 @@ def auth_settings(loaded: LoadedConfig) -> AuthSettings:
 def http_settings(loaded: LoadedConfig) -> HttpSettings:
     """Return how the server listens; raises ConfigurationError."""
     from toolexec.server.http import HttpSettings
-    from toolexec.server.settings import ServeSettings
 
-    server = loaded.settings.server
-    transport = read(ServeSettings, server).transport
-    return read(HttpSettings, loaded.settings.http, server, sse=transport == "sse")
+    settings = loaded.settings
+    # Not `read(ServeSettings, ...)`, which would look at keys that are still references to secrets.
+    return read(HttpSettings, settings.http, settings.server, sse=settings.get("server.transport") == "sse")
 
 
 def serve_settings(loaded: LoadedConfig) -> ServeSettings:

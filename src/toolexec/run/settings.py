@@ -40,6 +40,7 @@ MIN_BYTES: Final = 1000
 """The smallest budget of a result: an outline must have room to say how to read on."""
 
 
+@checked("ResultSettings")
 @dataclass(eq=False, repr=False)
 class ResultSettings:
     """How large a result may be that is shown whole, and how long the others are kept."""
@@ -50,6 +51,7 @@ class ResultSettings:
     max_kept_bytes: Bytes = setting(256 * 1024**2, "How much is kept in memory in all.", above=0, file_least=MIN_BYTES)
 
 
+@checked("PolicySettings")
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings:
     """What becomes of calls and runs that no rule matches."""
@@ -64,6 +66,7 @@ class PolicySettings:
     )
 
 
+@checked("ApprovalSettings")
 @dataclass(frozen=True, kw_only=True)
 class ApprovalSettings:
     """How an approver is asked."""
@@ -83,6 +86,7 @@ class AuditSettings:
     keep: int = setting(5, "How many of the moved files stay.", least=1)
 
 
+@checked("PinningSettings")
 @dataclass(frozen=True, kw_only=True)
 class PinningSettings:
     """Which definitions of tools are accepted as they come."""
@@ -90,6 +94,7 @@ class PinningSettings:
     accept_first: bool = setting(True, "Accept tools that were never seen before.")
 
 
+@checked("TelemetrySettings")
 @dataclass(frozen=True, kw_only=True)
 class TelemetrySettings:
     """What spans have of calls."""
@@ -97,6 +102,7 @@ class TelemetrySettings:
     record_args: bool = setting(False, "Record arguments and results, too, without secrets.")
 
 
+@checked("RetrySettings")
 @dataclass(eq=False, repr=False, kw_only=True)
 class RetrySettings:
     """How often and how long calls are made again."""
@@ -113,6 +119,7 @@ class RetrySettings:
     budget: float = setting(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", least=0)
 
 
+@checked("BreakerSettings")
 @dataclass(eq=False, repr=False, kw_only=True)
 class BreakerSettings:
     """When a backend is left alone, and for how long."""
@@ -123,6 +130,7 @@ class BreakerSettings:
     reset: Seconds = setting(30.0, "For how long it is left alone.", above=0, file_least=0.001)
 
 
+@checked("BulkheadSettings")
 @dataclass(eq=False, repr=False)
 class BulkheadSettings:
     """How many calls of one backend run at a time, and how many wait."""
@@ -135,6 +143,7 @@ class BulkheadSettings:
     wait: Seconds = setting(5.0, "For how long they may wait.", least=0)
 
 
+@checked("CacheSettings")
 @dataclass(eq=False, repr=False)
 class CacheSettings:
     """Which answers are kept, where and for how long."""

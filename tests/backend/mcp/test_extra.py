@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import toolexec.backend.mcp as package
+from toolexec.errors import MissingExtraError
 
 WITHOUT = """
 import sys
@@ -35,7 +36,7 @@ def test_a_missing_extra_is_told_in_this_process(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("toolexec.backend.mcp.")]:
         if name != "toolexec.backend.mcp.config":
             monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(package.__getattr__.__globals__["MissingExtraError"], match=r"toolexec\[mcp\]"):
+    with pytest.raises(MissingExtraError, match=r"toolexec\[mcp\]"):
         package.__getattr__("MCPBackend")
 
 

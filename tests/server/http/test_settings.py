@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from toolexec import lazy
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.server import http as package
 from toolexec.server.auth import ApiKey, AuthSettings
@@ -120,7 +121,7 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
     def missing(name: str) -> Any:
         raise ModuleNotFoundError("no uvicorn", name="uvicorn")
 
-    monkeypatch.setattr(package, "import_module", missing)
+    monkeypatch.setattr(lazy, "import_module", missing)
     with pytest.raises(MissingExtraError, match="serving over HTTP needs the 'serve' extra"):
         _ = package.Health
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -133,6 +134,6 @@ def test_a_mistake_of_our_own_is_no_missing_extra(monkeypatch: pytest.MonkeyPatc
     def broken(name: str) -> Any:
         raise ModuleNotFoundError("gone", name="toolexec.gone")
 
-    monkeypatch.setattr(package, "import_module", broken)
+    monkeypatch.setattr(lazy, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="gone"):
         _ = package.Metrics
