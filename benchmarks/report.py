@@ -139,7 +139,7 @@ def _compared(row: Row, key: str, value: float, outcome: Outcome) -> str:
     other = outcome.figures[key].median
     if row.unit == "share":
         return f"{ALL_NAMES[key]} {show(other, row.unit)}"
-    unit, times = "bytes" if row.unit == "bytes" else "time", other / value
+    unit, times = row.unit if row.unit in ("bytes", "count") else "time", other / value
     ways = [f"{name} {text}" for way, name in _SHORT.items() if (text := _shown(f"{key}@{way}", outcome))]
     more = f"; {', '.join(ways)}" if ways else ""
     return f"{ALL_NAMES[key]} {show(other, unit)} ({times:.{0 if times >= 10 else 2}f}{TIMES}{more})"
