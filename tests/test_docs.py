@@ -34,6 +34,7 @@ from tests.workspace import installed, packages
 import toolexec
 from toolexec import errors
 from toolexec.code import Tools
+from toolexec.exec.sources import Sources
 from toolexec.runtime import CANDIDATES, ExecuteRequest
 from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm import WasmBackend
@@ -110,6 +111,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
+    # A reader waits 10 s for a server to start, which is too little on a machine that runs other tests.
+    monkeypatch.setattr(Sources, "start_timeout", property(lambda _: 120.0, lambda _, __: None), raising=False)
     yield tmp_path
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__dict__", {}).get("__file__")).startswith(str(tmp_path)):

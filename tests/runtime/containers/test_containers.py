@@ -274,7 +274,9 @@ async def test_a_session_keeps_its_state(make: Make) -> None:
             assert result.error is not None
             assert result.error.details["session"] == "kept"
             assert (await session.execute_code("return x")).value == 20
-            result = await session.execute_code("while True:\n try:\n  while True: pass\n except: pass", timeout=0.5)
+            result = await session.execute_code(
+                "while True:\n try:\n  while True:\n   len('')\n except: pass", timeout=0.5
+            )
             assert result.error is not None
             assert result.error.details["session"] == "ended"
             with pytest.raises(SandboxFailedError, match="its last run was stopped"):

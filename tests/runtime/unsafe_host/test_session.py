@@ -67,7 +67,7 @@ async def test_two_sessions_do_not_know_each_other(host: Any) -> None:
 async def test_a_run_that_had_to_be_killed_ends_the_session(host: Any) -> None:
     """The next one says that the state is lost."""
     session = await open_session(host)
-    code = "while True:\n try:\n  while True: pass\n except: pass"
+    code = "while True:\n try:\n  while True:\n   len('')\n except: pass"
     stopped = await session.execute(host.request(code, timeout=0.5))
     assert isinstance(stopped.error, CodeTimeoutError)
     with pytest.raises(SandboxFailedError, match="open a new one"):

@@ -16,11 +16,13 @@ from toolexec.exec import Exec
 __all__ = ["make_exec", "run"]
 
 _RESULT_BYTES: Final = 16 << 20
+_PATIENCE: Final = 120.0
+"""Seconds for the servers to start: their first start on a machine compiles what they import, beside other work too."""
 
 
 def make_exec() -> Exec:
-    """Return the Exec of the demo: its code gets even the largest commit as it is, not as a handle."""
-    return Exec(result_bytes=_RESULT_BYTES)
+    """Return the Exec of the demo: its code gets even the largest commit as it is, and its servers may be slow."""
+    return Exec(result_bytes=_RESULT_BYTES, start_timeout=_PATIENCE)
 
 
 async def run(session: Session, *, fast: bool = False) -> int:

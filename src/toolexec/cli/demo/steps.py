@@ -33,8 +33,8 @@ async def connect(stage: Stage) -> Outcome:
     """Add the servers and the functions, start, and show how everything is."""
     root = stage.repository.root
     python = (sys.executable, "-P", "-m")  # -P: a mcp.py or git.py in the repository must not be imported
-    stage.ex.add_mcp("git", command=(*python, "mcp_server_git", "--repository", "."), cwd=root)
-    stage.ex.add_mcp("time", command=(*python, "mcp_server_time"), cwd=root)
+    stage.ex.add_mcp("git", command=(*python, "mcp_server_git", "--repository", "."), cwd=root, connect_timeout=120)
+    stage.ex.add_mcp("time", command=(*python, "mcp_server_time"), cwd=root, connect_timeout=120)
     for function in TOOLS:
         stage.ex.add(function)
     began = perf_counter()
