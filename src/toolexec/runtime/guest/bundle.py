@@ -16,7 +16,16 @@ from typing import Any, Final
 from toolexec.runtime.contract import OPEN_FILES
 from toolexec.runtime.guest.sources import source_of
 
-__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest", "settings_of", "zygote_bytes"]
+__all__ = [
+    "GuestSettings",
+    "bash_guest",
+    "boot_bytes",
+    "boot_command",
+    "python_guest",
+    "settings_of",
+    "without_comments",
+    "zygote_bytes",
+]
 
 _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
@@ -24,6 +33,7 @@ _BOXED: Final = ("python", "bash", "box")
 _EMBEDDED: Final = ("threadless.py",)
 """What only guests of the embedded sandbox load, which have the sources themselves."""
 _ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
+_NOTES: Final = re.compile(r"(?:^[ \t]*|  )# .*$", re.MULTILINE)
 _COMMENTS: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _TEXTS: Final = ("javascript/guest.cjs", "javascript/large.cjs", "javascript/values.cjs")
 _HEAD: Final = """\
@@ -199,13 +209,23 @@ def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
     """Name → text, and whether it is a package, of all modules of the guests that are written in Python.
 
     Annotations are never evaluated there, and `typing` takes longer to import than all the rest: its imports are gone,
-    and so are docstrings, which nothing there reads.
+    and so are docstrings and comments, which nothing there reads. What is left stays on its lines.
     """
-    return {"toolexec_guest": ("", True)} | {
-        name: (_without_docstrings(_ANNOTATIONS.sub("", source_of(path).read_text("utf-8"))), path.stem == "__init__")
-        for package in packages
-        for name, path in _files(package)
-    }
+    found: dict[str, tuple[str, bool]] = {"toolexec_guest": ("", True)}
+    for package in packages:
+        for name, path in _files(package):
+            text = without_comments(_ANNOTATIONS.sub("", source_of(path).read_text("utf-8")))
+            found[name] = _without_docstrings(text), path.stem == "__init__"
+    return found
+
+
+def without_comments(text: str) -> str:
+    """Return the text of a module of the guests without its comments; all else keeps its line.
+
+    It takes for a comment what looks like one. That no string of theirs does is tested, as to read the tokens would
+    take 100 ms.
+    """
+    return _NOTES.sub("", text)
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
