@@ -158,7 +158,7 @@ def test_code_is_advised_where_only_that_saves(capsys: pytest.CaptureFixture[str
     for size in range(2, 40):
         shown = data(capsys, lambda size=size: catalogue(size))
         cost = {name: entry["bytes"] for name, entry in shown["expose"].items()}
-        if cost["code"] < cost["direct"] <= cost["meta"]:
+        if cost["code"] + 2_000 < cost["direct"] <= cost["meta"]:  # finding the tools costs something, too
             assert shown["advice"].startswith("toolexec serve --expose code saves about ")
             return
     pytest.fail("there is no such number")

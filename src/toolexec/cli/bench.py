@@ -139,6 +139,10 @@ def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
+_FINDING_BYTES: Final = 2_000
+"""What a model writes and reads to find the tools of a task with `--expose code`, beside the list: some 500 tokens."""
+
+
 def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
     """Return how to serve these tools, and why."""
     from toolexec.server.tools.catalogue import meta_tools, room_for_tools
@@ -146,7 +150,7 @@ def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
     direct, meta = exposed["direct"], exposed["meta"]
     if not direct.tools:
         return "there are no tools yet, so there is nothing to save"
-    best = min(exposed, key=lambda name: exposed[name].bytes)
+    best = min(exposed, key=lambda name: exposed[name].bytes + (_FINDING_BYTES if name == "code" else 0))
     if best == "direct":
         why = f"so few tools cost less than what finds them (about {direct.tokens:,} tokens, not {meta.tokens:,})"
         if direct.bytes <= room_for_tools(meta_tools("auto", code_enabled=code_enabled)):
