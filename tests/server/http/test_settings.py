@@ -121,6 +121,7 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
     def missing(name: str) -> Any:
         raise ModuleNotFoundError("no uvicorn", name="uvicorn")
 
+    monkeypatch.delitem(vars(package), "Health", raising=False)  # looked up before
     monkeypatch.setattr(lazy, "import_module", missing)
     with pytest.raises(MissingExtraError, match="serving over HTTP needs the 'serve' extra"):
         _ = package.Health
@@ -134,6 +135,7 @@ def test_a_mistake_of_our_own_is_no_missing_extra(monkeypatch: pytest.MonkeyPatc
     def broken(name: str) -> Any:
         raise ModuleNotFoundError("gone", name="toolexec.gone")
 
+    monkeypatch.delitem(vars(package), "Metrics", raising=False)
     monkeypatch.setattr(lazy, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="gone"):
         _ = package.Metrics
