@@ -23,6 +23,7 @@ def install(path: Path, name: str, entries: str, modules: Mapping[str, str] | No
 def run(path: Path, program: str) -> list[str]:
     """Run a program that has the distributions of *path*; gives the lines that it prints."""
     code = f"import sys; sys.path.insert(0, {str(path)!r})\n{textwrap.dedent(program)}"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=path)  # what it writes is there
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
