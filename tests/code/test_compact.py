@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from toolexec import Tool
+from toolexec.code import compact
 from toolexec.code.compact import compact_stub, first_sentence
 from toolexec.model.tool import ToolAnnotations
 
@@ -84,6 +85,17 @@ def test_a_line_has_a_bound() -> None:
     assert "more)" in line
     assert line.endswith("…")
     assert len(stub({"x" * 5000: {"type": "string"}})) < 600
+
+
+def test_long_schemas_are_not_remembered() -> None:
+    """Keep nothing of tools that a backend could make new and large all the time; short ones are read once."""
+    before = compact._remembered.cache_info()
+    stub({"a": {"type": "string", "description": "x" * 20_000}})
+    assert compact._remembered.cache_info() == before
+    for _ in range(2):
+        stub({"only here": {"type": "string"}})
+    after = compact._remembered.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (1, 1)
 
 
 def test_names_of_strangers_stay_in_their_line() -> None:

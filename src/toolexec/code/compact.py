@@ -25,6 +25,9 @@ _MAX_CHOICE: Final = 24
 _MAX_DEFAULT: Final = 20
 _MAX_LEVEL: Final = 3
 _MAX_FIELDS: Final = 40
+_MAX_PARTS: Final = 400
+"""How many parts of a schema are looked at: far more than a line has room for, and few enough for an event loop."""
+_MAX_REMEMBERED: Final = 16_000
 _WORD: Final = re.compile(r"[a-z]+")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _SMALL: Final = frozenset({"a", "an", "the", "of", "in", "to", "for", "by", "and", "or", "all", "with", "given", "new"})
@@ -71,9 +74,14 @@ def first_sentence(tool: Tool) -> str:
     return sentence if len(sentence) <= _MAX_SENTENCE else f"{sentence[: _MAX_SENTENCE - 1].rstrip()}…"
 
 
-@lru_cache(maxsize=4096)
 def _signature(takes_text: str, gives_text: str) -> tuple[str, str]:
-    """Return the arguments and the type of the result that two schemas (JSON text) say."""
+    """Return the arguments and the type of the result that two schemas (JSON text) say. Those of long ones are not
+    remembered: a backend that changes its tools all the time would fill the memory."""
+    read = _remembered if len(takes_text) + len(gives_text) <= _MAX_REMEMBERED else _read
+    return read(takes_text, gives_text)
+
+
+def _read(takes_text: str, gives_text: str) -> tuple[str, str]:
     takes = json.loads(takes_text)
     arguments = _Types(takes).arguments() if isinstance(takes, dict) else "…"
     if not gives_text:
@@ -84,11 +92,15 @@ def _signature(takes_text: str, gives_text: str) -> tuple[str, str]:
     return arguments, "" if shown == "any" else shown
 
 
+_remembered = lru_cache(maxsize=2048)(_read)
+
+
 class _Types:
     """Short names for the types of a schema; *root* is what its references point into."""
 
     def __init__(self, root: JSONValue) -> None:
         self._root = root
+        self._left = _MAX_PARTS
 
     def arguments(self) -> str:
         """Return the arguments, the required ones first; what there is no room for becomes `…` and a number."""
@@ -128,7 +140,8 @@ class _Types:
 
     def of(self, schema: JSONValue, level: int, *, bare: bool = False) -> str:
         """Return the name of a schema's type; *bare* leaves the types of strings in objects out."""
-        if not isinstance(schema, dict) or level > _MAX_LEVEL:
+        self._left -= 1
+        if not isinstance(schema, dict) or level > _MAX_LEVEL or self._left < 0:
             return "any"
         if isinstance(reference := schema.get("$ref"), str):
             return self.of(self._at(reference), level + 1, bare=bare)
