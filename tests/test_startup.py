@@ -39,6 +39,8 @@ ex.add(lambda a, b: a + b, "math:add")
 assert asyncio.run(ex.run_tool("math:add", {"a": 5, "b": 3})).value == 8
 """
 NOT_FOR_A_CALL = (
+    "pydantic.fields",
+    "pydantic.types",
     "toolexec.adapter",
     "toolexec.backend.mcp",
     "toolexec.backend.secrets",
