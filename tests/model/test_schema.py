@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolexec.errors import InvalidSchemaError
+from toolexec.errors import InvalidSchemaError, Outcome
 from toolexec.model import DRAFT_07, DRAFT_2020_12, Schema
 from toolexec.model.schema import EMPTY_OBJECT
 
@@ -333,6 +334,18 @@ class TestFlatValues:
         {"type": "object"},
         {"properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}}, "required": ["a"]},
         {"type": "object", "properties": {"a": {"enum": ["x", 1, None]}}, "additionalProperties": False},
+        {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "é": True}, "additionalProperties": False},
+        {
+            "properties": {"a": {"type": ["number", "null"]}, "b": {}},
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
+        {
+            **D7,
+            "properties": {"b": {}},
+            "patternProperties": {"^[aé]": {"type": "boolean"}},
+            "additionalProperties": False,
+        },
         {"properties": {"a": {"type": "number"}}, "unevaluatedProperties": False},
         {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "maxProperties": 2},
         {**D7, "properties": {"a": {"const": True}}, "dependencies": {"a": ["b"]}},
@@ -358,6 +371,17 @@ class TestFlatValues:
     def test_what_is_not_json_does_not_conform(self, value: Any) -> None:
         """The value has to be looked at otherwise, be it to make JSON of it or to refuse it."""
         assert not EMPTY_OBJECT.conforms_flat(value)
+
+    @pytest.mark.parametrize("kind", ["string", "number", "integer", "boolean", "null", ["string", "number"]], ids=str)
+    @pytest.mark.parametrize(
+        "value",
+        [float("nan"), float("inf"), "\udfff", 10**5000, Decimal(3), [], {}, Outcome.DONE, b"x"],
+        ids=["nan", "infinite", "surrogate", "digits", "Decimal", "list", "dict", "member", "bytes"],
+    )
+    def test_what_is_not_json_does_not_conform_to_a_type(self, kind: Any, value: Any) -> None:
+        """Nor does what is nested, or of another type of Python, whatever type the only property has."""
+        schema = Schema.of({"properties": {"a": {"type": kind}}, "additionalProperties": False})
+        assert not schema.conforms_flat({"a": value})
 
     @pytest.mark.parametrize("schema", [{"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"type": "nonsense"}], ids=str)
     def test_schemas_for_which_one_look_is_not_enough(self, schema: Any) -> None:

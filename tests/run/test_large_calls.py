@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 from tests.waiting import until
 
-from toolexec import Exec, Gate, Policy, Rule, tool
+from toolexec import Exec, Gate, Policy, Rule, Step, Tool, tool
 from toolexec.errors import InputValidationError, Outcome, PolicyError
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.redaction import Redactor
@@ -281,3 +281,32 @@ class TestRedactedBeginning:
         text = (secret * 4000)[: (1 << 16) - 10] + secret + "x" * 1000
         kept = self.kept({"text": text}, secret)
         assert "sword" not in kept
+
+
+@pytest.mark.parametrize("kind", ["arguments", "result", "chain"])
+async def test_an_object_of_many_names_is_walked_elsewhere(kind: str) -> None:
+    """Nothing is nested in it, and yet it is too much for the loop, which turns meanwhile; a short one is not."""
+
+    async def answer(args: dict[str, Any]) -> Any:
+        return wide if kind == "result" else len(args)
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with Exec() as ex:
+        output = {"type": "object"} if kind == "result" else None
+        ex.add(Tool(name="t", namespace="kit", input_schema={"type": "object"}, output_schema=output), handler=answer)
+        for many in (10, MANY + 1):
+            wide, turns = {f"k{number}": number for number in range(many)}, 0
+            args = {} if kind == "result" else wide
+            turning = asyncio.create_task(turn())
+            if kind == "chain":
+                value = (await ex.run_chain([Step("kit:t", args)])).value
+            else:
+                value = (await ex.run_tool("kit:t", args)).value
+            turning.cancel()
+            assert value == (wide if kind == "result" else many)
+            assert (turns > 0) is (many > MANY)

@@ -9,7 +9,7 @@ from toolexec.model.call import ToolCall
 
 __all__ = ["Attempt", "attempt_at"]
 
-_MAKER: Final = object()
+_new: Final = object.__new__
 
 
 class Attempt(ToolCall):
@@ -23,26 +23,13 @@ class Attempt(ToolCall):
 
     __slots__ = ("_asked", "entry", "is_json", "number")
 
-    def __init__(self, maker: object, call: ToolCall, entry: Registered, number: int = 1) -> None:
-        if maker is not _MAKER:
-            raise TypeError("an Attempt is made by attempt_at only; give the call to a runner")
-        # Each by hand: this costs 0.2 µs, `dataclasses.replace` 1.5 µs, and every call passes here.
-        self.tool_id = call.tool_id
-        self.args = call.args
-        self.timeout = call.timeout
-        self.on_progress = call.on_progress
-        self.fallback = call.fallback
-        self.origin = call.origin
-        self.run_id = call.run_id
-        self.idempotency_key = call.idempotency_key
-        self.fresh = call.fresh
-        self.step = call.step
-        self.at = call.at
-        self.resolution = call.resolution
-        self._asked = call
-        self.entry = entry
-        self.number = number
-        self.is_json = False
+    entry: Registered
+    number: int
+    is_json: bool
+    _asked: ToolCall
+
+    def __init__(self, *_: object) -> None:
+        raise TypeError("an Attempt is made by attempt_at only; give the call to a runner")
 
     @property
     def waiting(self) -> str:
@@ -67,4 +54,22 @@ def attempt_at(call: ToolCall, entry: Registered, number: int = 1) -> Attempt:
     The gate's `Door` does so with what its rules have admitted; the runner and the `Aggregator` do where there is no
     gate. A test over the sources holds that nothing else does.
     """
-    return Attempt(_MAKER, call, entry, number)
+    # Each by hand: this costs 0.3 µs, `dataclasses.replace` 1.5 µs, and every call passes here.
+    attempt = _new(Attempt)
+    attempt.tool_id = call.tool_id
+    attempt.args = call.args
+    attempt.timeout = call.timeout
+    attempt.on_progress = call.on_progress
+    attempt.fallback = call.fallback
+    attempt.origin = call.origin
+    attempt.run_id = call.run_id
+    attempt.idempotency_key = call.idempotency_key
+    attempt.fresh = call.fresh
+    attempt.step = call.step
+    attempt.at = call.at
+    attempt.resolution = call.resolution
+    attempt._asked = call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - this is its maker
+    attempt.entry = entry
+    attempt.number = number
+    attempt.is_json = False
+    return attempt

@@ -161,15 +161,23 @@ class LocalBackend:
 
     async def call(self, name: str, call: ToolCall) -> Any:
         """Run the handler; see `Backend.call`."""
-        handler = self._handlers.get(name) or self._find(name)
+        try:
+            handler = self._handlers[name]
+        except KeyError:
+            handler = self._find(name)
         if handler is None or not self.enabled:
             raise self._refusal(name)
         args: JSONObject = call.args if call.args is not None else {}
+        if handler.plain is not None:  # most async functions
+            try:
+                return await handler.plain({**args})
+            except BaseException as error:
+                raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
         if handler.convert is not None or handler.mode == "process":
             args = _converted(name, handler, args)
         try:
             if handler.kind == "async" and not handler.wants_context:
-                value = await (handler.call(args) if handler.direct is None else handler.direct(dict(args)))
+                value = await handler.call(args)
             else:
                 value = await self._run(name, handler, args, call)
             return value if handler.finish is None or handler.mode == "process" else _finished(name, handler, value)

@@ -310,11 +310,13 @@ class InMemoryIndex:
     def find(self, tool_id: str) -> Registered | None:
         """Return the tool, or None; `namespace:name` finds the highest version when no unversioned tool has that ID."""
         try:
-            entry = self._entries.get(tool_id)
+            return self._entries[tool_id]
+        except KeyError:
+            pass
         except TypeError:  # a list, or what else cannot be an ID
             return None
-        if entry is not None or not self._versions or not isinstance(tool_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return entry
+        if not self._versions or not isinstance(tool_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
         namespace, _, name = tool_id.rpartition(":")
         with self._lock:
             highest = self._versions.highest(namespace, name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, NotJSONError, excess_violation, pointer, to_json
-from toolexec.model.tree_size import FLAT, MANY, Excess, excess_of, has_many, is_flat
+from toolexec.model.tree_size import FLAT, Excess, excess_of, has_many, is_flat
 
 if TYPE_CHECKING:
     from toolexec.model.schema import Schema
@@ -100,7 +100,7 @@ def own_parts(args: Mapping[str, object], tool_id: str) -> JSONObject:
 
 def own_parts_at_once(args: Mapping[str, object], tool_id: str) -> JSONObject | None:
     """Return what `own_parts` does, or None for so many values that an event loop should not walk them."""
-    if type(args) is dict and len(args) <= MANY and is_flat(args):
+    if type(args) is dict and is_flat(args):
         return args.copy()  # most calls: one look in place of two
     return None if has_many(args) else own_parts(args, tool_id)
 

@@ -114,8 +114,8 @@ class Handler:
     function's types ask for, and raises InputValidationError when it cannot; after it, `finish` (if any) writes the
     result as its type says; what is not JSON then is converted as `to_json` does. `mode` is for sync kinds: in a worker
     `thread`, `inline` on the event loop, or in a worker `process` that is killed when the call is cancelled. `source`
-    is where that process finds the function. `direct` is the function behind `call` where that takes the arguments as
-    a dict: a caller that has a dict to give away may call it instead.
+    is where that process finds the function. `plain` is an async function that takes the arguments as a dict of its
+    own, where there is nothing else to do: `call` without a frame between.
     """
 
     call: Callable[..., Any]
@@ -125,7 +125,7 @@ class Handler:
     convert: Callable[[JSONObject], JSONObject] | None = None
     finish: Callable[[Any], Any] | None = None
     source: Source | None = None
-    direct: Callable[[JSONDict], Any] | None = None
+    plain: Callable[[JSONDict], Any] | None = None
 
 
 def kind_of(function: Callable[..., Any]) -> HandlerKind:
@@ -173,5 +173,6 @@ def mapping_handler(function: Callable[[JSONDict], Any], *, inline: bool = False
     def call(args: Mapping[str, object]) -> Any:
         return function(dict(args))
 
+    kind = kind_of(function)
     source = importable_source(function) if killable else None
-    return Handler(call=call, kind=kind_of(function), mode=mode, source=source, direct=function)
+    return Handler(call=call, kind=kind, mode=mode, source=source, plain=function if kind == "async" else None)

@@ -39,6 +39,8 @@ from toolexec.model.tree_size import FLAT as _FLAT
 from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of, has_many
 
 __all__ = [
+    "ANY_FLAT",
+    "FLAT_FORMS",
     "FLAT_JSON",
     "MAX_DEPTH",
     "MAX_DIGITS",
@@ -78,7 +80,17 @@ _SCALARS: Final[list[JSONDict]] = [
     {"type": "string", "not": {"const": "a", "enum": ["b"]}},
     {"type": ["boolean", "null"]},
 ]
-FLAT_JSON: Final[JSONDict] = {"additionalProperties": {"anyOf": _SCALARS}}
+FLAT_FORMS: Final[Mapping[str, JSONDict]] = {
+    "number": _SCALARS[0],
+    "integer": _SCALARS[0],
+    "string": _SCALARS[1],
+    "boolean": _SCALARS[2],
+    "null": _SCALARS[2],
+}
+"""The schemas that make a validator read a value of each of these types, and refuse what JSON does not have."""
+ANY_FLAT: Final[JSONDict] = {"anyOf": _SCALARS}
+"""The same for a value of any of these types."""
+FLAT_JSON: Final[JSONDict] = {"additionalProperties": ANY_FLAT}
 """The schema of a dict with nothing but strings, numbers, booleans and None in it that is JSON. It makes a validator
 read every key and every value, whatever other schema it stands beside."""
 

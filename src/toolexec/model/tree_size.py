@@ -23,6 +23,7 @@ __all__ = [
     "excess_of",
     "has_many",
     "is_flat",
+    "is_named",
     "is_too_large",
 ]
 
@@ -74,9 +75,22 @@ _LIMITS: Final = {
 
 
 def is_flat(value: dict[Any, Any]) -> bool:
-    """Return whether a dict has nothing but strings, numbers, booleans and None in it, of exactly these types."""
+    """Return whether a dict has nothing but strings, numbers, booleans and None in it, of exactly these types, and no
+    more than `MANY` of them."""
+    if len(value) > MANY:
+        return False
     for item in value.values():  # noqa: SIM110 - in the way of every call: a generator takes twice as long
         if type(item) not in FLAT:
+            return False
+    return True
+
+
+def is_named(value: dict[Any, Any]) -> bool:
+    """Return whether a dict is flat (see `is_flat`), and all its keys are strings, of exactly this type."""
+    if len(value) > MANY:
+        return False
+    for key, item in value.items():  # noqa: SIM110 - see `is_flat`
+        if type(key) is not str or type(item) not in FLAT:
             return False
     return True
 

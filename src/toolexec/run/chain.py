@@ -11,6 +11,7 @@ from toolexec.errors import ToolExecError
 from toolexec.model.arguments import RefusedArgs, own_parts, own_parts_at_once
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.model.tree_size import is_flat
 from toolexec.run.large import walked
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
@@ -57,12 +58,13 @@ async def run_chain(
 
 
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
-    """Make one call as a step: what could not be run is the step's error here, as what failed is."""
-    # They share nothing with earlier values, and stay with the step.
-    given = call.args or {}
-    own = own_parts_at_once(given, call.tool_id)
-    call.args = own if own is not None else await walked(partial(own_parts, given, call.tool_id))
-    args: JSONObject = {} if type(call.args) is RefusedArgs else call.args
+    """Make one call, whose arguments are a dict of its own, as a step: what could not be run is the step's error here,
+    as what failed is."""
+    args = call.args or {}
+    if type(args) is not dict or not is_flat(args):  # they share nothing with earlier values, and stay with the step
+        own = own_parts_at_once(args, call.tool_id)
+        call.args = own if own is not None else await walked(partial(own_parts, args, call.tool_id))
+        args = {} if type(call.args) is RefusedArgs else call.args
     try:
         result = await runner.run(call)
     except ToolExecError as error:

@@ -6,11 +6,13 @@ import asyncio
 import logging
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 __all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"]
 
 T = TypeVar("T")
+Steps: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, Any, T]
+"""Work that is taken from one wait to the next by hand: a coroutine, or a generator that is one."""
 logger: logging.Logger = logging.getLogger(__name__)
 _SCOPE: Final = "Cancelled via cancel scope "
 """What the message of a cancellation by a scope of anyio begins with."""
@@ -40,7 +42,7 @@ class LeftBehind:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def take(self, work: Coroutine[Any, Any, Any], waits_for: Any, name: str) -> asyncio.Task[None]:
+    def take(self, work: Steps[Any], waits_for: Any, name: str) -> asyncio.Task[None]:
         """Go on with work, which waits for *waits_for*, in a task of its own."""
 
         async def go_on() -> None:
@@ -86,15 +88,13 @@ def with_deadline(
 
 @types.coroutine
 def rest_within(
-    work: Coroutine[Any, Any, T], waits_for: Any, seconds: float, left: LeftBehind | None = None, name: str = "work"
+    work: Steps[T], waits_for: Any, seconds: float, left: LeftBehind | None = None, name: str = "work"
 ) -> Generator[Any, Any, T]:
     """`with_deadline` from the first wait on, for work that was started by hand and yielded *waits_for*."""
     return (yield from _rest(work, waits_for, seconds, left, name))
 
 
-def _rest(
-    work: Coroutine[Any, Any, T], waits_for: Any, seconds: float, left: LeftBehind | None, name: str
-) -> Generator[Any, Any, T]:
+def _rest(work: Steps[T], waits_for: Any, seconds: float, left: LeftBehind | None, name: str) -> Generator[Any, Any, T]:
     alarm = _Alarm(seconds)
     try:
         while True:
@@ -131,7 +131,7 @@ def _rest(
     raise asyncio.CancelledError
 
 
-def _grace(work: Coroutine[Any, Any, Any], waits_for: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
+def _grace(work: Steps[Any], waits_for: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
     """Resume cancelled work for a moment in this very task, where its scopes belong and which counts as cancelled;
     return what it waits for then. A further cancellation is handed on to the work.
 
@@ -161,7 +161,7 @@ def _hands_on(waits_for: Any, error: BaseException, left: LeftBehind | None) -> 
 
 
 @types.coroutine
-def _go_on(work: Coroutine[Any, Any, Any], waits_for: Any, name: str) -> Generator[Any, Any, None]:
+def _go_on(work: Steps[Any], waits_for: Any, name: str) -> Generator[Any, Any, None]:
     """Resume work that was left behind until it ends, or the task that does this is cancelled."""
     try:
         while True:

@@ -33,7 +33,7 @@ from toolexec.model.protocols import provides
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
-from toolexec.model.tree_size import has_many, is_flat
+from toolexec.model.tree_size import FLAT, MANY, has_many, is_named
 from toolexec.run.large import walked
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
@@ -146,10 +146,11 @@ class DefaultRunner:
         except BaseException as error:
             failure = backend_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
-        if type(raw) is dict:
-            if (result := _flat_result(entry, raw, started)) is not None:
-                return result
-        elif self._takes_anything and type(raw) in _SCALARS:
+        if type(raw) is dict and len(raw) <= MANY:
+            value = raw.copy()  # before a look at it, as another thread may change it at any time
+            if is_named(value) if self._takes_anything else (entry.tool.output_schema or _ANY).conforms_flat(value):
+                return Result(entry.tool.id, value, None, perf_counter() - started, entry.binding)  # most calls
+        elif self._takes_anything and type(raw) in FLAT:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         if _is_large(raw):
             return await walked(partial(self._finish, entry, raw, started))
@@ -226,9 +227,13 @@ class DefaultRunner:
         What is returned for many values does so once it is awaited. Raises InputValidationError."""
         given = _NO_ARGS if attempt.args is None else attempt.args
         schema = tool.input_schema if self._schema_of is None else self._schema_of(tool)
-        if type(given) is dict and is_flat(given) and (schema if self._validate_input else _ANY).conforms_flat(given):
-            attempt.is_json = True
-            return None  # most calls
+        if type(given) is dict and len(given) <= MANY:
+            if not self._validate_input:
+                if is_named(given):
+                    return None  # what is not JSON is passed on as it is
+            elif schema.conforms_flat(given):
+                attempt.is_json = True
+                return None  # most calls
         if has_many(given):
             return self._check_later(tool, attempt, given, schema)
         self._check_all(tool, attempt, given, schema)
@@ -333,8 +338,7 @@ class DefaultRunner:
             )
 
 
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_PLAIN: Final = _SCALARS | {dict, list}
+_PLAIN: Final = FLAT | {dict, list}
 _LONG: Final = 1 << 16
 
 
@@ -344,17 +348,6 @@ def _is_large(raw: object) -> bool:
         return has_many(raw)
     strings = [part.get("text") for part in raw.content]
     return has_many(raw.structured) or any(isinstance(text, str) and len(text) > _LONG for text in strings)
-
-
-def _flat_result(entry: Registered, raw: JSONDict, started: float) -> Result | None:
-    """Return the result of a call that is answered as most are; None where more is to be looked at."""
-    schema = entry.tool.output_schema
-    if schema is None:
-        return None
-    value = raw.copy()  # before a look at it, as another thread may change it at any time
-    if not is_flat(value) or not schema.conforms_flat(value):
-        return None
-    return Result(entry.tool.id, value, None, perf_counter() - started, entry.binding)
 
 
 def _nothing(tool_id: str) -> None:

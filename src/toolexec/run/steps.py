@@ -185,7 +185,7 @@ def unknown_step(index: Index, steps: Sequence[Step], visible: Index) -> Unknown
     which no index has.
     """
     for number, step in enumerate(steps):
-        if number and step.stop_on_error and not step.tool_id.startswith(_DURABLE) and index.find(step.tool_id) is None:
+        if number and index.find(step.tool_id) is None and step.stop_on_error and not step.tool_id.startswith(_DURABLE):
             try:
                 get_tool(visible, step.tool_id)
             except ToolExecError as error:
@@ -235,12 +235,14 @@ async def execute_chain(
                 budget = Budget(steps=MAX_STEPS)
                 resolve = partial(resolve_references, args, number, names, values)
                 args = resolve(budget) if all(map(is_small, values)) else await off_loop(resolve, budget)
+                args = args.copy() if type(args) is dict else args  # all of them may be the value of another step
         except InvalidChainError as error:  # a path that fails on the value it meets is known only now
             done = StepResult(number, step.tool_id, step.name, args, error=error)
         else:
             if step.use_previous and step.args is not None and isinstance(args, dict):
                 args = {"previous": previous, **args}
-            call = ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number))
+            call = ToolCall(step.tool_id, args, step.timeout, None, False, origin)  # by name it takes twice as long
+            call.step = str(number)
             try:
                 done, _ = await run_step(runner, call, number, step.name)
                 if step.retries and done.error is not None:
@@ -294,7 +296,7 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
     names: dict[str, int] = {}
     referring: set[int] = set()
     for number, step in enumerate(steps):
-        if step.retries or step.retry_pause or step.timeout is not None:
+        if step.retries or step.retry_pause < 0 or step.timeout is not None:
             _check_numbers(step, number)
             if step.retries:
                 _check_retries(index, step, number)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import types
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from time import perf_counter
+from typing import Any, cast
 
 from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.errors.outcome import Outcome
@@ -49,15 +51,14 @@ class Timeout(Layer):
         seconds = self.seconds if call.timeout is None else self._limit(call)
         if seconds is None:
             return await self.inner.run(call)
-        work = self.inner.run(call)
-        try:
-            waits_for = work.send(None)  # as `with_deadline` begins, without its frame: every call passes here
-        except StopIteration as finished:
-            return finished.value
-        try:
-            return await rest_within(work, waits_for, seconds, self.left, call.tool_id)
-        except DeadlineExceededError:
-            return Result(call.tool_id, None, _late(call, seconds), seconds)
+        results: list[Result] = []
+        work = _collected(self.inner.run(call), results)
+        for waits_for in work:  # once, at the first wait; most work never gets there
+            try:
+                await rest_within(work, waits_for, seconds, self.left, call.tool_id)
+            except DeadlineExceededError:
+                return Result(call.tool_id, None, _late(call, seconds), seconds)
+        return results[0]
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         """Return whether the limit cannot pass before the caller stops waiting, and *inner* would make the call."""
@@ -108,6 +109,20 @@ class Timeout(Layer):
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout!r}", tool_id=call.tool_id)
         refuse_above("timeout", call.timeout, self.most, tool_id=call.tool_id)
         return call.timeout
+
+
+def _collect(work: Coroutine[Any, Any, Result], results: list[Result]) -> Generator[Any, Any, None]:
+    """Await *work*, and append its result to *results*.
+
+    Stepped by hand, work that ends with a value raises StopIteration, which takes twice as long as all the rest here;
+    a loop over a generator that ends without one does not. Every call passes here.
+    """
+    results.append((yield from work))
+
+
+_collected = cast(
+    "Callable[[Coroutine[Any, Any, Result], list[Result]], Generator[Any, Any, None]]", types.coroutine(_collect)
+)  # typeshed knows its result only as an awaitable
 
 
 async def _next(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:
