@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from toolexec.discovery.explanation import Explanation, MatchKind
 from toolexec.discovery.facets import Facets
-from toolexec.discovery.preparing import FEW
+from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.ranking.documents import count_words, fields_of
 from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import Expander, Query
@@ -109,7 +109,10 @@ class BM25Searcher:
     @property
     def blocks(self) -> bool:
         """Whether a search would first read the words of many tools, or wait for another thread that does."""
-        return len(self._pending) > FEW or self._lock.locked()
+        pending = self._pending
+        if len(pending) > FEW or self._lock.locked():
+            return True
+        return bool(pending) and are_long(tool for _, tool, _ in [*pending] if tool is not None)
 
     def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one; its words are read at the next search."""

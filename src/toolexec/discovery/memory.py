@@ -14,7 +14,7 @@ from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.preparing import FEW
+from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Accept, Hits, Searcher
 from toolexec.discovery.selection import Selection
@@ -373,8 +373,9 @@ class InMemoryIndex:
     @property
     def search_blocks(self) -> bool:
         """Whether a search may wait for something, so that it should not be made on an event loop."""
-        if self._searcher is None and len(self._entries) > FEW:
-            return True  # the default searcher has all their words to read first
+        if self._searcher is None:  # the default searcher has all their words to read first
+            entries = self._entries
+            return len(entries) > FEW or are_long(entry.tool for entry in list(entries.values()))
         return bool(getattr(self.searcher, "blocks", False))
 
     def search_within(

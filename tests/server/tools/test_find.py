@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,9 +12,10 @@ from tests.server.harness import ERAS, connect, serving
 from toolexec import Tool
 from toolexec.model.schema import Schema
 from toolexec.server.instructions import instructions
+from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.coding import EXECUTE
 from toolexec.server.tools.find import FIND
-from toolexec.server.tools.finding import SEARCH_TOOLS
+from toolexec.server.tools.finding import LIST_TOOLS, SEARCH_TOOLS
 
 from .conftest import Counter
 
@@ -139,3 +141,41 @@ async def test_an_empty_catalogue() -> None:
     counter = Counter()
     assert "there are no tools" in await found(counter, queries=["anything"])
     await counter.ex.aclose()
+
+
+@pytest.mark.parametrize(
+    ("meta", "args"),
+    [
+        (FIND, {"namespaces": ["n"]}),
+        (FIND, {"namespaces": ["n"], "detail": "full"}),
+        (SEARCH_TOOLS, {"query": ""}),
+        (LIST_TOOLS, {}),
+    ],
+    ids=["find", "find in full", "search", "list"],
+)
+async def test_long_schemas_do_not_hold_the_event_loop(meta: MetaTool, args: dict[str, Any]) -> None:
+    """Schemas of a MiB are read in a thread, while the loop turns; for short ones that would take longer."""
+
+    async def turns(about: str) -> int:
+        """Return how often the loop turned during a question about a tool with such a description of an argument."""
+        count = 0
+
+        async def turn() -> None:
+            nonlocal count
+            while True:
+                count += 1
+                await asyncio.sleep(0)
+
+        counter = Counter()
+        schema = Schema.of({"type": "object", "properties": {"a": {"type": "string", "description": about}}})
+        counter.ex.add(Tool(name="t", namespace="n", input_schema=schema), handler=dict)
+        await counter.ask(meta, args)  # what the index has to prepare is prepared now
+        turning = asyncio.create_task(turn())
+        reply = await counter.ask(meta, args)
+        turning.cancel()
+        assert "a" in str(reply.value or reply.text)
+        await counter.ex.aclose()
+        return count
+
+    assert await turns("short") == 0
+    assert await turns("x" * 1_000_000) > 0

@@ -6,12 +6,13 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from toolexec.code.compact import compact_stub
 from toolexec.code.names import ToolNames, names_of
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
-from toolexec.discovery.preparing import off_loop_if_many
+from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION
 from toolexec.discovery.view import browsable
 from toolexec.errors import ToolNotFoundError
@@ -22,6 +23,9 @@ from toolexec.server.tools.finding import MAX_QUERY, nothing_found
 from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
+
+if TYPE_CHECKING:
+    from toolexec.discovery.learned import LearnedOutputs
 
 __all__ = ["FIND"]
 
@@ -72,8 +76,10 @@ async def _find(call: MetaCall) -> MetaReply:
         answer.notes.append(nothing_found(call, index, filtered=False))
     elif still_starting(call.ex):
         answer.notes.append("some backends are still starting; ask again in a moment for their tools")
-    full = args.get("detail") == "full"
-    return MetaReply(value={}, text=_text(call, names, answer, full=full), once=True)
+    down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
+    write = partial(_text, call.ex.learned, names, answer, down, full=args.get("detail") == "full")
+    text = await off_loop_if_long((entry.tool for entry in answer.tools.values()), write)
+    return MetaReply(value={}, text=text, once=True)
 
 
 def _named(index: Index, names: ToolNames, name: str, answer: _Answer) -> None:
@@ -114,10 +120,11 @@ def _overview(index: Index) -> str:
     return f"namespaces: {', '.join(shown)}{more}; ask with queries, names or namespaces"
 
 
-def _text(call: MetaCall, names: ToolNames, answer: _Answer, *, full: bool) -> str:
-    """Return a line for each tool, or with *full* all that is known of it, and the notes."""
-    down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
-    learned = call.ex.learned
+def _text(
+    learned: LearnedOutputs | None, names: ToolNames, answer: _Answer, down: Mapping[str, str], *, full: bool
+) -> str:
+    """Return a line for each tool, or with *full* all that is known of it, and the notes; *down* says why backends are
+    unavailable, by name."""
     parts: list[str] = []
     room = _MAX_CHARS
     entries = list(answer.tools.values())

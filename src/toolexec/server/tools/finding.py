@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.preparing import off_loop_if_many
+from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
 from toolexec.discovery.ranking.expansion import MAX_QUERY
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
 from toolexec.discovery.view import browsable
@@ -32,6 +32,7 @@ _MAX_CHOICES: Final = 4
 _MAX_WORD: Final = 40
 _MAX_TAGS: Final = 8
 _MAX_NOTE: Final = 200
+_MAX_REMEMBERED: Final = 16_000
 _NAMES: Final = {
     "string": "str",
     "integer": "int",
@@ -61,7 +62,7 @@ async def _search(call: MetaCall) -> MetaReply:
     wanted = (index, query, _limit(call), args.get("cursor") or None, filters)
     blocking = getattr(index, "search_blocks", False)
     page = await asyncio.to_thread(_page, *wanted) if blocking else _page(*wanted)
-    value: JSONDict = {"tools": _hits(call, index, page.items)}
+    value: JSONDict = {"tools": await _hits(call, index, page.items)}
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
     if page.did_you_mean is not None:
@@ -73,7 +74,7 @@ async def _producing(call: MetaCall, index: Index, query: str, filters: Filters,
     """Return the tools whose results give a value for an argument, each with where in its result that is."""
     found = await call.ex.search_tools(query, _limit(call), filters=filters, produces=produces)
     places = {summary.id: visible_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
-    hits = [hit | {"produces": places[hit["id"]]} for hit in _hits(call, index, found)]
+    hits = [hit | {"produces": places[hit["id"]]} for hit in await _hits(call, index, found)]
     return _noted(call, index, {"tools": hits}, filtered=filters != Filters(), why=found.note)
 
 
@@ -89,7 +90,7 @@ async def _list(call: MetaCall) -> MetaReply:
     start = _seal.read(cursor, version, question) if cursor else 0
     found = await off_loop_if_many(index, partial(_asked, index, *asked))
     page = found[start : start + limit]
-    value: JSONDict = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
+    value: JSONDict = {"tools": await _hits(call, index, [summarize(entry.tool, entry.bindings) for entry in page])}
     if len(found) > start + limit:
         value["nextCursor"] = _seal.make(start + limit, version, question)
     return _noted(call, index, value, filtered=asked != [None, None, None])
@@ -149,9 +150,11 @@ def _called(binding: Binding, name: str | None) -> bool:
     return name is None or name == binding.backend or (binding.kind == "local" and name == binding.tool)
 
 
-def _hits(call: MetaCall, index: Index, summaries: Iterable[Summary]) -> list[JSONDict]:
+async def _hits(call: MetaCall, index: Index, summaries: Sequence[Summary]) -> list[JSONDict]:
     down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
-    return [_hit(summary, index.find(summary.id), down) for summary in summaries]
+    entries = [index.find(summary.id) for summary in summaries]
+    tools = (entry.tool for entry in entries if entry is not None)
+    return await off_loop_if_long(tools, lambda: [_hit(*each, down) for each in zip(summaries, entries, strict=True)])
 
 
 def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) -> JSONDict:
@@ -192,11 +195,16 @@ def nothing_found(call: MetaCall, index: Index, *, filtered: bool, why: str = ""
     return f"{hint}; some backends are unavailable, see list_backends" if down else hint
 
 
-@lru_cache(maxsize=4096)
 def signature(schema_text: str) -> str:
     """Return the arguments that a schema (as JSON text) names, in at most 100 characters: `(title: str, body?: str)`,
     the required ones first; empty when it names none and takes any.
+
+    Those of long schemas are not remembered: a backend that changes its tools all the time would fill the memory.
     """
+    return _remembered(schema_text) if len(schema_text) <= _MAX_REMEMBERED else _signature(schema_text)
+
+
+def _signature(schema_text: str) -> str:
     schema = json.loads(schema_text)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
@@ -213,6 +221,9 @@ def signature(schema_text: str) -> str:
             break
         parts.append(part)
     return f"({', '.join(parts)})"
+
+
+_remembered = lru_cache(maxsize=4096)(_signature)
 
 
 def _type_word(schema: JSONValue, level: int = 0) -> str:
