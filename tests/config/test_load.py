@@ -12,6 +12,7 @@ import pytest
 from toolexec.config.blocks import BLOCKS, KEYS, Key
 from toolexec.config.load import load_settings, parse_set
 from toolexec.config.loaded import LoadedConfig
+from toolexec.config.parts import sandbox_settings
 from toolexec.config.template import toml_value
 from toolexec.errors import ConfigurationError
 from toolexec.errors.moved import MOVED_SETTINGS
@@ -299,10 +300,6 @@ def test_one_mistake_is_the_whole_message() -> None:
         ("[limits]\nprofile = 'dev'", "line 2: unknown key limits.profile; it belongs into [code]"),
         ("[limits]\nxyz = 1", "line 2: unknown key limits.xyz; there are call_timeout"),
         ("[qqq]", "line 1: unknown key qqq; there are sources, server"),
-        (
-            "[sandboxes]\nkube_namespace = 'x'",
-            "line 2: unknown key sandboxes.kube_namespace; it is now namespace in a table of [[sandboxes.plugins]]",
-        ),
         ("server = 1", "line 1: server must be a table"),
         ("[auth]\njwt = 1", "line 2: auth.jwt must be a table"),
         ("mcpServers = 1", "line 1: mcpServers must be a table of servers"),
@@ -375,21 +372,39 @@ def test_variables_are_checked() -> None:
     assert found[2] == "unknown variable TOOLEXEC_LIMITS__MAX_TOL_CALLS; did you mean TOOLEXEC_LIMITS__MAX_TOOL_CALLS?"
 
 
-def test_keys_that_have_another_place_now() -> None:
-    """Files, variables, flags and Python say where each of them is."""
-    none = write("none.toml", "")
-    for path, place in MOVED_SETTINGS.items():
-        block, name = path.split(".")
-        if block[0].isupper():
-            with pytest.raises(ConfigurationError) as caught:
-                SandboxSettings(**{name: "x"})  # type: ignore[arg-type]
-            assert caught.value.message == f"SandboxSettings has no setting '{name}'; {place}"
-            continue
-        assert mistakes(write("a.toml", f"[{block}]\n{name} = 1")) == [f"a.toml, line 2: unknown key {path}; {place}"]
-        variable = f"TOOLEXEC_{block}__{name}".upper()
-        assert mistakes(none, environment={variable: "1"}) == [f"unknown variable {variable}; {place}"]
-        assert mistakes(none, flags={path: "1"}) == [f"--set {path}: unknown key {path}; {place}"]
-        assert path not in KEYS
+@pytest.mark.parametrize("path", MOVED_SETTINGS)
+def test_old_keys_are_read_with_a_hint_at_the_new_one(path: str) -> None:
+    """Files, variables and flags may have them; Python says where each of them is."""
+    moved, name = MOVED_SETTINGS[path], path.removeprefix("sandboxes.")
+    value = {str: "x", bool: True, list: [{"key": "a"}], dict: {"disk": "fast"}}[moved.fits]
+    text = value if isinstance(value, str) else json.dumps(value)
+    variable = f"TOOLEXEC_SANDBOXES__{name.upper()}"
+    none, file = write("none.toml", ""), write("old.toml", f"[sandboxes]\n{name} = {toml_value(value)}")
+    sources: dict[str, dict[str, Any]] = {
+        "old.toml, line 2": {"paths": [file]},
+        variable: {"paths": [none], "environment": {variable: text}},
+        f"--set {path}": {"paths": [none], "flags": {path: text}},
+    }
+    for where, source in sources.items():
+        loaded = load_settings(**{"environment": {}, **source})
+        hint = f'{path} is {moved.name} in the table of sandboxes.plugins with kind = "{moved.kind}" now; move it there'
+        assert loaded.hints == (f"{where}: {hint}",)
+        assert sandbox_settings(loaded).plugins == {moved.kind: {moved.name: value}}
+    assert path not in KEYS
+    wrong = write("a.toml", f"[sandboxes]\n{name} = 7")
+    assert mistakes(wrong, environment={}) == [f"a.toml, line 2: {path} must be {moved.expects}"]
+    with pytest.raises(ConfigurationError) as caught:
+        SandboxSettings(**{name: "x"})  # type: ignore[arg-type]
+    place = f'plugins={{"{moved.kind}": {{"{moved.name}": ...}}}}'
+    assert caught.value.message == f"SandboxSettings has no setting '{name}'; it is now {place}"
+
+
+def test_the_new_key_counts_where_the_old_one_is_there_as_well() -> None:
+    """The table of the kind of sandbox has the last word, name by name."""
+    table = 'plugins = [{kind = "kubernetes", namespace = "new"}]'
+    file = write("a.toml", f"[sandboxes]\nkube_namespace = 'old'\nkube_context = 'c'\n{table}")
+    loaded = load_settings([file], environment={})
+    assert sandbox_settings(loaded).plugins == {"kubernetes": {"namespace": "new", "context": "c"}}
 
 
 def test_flags_are_checked() -> None:

@@ -48,9 +48,9 @@ def test_former_keys_name_settings_that_there_are() -> None:
     """Say for each former key of [sandboxes] which field of the configuration it is now."""
     fields = {field.name for field in dataclasses.fields(KubernetesConfig)}
     for name in FORMER:
-        with pytest.raises(ConfigurationError, match='"kind": "kubernetes"') as caught:
+        with pytest.raises(ConfigurationError, match=r'plugins=\{"kubernetes": ') as caught:
             sandboxes.SandboxSettings(**{name: "x"})  # type: ignore[arg-type]
-        assert str(caught.value).split('"')[5] in fields, str(caught.value)
+        assert str(caught.value).split('"')[3] in fields, str(caught.value)
 
 
 async def test_a_cluster_can_be_set(tmp_path: Path) -> None:

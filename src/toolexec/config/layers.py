@@ -19,8 +19,7 @@ from toolexec.config.journals import journal_key, journal_keys, read_table, take
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
-from toolexec.config.moved import BLOCK as SANDBOXES
-from toolexec.config.moved import hint_at, is_moved, take_moved
+from toolexec.config.moved import hint_at, moved_table, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
@@ -28,7 +27,6 @@ from toolexec.config.toolsets import ToolsetEntry
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
 from toolexec.errors import ConfigurationError
-from toolexec.errors.moved import moved_setting
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
@@ -85,8 +83,8 @@ class Layers:
         self.provider_entries: dict[str, ProviderEntry] = {}
         self.journal_values: dict[str, dict[str, Value]] = {}
         """The settings of each kind of journal that is set up, by name."""
-        self.inner_kinds: dict[str, str] = {}
-        """What sandboxes with workers elsewhere run code in, by their kind, where an old key says so."""
+        self.moved: dict[str, JSONDict] = {}
+        """The settings of sandboxes of packages that stand under old keys, by kind."""
         self.hints: list[str] = []
         self._refused: set[str] = set()
         self._mistakes = mistakes
@@ -140,13 +138,13 @@ class Layers:
         table = dict(table)
         for kind, own in take_tables(table):
             self._take_journal(kind, own, source, layer)
-        for kind, inner in take_moved(table):
-            where = source.where((SANDBOXES, kind))
-            if isinstance(inner, str):
-                self.inner_kinds[kind] = inner
-                self.hints.append(f"{where}: {hint_at(kind)}")
+        for path, moved, value in take_moved(table):
+            where = source.where(tuple(path.split(".")))
+            if moved.is_fit(value):
+                self.moved.setdefault(moved.kind, {})[moved.name] = value
+                self.hints.append(f"{where}: {hint_at(path, moved)}")
             else:
-                self._mistakes.add(where, f"{SANDBOXES}.{kind} must be a kind of sandbox")
+                self._mistakes.add(where, f"{path} must be {moved.expects}")
         given = dict(_given(table))
         try:
             read = Settings.model_validate(table, context=source.directory)
@@ -205,11 +203,10 @@ class Layers:
                 self._add_provider(name, key, environment[name])
             elif (found := by_name.get(name) or self._journal_key(path, name)) is not None:
                 self._add_value(found, environment[name], "environment", name)
-            elif is_moved(path):
-                self._take({SANDBOXES: {path.partition(".")[2]: environment[name]}}, _Named(name), "environment")
+            elif (table := moved_table(path, environment[name])) is not None:
+                self._take(table, _Named(name), "environment")
             elif name not in self._refused:
-                moved = moved_setting(rest.lower().replace("__", "."))
-                hint = moved or did_you_mean(name, by_name).partition(", ")[0]
+                hint = did_you_mean(name, by_name).partition(", ")[0]
                 self._mistakes.add("", f"unknown variable {name}; {hint}")
 
     def _add_server(self, variable: str, name: str, text: str) -> None:
@@ -244,8 +241,8 @@ class Layers:
             key = KEYS.get(path) or self._journal_key(path, typed)
             if key is None and typed in self._refused:
                 continue
-            if is_moved(path):
-                self._take({SANDBOXES: {path.partition(".")[2]: value}}, _Named(typed), "flag")
+            if (table := moved_table(path, value)) is not None:
+                self._take(table, _Named(typed), "flag")
             elif key is None:
                 self._mistakes.add(typed, f"unknown key {path}; {_nearest_path(path)}")
             else:
@@ -311,9 +308,6 @@ def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) 
 def _meant(place: Place) -> str:
     """Return which key or block is meant by the unknown one at *place*."""
     *outer, name = map(str, place)
-    moved = moved_setting(".".join([*outer, name]))
-    if moved:
-        return moved
     if not outer:
         return _where_it_belongs(name) or did_you_mean(
             name, [*Settings.model_fields, TOOLSETS, PROVIDERS, SERVER_KEYS[0]]
@@ -343,9 +337,6 @@ def folded(name: str) -> str:
 
 
 def _nearest_path(path: str) -> str:
-    moved = moved_setting(path)
-    if moved:
-        return moved
     block, _, name = path.rpartition(".")
     known = [key.name for key in KEYS.values() if key.block == block]
     if known:

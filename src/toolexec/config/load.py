@@ -84,7 +84,7 @@ def load_settings(
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),
         files=tuple(paths),
-        inner_kinds=layers.inner_kinds,
+        moved=layers.moved,
         hints=tuple(layers.hints),
     )
     for hint in loaded.hints:

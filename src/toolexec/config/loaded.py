@@ -42,8 +42,8 @@ class LoadedConfig:
     other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `transforms`
     say how tools are shown, by their own IDs. `journals` has the settings of each kind of journal that is set up, of a
     package or a plugin, by name: all of them, also the defaults. `python` are the Python files and modules, `skills`
-    the files of skills and directories of them, `files` all that were named. `inner_kinds` is what sandboxes with
-    workers elsewhere run code in, by their kind, where an old key says so; `hints` say what to write for old keys.
+    the files of skills and directories of them, `files` all that were named. `moved` are the settings of
+    sandboxes of packages that stand under old keys, by kind; `hints` say what to write for those.
     """
 
     settings: Settings
@@ -59,7 +59,7 @@ class LoadedConfig:
     python: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
-    inner_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    moved: Mapping[str, JSONObject] = field(default_factory=dict[str, "JSONObject"])
     hints: tuple[str, ...] = ()
 
     @property

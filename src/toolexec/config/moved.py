@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any
 
+from toolexec.errors.moved import MOVED_SETTINGS, MovedSetting
 from toolexec.model.json_value import JSONDict
-from toolexec.runtime.kinds import RELAYED
 
-__all__ = ["BLOCK", "hint_at", "is_moved", "take_moved"]
-
-BLOCK: Final = "sandboxes"
+__all__ = ["hint_at", "moved_table", "take_moved"]
 
 
-def is_moved(path: str) -> bool:
-    """Return whether *path* is an old key: `sandboxes.KIND`, what the workers of that kind run code in."""
+def moved_table(path: str, value: object) -> JSONDict | None:
+    """Return a variable or a flag with the old key *path* as the tables of a file would have it; None for a key that
+    has not moved. A string is read as JSON where the setting is not one."""
+    moved = MOVED_SETTINGS.get(path)
+    if moved is None:
+        return None
+    if isinstance(value, str) and moved.fits is not str:
+        with suppress(ValueError, RecursionError):  # then it does not fit, which is said with what is expected
+            value = json.loads(value)
     block, _, name = path.partition(".")
-    return block == BLOCK and name in RELAYED
+    return {block: {name: value}}
 
 
-def take_moved(table: JSONDict) -> Iterator[tuple[str, Any]]:
-    """Take the old keys out of the tables of a file; yield each kind, with the value."""
-    given = table.get(BLOCK)
-    if not isinstance(given, Mapping):
-        return
-    kinds = [kind for kind in RELAYED if kind in given]
-    if kinds:
-        table[BLOCK] = {name: value for name, value in given.items() if name not in kinds}
-    yield from ((kind, given[kind]) for kind in kinds)
+def take_moved(table: JSONDict) -> Iterator[tuple[str, MovedSetting, Any]]:
+    """Take the old keys out of the tables of a file; yield the path of each, its place now, and the value."""
+    for path, moved in MOVED_SETTINGS.items():
+        block, _, name = path.partition(".")
+        given = table.get(block)
+        if isinstance(given, Mapping) and name in given:
+            table[block] = {key: value for key, value in given.items() if key != name}
+            yield path, moved, given[name]
 
 
-def hint_at(kind: str) -> str:
+def hint_at(path: str, moved: MovedSetting) -> str:
     """Return what to write in place of the old key."""
-    return f'{BLOCK}.{kind} is inner in the table of {BLOCK}.plugins with kind = "{kind}" now; move it there'
+    return f'{path} is {moved.name} in the table of sandboxes.plugins with kind = "{moved.kind}" now; move it there'

@@ -307,10 +307,10 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     values = values_for(SandboxSettings, block)
     hosts, tables = values.pop("egress"), block.egress_secrets
     plugins = values["plugins"] = _by_kind(values["plugins"])
-    for kind in {*values["use"]} & {*loaded.journals, *loaded.inner_kinds}:
-        at = _given(loaded, kind) if kind in loaded.journals else {}  # where its journals are, its sandboxes are, too
-        inner = {"inner": loaded.inner_kinds[kind]} if kind in loaded.inner_kinds else {}
-        plugins[kind] = {**at, **inner, **plugins.get(kind, {})}
+    for kind, settings in loaded.moved.items():
+        plugins[kind] = {**settings, **plugins.get(kind, {})}
+    for kind in {*values["use"]} & {*loaded.journals}:  # where its journals are, its sandboxes are, too
+        plugins[kind] = {**_given(loaded, kind), **plugins.get(kind, {})}
     if tables and not hosts:
         raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
     secrets = dict(map(egress_secret, tables))
