@@ -7,6 +7,7 @@ program, and in `toolexec_packages` the added packages; see `component.py`.
 
 from __future__ import annotations
 
+import array
 import builtins
 import codecs
 import errno
@@ -19,6 +20,7 @@ import os
 import pkgutil
 import random
 import sys
+import types
 import zoneinfo
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +32,7 @@ import wit_world
 from toolexec_bundle import Bundle, Deferred, Refusals
 
 _HERE = Path(__file__).parent
+_MOST_LISTED = 8192
 _READY_CODECS = ("ascii", "cp1252", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "unicode-escape")
 
 
@@ -79,7 +82,41 @@ def settle() -> None:
     sys.meta_path.insert(0, Refusals(toolexec_stdlib.UNAVAILABLE))  # before any search for files
     gc.collect()
     gc.freeze()  # what is here stays; collecting it again would touch, and so copy, all of the shared memory
+    _list_objects()
     _fill_holes()
+
+
+_OF_CODE = ("co_consts", "co_names", "co_filename", "co_name", "co_qualname", "co_linetable", "co_exceptiontable")
+"""What code refers to; the collector does not know of that."""
+
+
+def _list_objects() -> None:
+    """Write down where the objects are that stay, each with its type: the builder makes them immortal."""
+    seen = bytearray()
+    found = array.array("I")
+    left: list[Any] = [*sys.modules.values()]
+    with _real_open(_HERE / "objects.bin", "wb") as file:
+        while left:
+            each = left.pop()
+            kind = type(each)
+            address = id(each)
+            at, bit = address >> 6, 1 << (address >> 3 & 7)
+            if at >= len(seen):
+                seen.extend(bytes(at + 1 - len(seen)))
+            if seen[at] & bit or kind is types.FrameType:
+                continue
+            seen[at] |= bit
+            found.extend((address, id(kind)))
+            if len(found) > _MOST_LISTED:
+                file.write(found.tobytes())
+                del found[:]
+            left.append(kind)
+            left.extend(gc.get_referents(each))
+            if kind is types.CodeType:
+                left.extend(getattr(each, name) for name in _OF_CODE)
+            elif issubclass(kind, dict):
+                left.extend(dict.keys(each))
+        file.write(found.tobytes())
 
 
 _ROOM = 2 << 20

@@ -19,6 +19,7 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.requirements import normal_requirements
+from toolexec.runtime.wasm.immortal import with_immortal_objects
 from toolexec.runtime.wasm.requirements import (
     EXTRA,
     add_time_zones,
@@ -53,6 +54,7 @@ _ENTRY: Final = "from toolexec_world import WitWorld, settle\n\nsettle()\n"
 """
 
 _WORLD: Final = "world.wit"
+_AFTER: Final = "immortal.py"  # what is done to the component in the end
 _USUAL_SECONDS: Final = 10.0
 _CAP_SECONDS: Final = 300.0
 _TOO_LARGE: Final = "too much data is being copied between the host and the guest"
@@ -157,12 +159,11 @@ def _build(
     found |= add_time_zones(app / "toolexec_packages")
     built = work / "python.wasm"
     report = _componentize(work, app, built, progress)
-    shutil.copyfile(built, target)
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    data = with_immortal_objects(built.read_bytes(), (app / "objects.bin").read_bytes())
+    target.write_bytes(data)
     return Component(
-        sha256=digest,
-        size=target.stat().st_size,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
         python=report["python"],
         inputs=inputs_digest(guest),
         builder=builder,
@@ -201,7 +202,7 @@ def inputs_digest(guest: Path = GUEST) -> str:
 
 
 def _inputs(guest: Path) -> Iterator[tuple[str, Path]]:
-    for name in (*_COPIES, _WORLD):
+    for name in (*_COPIES, _WORLD, _AFTER):
         yield name, _HERE / name
     for path in sorted(guest.rglob("*.py")):
         yield f"guest/{path.relative_to(guest).as_posix()}", source_of(path)

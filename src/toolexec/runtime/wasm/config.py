@@ -26,7 +26,7 @@ class WasmConfig:
     with them is built at its first use. `memory_bytes` and `disk_bytes` are the most that a run may have. `max_guests`
     bounds how many programs run at once; more wait. `pool_size` guests are pre-warmed whenever no program has run for
     a moment. `idle_memory_bytes` is how much memory Python guests may leave to the next ones, reset, until the backend
-    is closed: each full 3 MiB save one run at a time from mapping its own. `workers` is how many processes may run
+    is closed: each full MiB saves one run at a time from mapping its own. `workers` is how many processes may run
     Python guests beside this one, when several run at once: 0 for none, `"auto"` for one for each core where there are
     two or more. They are started once runs keep meeting each other, on Linux. `cache_folder` is where built sandboxes
     are kept (None: the user's cache). With `quick_start` the first use of a machine compiles Python without optimising,
@@ -43,7 +43,7 @@ class WasmConfig:
     disk_bytes: int = 64 << 20
     max_guests: int = 64
     pool_size: int = 2
-    idle_memory_bytes: int = 192 << 20
+    idle_memory_bytes: int = 64 << 20
     workers: int | Literal["auto"] = "auto"
     cache_folder: Path | None = None
     quick_start: bool = True
