@@ -21,8 +21,8 @@ def with_names(tools: Any, names: dict[str, str] | None) -> Any:
     such a name comes first.
     """
     builtins.help = helped  # type: ignore[assignment]
-    if not names:
-        return builtins
+    if not names or not ("print(" in names or any(map(str.isidentifier, names))):
+        return builtins  # no name and no print of its own
     found = Module("builtins")
     for name, path in names.items():
         if not name.isidentifier():  # a rule, for `tools` and the program

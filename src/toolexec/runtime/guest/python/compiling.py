@@ -15,6 +15,8 @@ __all__ = ["compile_program"]
 
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT; `ast` takes long to import
 _MANY_BRACKETS = 90
+_STATEMENTS = ("for ", "while ", "if ", "with ", "try:", "def ", "class ", "import ", "from ", "async ", "@", "raise ")
+"""What no expression begins with."""
 
 
 def compile_program(source: str, filename: str) -> Program:
@@ -43,7 +45,7 @@ def _from_text(source: str, filename: str) -> Program | None:
         return None
     tail = "\n" * start + "".join(lines[start:])
     try:
-        last = _compiled(tail.rstrip(), filename, "eval")
+        last = None if lines[start].startswith(_STATEMENTS) else _compiled(tail.rstrip(), filename, "eval")
     except SyntaxError:
         last = None
     try:

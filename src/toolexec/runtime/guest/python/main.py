@@ -112,7 +112,8 @@ class Guest:
             Guest(self._channel, self._new_loop).execute({**payload, "code": code})
 
     def _prepare(self, payload: dict[str, Any]) -> None:
-        os.environ.update(payload.get("env") or {})
+        if payload.get("env"):
+            os.environ.update(payload["env"])
         stdin = payload.get("stdin")
         if stdin is not None:
             import base64

@@ -27,7 +27,7 @@ def to_text(value: Any, what: str = "the value") -> str:
     What is not JSON itself has the form that the host gives it, too: see `forms`. Raises NotJSONError that says
     where something else is, and for more than 10,000,000 values, where what is in several places counts in each.
     """
-    is_too_large, is_plain = (False, True) if _is_small(value) else _look(value)
+    is_too_large, is_plain = (False, True) if type(value) in _FLAT or _is_small(value) else _look(value)
     if is_too_large:
         raise NotJSONError(
             f"{what} has more than {_MAX_NODES:,} values in it, where what is in several places counts in each, or "
