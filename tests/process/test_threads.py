@@ -283,6 +283,28 @@ async def test_when_no_thread_can_be_started_the_call_fails(monkeypatch: pytest.
     pool.close()
 
 
+async def test_a_caller_that_does_not_wait_gets_the_failure(
+    pool: WorkerThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass what a function raises, and why it was never called, to the second function."""
+    failures: list[BaseException] = []
+    error = ValueError("no")
+
+    def fail() -> None:
+        raise error
+
+    pool.start(failures.clear, failures.append)
+    pool.start(fail, failures.append)
+    await until(lambda: failures == [error])
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    WorkerThreads().start(fail, failures.append)
+    assert [type(each) for each in failures] == [ValueError, RuntimeError]
+
+
 async def test_when_no_more_threads_can_be_started_the_others_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that gets no thread of its own waits for one of those that there are."""
     pool = WorkerThreads()

@@ -43,10 +43,11 @@ class NoThreadError(BackendBusyError):
 class Job:
     """A function that waits for a thread, or runs in one."""
 
-    __slots__ = ("function", "future", "loop", "state", "tool_call")
+    __slots__ = ("failed", "function", "future", "loop", "state", "tool_call")
 
     def __init__(self, function: Callable[[], Any], tool_call: ToolCall | None = None) -> None:
         self.function: Callable[[], Any] | None = function
+        self.failed: Callable[[BaseException], None] | None = None
         self.future: asyncio.Future[_Outcome] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.state: _State = "waiting"
@@ -109,12 +110,14 @@ class WorkerThreads:
         finally:
             del value, future, job  # the traceback holds this frame: in a ring they would wait for the collector
 
-    def start(self, function: Callable[[], None]) -> Job:
+    def start(self, function: Callable[[], None], failed: Callable[[BaseException], None] | None = None) -> Job:
         """Have a thread call *function*, now or when one is free, without waiting for it. From any thread.
 
-        Raises NoThreadError when no thread will be free.
+        *failed* gets what it raises, or why it will not be called after all, from any thread. Raises NoThreadError when
+        no thread will be free.
         """
         job = Job(function)
+        job.failed = failed
         self._put(job)
         return job
 
@@ -234,6 +237,8 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
 
 
 def _settle_job(job: Job, outcome: _Outcome) -> None:
+    if job.failed is not None and not outcome[0]:
+        job.failed(outcome[1])
     if job.future is not None and job.loop is not None:
         with suppress(RuntimeError):  # the loop is closed, so its callers are gone
             job.loop.call_soon_threadsafe(_settle, job.future, outcome)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
+import contextvars
 import json
 import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolexec.backend.failures import is_cancelled
 from toolexec.code.types import Output, Stream
 from toolexec.errors import ClosedError
 from toolexec.model.json_value import JSONDict
-from toolexec.process.threads import WorkerThreads
+from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, Stopped
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
@@ -73,7 +75,7 @@ class PythonRun:
         self._ends = ends
         self._loop = asyncio.get_running_loop()
         self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
-        self._job: asyncio.Task[Any] | None = None
+        self._abandon: Callable[[], None] = _nothing
         self._stopped: Stopped = ""
         self._lock = threading.Lock()  # guards the three below
         self._instance: AnyInstance | None = None
@@ -116,9 +118,12 @@ class PythonRun:
                 self._loop.call_soon_threadsafe(self._settle, outcome)
             after()
 
-        job = self._job = self._loop.create_task(threads.run(work))
-        job.add_done_callback(self._hear)
         self._alarm = ALARMS.at(self._ends, self._stop_late)
+        try:
+            job = threads.start(partial(contextvars.copy_context().run, work), self._fail)
+            self._abandon = partial(threads.abandon, job)
+        except NoThreadError as error:
+            self._settle(error)
         try:
             return await self._outcome
         except asyncio.CancelledError:
@@ -129,7 +134,8 @@ class PythonRun:
             self._alarm.off()
             if self._outcome.cancelled():
                 self._stop()
-                self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
+                self._loop.call_later(_GRACE_SECONDS, self._abandon)  # a handler may hold the guest up
+            self._abandon = _nothing  # the job knows this run, too
             self.gateway.stop()
 
     def stop(self) -> None:
@@ -150,8 +156,7 @@ class PythonRun:
     def _give_up(self, error: WorkerLostError) -> None:
         if not self._outcome.done():
             self.left_behind = True
-            if self._job is not None:
-                self._loop.call_later(_GRACE_SECONDS, self._job.cancel)
+            self._loop.call_later(_GRACE_SECONDS, self._abandon)
             self._outcome.set_result(error)
 
     def _stop_late(self) -> None:
@@ -172,8 +177,7 @@ class PythonRun:
     def _leave_behind(self) -> None:
         if not self._outcome.done():
             self.left_behind: bool = True
-            if self._job is not None:
-                self._job.cancel()
+            self._abandon()
             self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
 
     def _enter(self, instance: AnyInstance) -> None:
@@ -190,11 +194,10 @@ class PythonRun:
                 self._instance.stop()
         self.gateway.stop()
 
-    def _hear(self, job: asyncio.Task[Any]) -> None:
-        """Take the failure of a job that never began: there is no thread for it."""
-        error = None if job.cancelled() else job.exception()
-        if error is not None:
-            self._settle(error)
+    def _fail(self, error: BaseException) -> None:
+        """Take the failure of a job that never began: there is no thread for it. From any thread."""
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
+            self._loop.call_soon_threadsafe(self._settle, error)
 
     def _settle(self, outcome: str | BaseException) -> None:
         if not self._outcome.done():
