@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.code.gateway import Gateway
@@ -77,7 +78,9 @@ class Limits:
 
     def narrow(self, asked: Limits) -> Limits:
         """Return the tighter of the two for each bound. For what a user asks for, see `grant`, which refuses more."""
-        return _narrowed(self, asked)
+        if not any(_bounds(asked)):
+            return self
+        return _narrowed(self, asked) if any(_bounds(self)) else asked
 
     def grant(self, asked: Limits, *, of: str = "") -> Limits:
         """Return the bounds of a run that asks for some: those, and these where it asks for none.
@@ -91,7 +94,8 @@ class Limits:
 
     def set_names(self) -> tuple[str, ...]:
         """Return the names of the bounds that are set."""
-        return tuple(name for name in _NAMES if getattr(self, name))
+        bounds = _bounds(self)
+        return tuple(name for name, bound in zip(_NAMES, bounds, strict=True) if bound) if any(bounds) else ()
 
     def to_dict(self) -> JSONDict:
         """Return the bounds that are set, as JSON-able data."""
@@ -280,6 +284,7 @@ def trace_of(gateway: Gateway | None) -> list[ToolCallRecord]:
 
 
 _NAMES = tuple(field.name for field in fields(Limits))
+_bounds: Final = attrgetter(*_NAMES)
 
 
 @lru_cache(maxsize=256)  # each run of code asks seven times, and the same: 7 µs each, 0.7 µs so

