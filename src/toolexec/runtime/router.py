@@ -415,12 +415,10 @@ class _RoutedSession:
         if asked != spoken:
             raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
         limits = request.limits
-        if any(getattr(limits, name) for name in _COUNTED):
+        if limits != opened.limits:
             counts = {name: getattr(limits, name) or getattr(opened.limits, name) for name in _COUNTED}
             own = replace(limits, **dict.fromkeys(_COUNTED, 0))  # the sandbox has them since it was opened
             limits = replace(opened.limits.grant(own, of="the session"), **counts)
-        else:
-            limits = opened.limits.grant(limits, of="the session")
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
         request = request.given(profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
