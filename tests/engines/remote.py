@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from tests.waiting import until_blocking
 
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.settings import RemoteSettings
-from toolexec.runtime.remote.signature import SigningKey
 
 __all__ = ["KEY", "RemoteServer", "free_port", "settings_for"]
 

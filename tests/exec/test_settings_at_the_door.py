@@ -36,10 +36,10 @@ from toolexec.run.results import ResultStore
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.egress import Egress
-from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
-from toolexec.runtime.remote.server.settings import RuntimeServerSettings
+from toolexec.runtime.remote.keys import SigningKey
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings
 from toolexec.runtime.remote.settings import RemoteSettings
-from toolexec.runtime.remote.signature import SigningKey
 from toolexec.runtime.sandboxes import SandboxSettings
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.server.http.settings import HttpSettings

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from toolexec.cli.exit_codes import FAILED, INTERRUPTED, NOT_RUN, OK, TERMINATED, exit_code
+from toolexec.cli.exit_codes import FAILED, OK
+from toolexec.cli.lending import check_lending, lend
 from toolexec.cli.options import AsJson, Config
 from toolexec.errors import ToolExecError
 
 if TYPE_CHECKING:
+    from toolexec.cli.lending import Lending, Reload
     from toolexec.cli.terminal import Screen
-    from toolexec.config.loaded import LoadedConfig
     from toolexec.model.json_value import JSONDict
 
 __all__ = ["runtime"]
@@ -60,8 +59,8 @@ def serve(
     runs end first, and gives back what has not started; the second one ends it at once. SIGHUP reads the keys again.
     """
     flags = {"host": host, "port": port, "max_running": max_running}
-    shared, _ = context.obj
-    raise typer.Exit(_run((*shared, *(config or ())), flags, settings or []))
+    words = [f"runtime_server.{name}={value}" for name, value in flags.items() if value is not None]
+    lend(context, _serve, config=config, settings=[*words, *(settings or ())])
 
 
 @runtime.command("check")
@@ -78,29 +77,16 @@ def check(
 
     The exit code is 1 when one of its profiles has no sandbox, or every key has expired.
     """
-    from toolexec.cli.serve import load_for_serving
-    from toolexec.cli.terminal import Screen
-
-    shared, json_too = context.obj
-    screen = Screen(sys.stdout, as_json=as_json or json_too)
-    try:
-        loaded = load_for_serving((*shared, *(config or ())), {}, settings or [], tools_needed=False)
-        code = asyncio.run(_check(loaded, screen))
-        screen.flush()
-    except ToolExecError as error:
-        screen.error(error)
-        code = exit_code(error)
-    raise typer.Exit(code)
+    check_lending(context, _check, config=config, settings=settings or (), as_json=as_json)
 
 
-async def _check(loaded: LoadedConfig, screen: Screen) -> int:
-    from toolexec.config.parts import runtime_server_settings, sandbox_settings
+async def _check(lending: Lending, screen: Screen) -> int:
     from toolexec.runtime.remote.server import report_sandbox, tls_context
     from toolexec.runtime.sandboxes import make_runtime
 
-    settings = runtime_server_settings(loaded)
+    settings = lending.server
     tls = tls_context(settings) is not None
-    async with make_runtime(sandbox_settings(loaded)) as made:
+    async with make_runtime(lending.sandboxes) as made:
         sandboxes = [await report_sandbox(made, settings.profiles, backend) for backend in made.backends]
     now = time()
     expired = {key.id for key in settings.keys if 0 < key.expires < now}
@@ -133,60 +119,18 @@ def _show(screen: Screen, keys: Sequence[str], profiles: Mapping[str, Sequence[s
         screen.show(Text(f"{profile}: {', '.join(kinds) or 'nothing'}"))
 
 
-def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str]) -> int:
-    """Serve until it is over, and give the exit code; all that is said goes to stderr."""
-    from toolexec.cli.serve import load_for_serving, logged
-    from toolexec.cli.terminal import Screen
-
-    screen = Screen(sys.stderr)
-    words = [f"runtime_server.{name}={value}" for name, value in given.items() if value is not None]
-
-    def load() -> LoadedConfig:
-        return load_for_serving(files, {}, [*words, *settings], tools_needed=False)
-
-    try:
-        loaded = load()
-        with ExitStack() as stack:
-            stack.enter_context(logged(loaded.settings.server.log_level))
-            _export(loaded, stack)
-            return asyncio.run(_serve(loaded, load, screen))
-    except ToolExecError as error:
-        screen.error(error)
-        return exit_code(error)
-    except asyncio.CancelledError:  # by the second signal
-        return TERMINATED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        return NOT_RUN
-    except Exception as error:
-        return screen.crash(error)
-
-
-def _export(loaded: LoadedConfig, stack: ExitStack) -> None:
-    """Send spans to a collector, where the settings want that."""
-    if loaded.settings.telemetry.enabled:
-        from toolexec.config.exporting import start_exporting
-
-        stop = start_exporting("toolexec-runtime", os.environ)
-        if stop is not None:
-            stack.callback(stop)
-
-
-async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig], screen: Screen) -> int:
-    from toolexec.config.build import state_directory
-    from toolexec.config.parts import code_limits, runtime_server_settings, sandbox_settings
+async def _serve(lending: Lending, read: Reload, screen: Screen) -> int:
     from toolexec.runtime.remote.server import serve_runtime
     from toolexec.runtime.remote.signature import KeyRing
     from toolexec.runtime.sandboxes import make_runtime
 
-    settings = runtime_server_settings(loaded)
+    settings = lending.server
     ring, stop = KeyRing(settings.keys, skew=settings.skew), asyncio.Event()
 
     def reload() -> None:
         """Take the keys that the files have now."""
         try:
-            keys = runtime_server_settings(load()).keys
+            keys = read().keys
             ring.replace(keys)
         except ToolExecError as error:  # the keys stay as they are
             screen.error(error)
@@ -194,13 +138,13 @@ async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig], screen:
             _note(screen, f"reloaded {len(keys)} keys")
 
     _handle_signals(stop, reload)
-    async with make_runtime(sandbox_settings(loaded)) as made:
-        made.limits = code_limits(loaded) or made.limits
+    async with make_runtime(lending.sandboxes) as made:
+        made.limits = lending.limits or made.limits
         kinds = ", ".join(backend.kind for backend in made.backends)
         await serve_runtime(
             made,
             settings,
-            state_directory() / f"runtime-server-{settings.port}",
+            lending.state / f"runtime-server-{settings.port}",
             ring=ring,
             ready=lambda endpoint: _note(screen, f"serving {kinds} at {endpoint}; Ctrl-C stops it"),
             stop=stop,

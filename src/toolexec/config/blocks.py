@@ -42,8 +42,8 @@ from toolexec.run.settings import (
     RetrySettings,
     TelemetrySettings,
 )
-from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
-from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
 from toolexec.runtime.remote.settings import RemoteSettings
 from toolexec.runtime.sandbox_settings import SandboxSettings
 from toolexec.server.auth.settings import AuthSettings, JwtSettings

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime.egress.policy import Secret
-    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+    from toolexec.runtime.remote.keys import SigningKey
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
     from toolexec.runtime.remote.server import RuntimeServerSettings
     from toolexec.runtime.remote.settings import RemoteSettings
-    from toolexec.runtime.remote.signature import SigningKey
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
     from toolexec.server.http import HttpSettings
@@ -345,7 +345,7 @@ def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
     """Return which containers of Proxmox VE run code; None where there are none. Raises ConfigurationError."""
     if not loaded.settings.get("sandboxes.proxmox.url"):
         return None
-    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
 
     return read(ProxmoxSettings, loaded.settings.sandboxes.proxmox)
 
@@ -372,7 +372,7 @@ def remote_key(data: Mapping[str, object]) -> SigningKey:
     from datetime import UTC, datetime
 
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.runtime.remote.signature import SigningKey
+    from toolexec.runtime.remote.keys import SigningKey
 
     entry = _entry(_RemoteKeyEntry, data, "a key of a remote runtime")
     resolver, name = SecretResolver(), f"the key {entry['id']} of a remote runtime"

@@ -16,7 +16,7 @@ from toolexec.runtime.plugin import REMOVED
 
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
-    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
     from toolexec.runtime.remote.settings import RemoteSettings
 
 __all__ = ["SandboxSettings"]

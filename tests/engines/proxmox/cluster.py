@@ -25,7 +25,7 @@ from tests.engines.docker import free_port, has_ended, require_program, unused_n
 from tests.engines.images import test_image
 from tests.tiers import missing
 
-from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
 
 __all__ = ["ProxmoxCluster", "proxmox_cluster", "proxmox_node"]
 

@@ -20,9 +20,10 @@ from tests.waiting import PATIENCE
 
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.messages import SUBPROTOCOL, Link, RemoteMessage, decode_remote, encode_remote
 from toolexec.runtime.remote.server import RuntimeServerSettings, serve_runtime
-from toolexec.runtime.remote.signature import SigningKey, sign, signed_headers, timestamp
+from toolexec.runtime.remote.signature import sign, signed_headers, timestamp
 from toolexec.runtime.remote.wire import encode_request, read_response
 from toolexec.runtime.router import Runtime
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.remote.server.admission import Admission
-from toolexec.runtime.remote.server.settings import TenantQuota
+from toolexec.runtime.remote.server_settings import TenantQuota
 
 
 def admission(running: int = 1, queued: int = 10, quota: TenantQuota | None = None) -> tuple[Admission, list[float]]:

@@ -18,8 +18,9 @@ from tests.waiting import PATIENCE, until
 
 from toolexec.code.types import ExecuteRequest
 from toolexec.errors import CodeError, ConfigurationError
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.server import RuntimeServerSettings
-from toolexec.runtime.remote.signature import SigningKey, sign, signed_headers, timestamp
+from toolexec.runtime.remote.signature import sign, signed_headers, timestamp
 from toolexec.runtime.remote.wire import GatewayAddress, encode_request, read_response
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 

@@ -16,8 +16,9 @@ from tests.waiting import PATIENCE
 from toolexec.code.limits import Limits
 from toolexec.code.types import ExecuteRequest
 from toolexec.errors import LimitExceededError, SandboxUnavailableError
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.messages import RemoteMessage
-from toolexec.runtime.remote.signature import SigningKey, signed_headers
+from toolexec.runtime.remote.signature import signed_headers
 from toolexec.runtime.remote.wire import encode_request, read_response
 
 BUBBLEWRAP = pytest.param(

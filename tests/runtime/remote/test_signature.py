@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError, SandboxDeniedError
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.signature import (
     Credentials,
     KeyRing,
     ReplayCache,
-    SigningKey,
     read_timestamp,
     sign,
     signed_headers,

@@ -12,8 +12,8 @@ from toolexec.lazy import lazy_names
 if TYPE_CHECKING:
     from toolexec.runtime.remote.backend import RemoteBackend
     from toolexec.runtime.remote.gateway import HttpGateway
+    from toolexec.runtime.remote.keys import SigningKey
     from toolexec.runtime.remote.settings import RemoteSettings
-    from toolexec.runtime.remote.signature import SigningKey
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -21,7 +21,7 @@ else:
             "toolexec.runtime.remote.backend": ("RemoteBackend",),
             "toolexec.runtime.remote.gateway": ("HttpGateway",),
             "toolexec.runtime.remote.settings": ("RemoteSettings",),
-            "toolexec.runtime.remote.signature": ("SigningKey",),
+            "toolexec.runtime.remote.keys": ("SigningKey",),
         },
     )
 

@@ -15,9 +15,10 @@ from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.extras import extra_needed
 from toolexec.runtime.base import Availability
 from toolexec.runtime.remote.connection import EndpointConnection, RemoteSandbox, refusal_of
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.messages import SUBPROTOCOL
 from toolexec.runtime.remote.settings import RemoteSettings
-from toolexec.runtime.remote.signature import SigningKey, signed_headers
+from toolexec.runtime.remote.signature import signed_headers
 
 if TYPE_CHECKING:
     import aiohttp

@@ -38,9 +38,9 @@ from typing import Final, Literal, TypeAlias, cast
 
 from toolexec.errors import ProtocolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.runtime.remote.server_settings import MAX_HEAD_BYTES
 
 __all__ = [
-    "MAX_HEAD_BYTES",
     "SUBPROTOCOL",
     "VERSION",
     "GoneState",
@@ -52,7 +52,6 @@ __all__ = [
 
 SUBPROTOCOL: Final = "toolexec.runtime.v1"
 VERSION: Final = 1
-MAX_HEAD_BYTES: Final = 64 << 10
 MAX_UNACKNOWLEDGED: Final = 64 << 20
 """How many bytes of a run may be on their way without an acknowledgement."""
 MAX_RUN_ID: Final = 128

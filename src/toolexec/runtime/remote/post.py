@@ -30,8 +30,9 @@ from toolexec.runtime.remote.connection import RemoteSandbox, read_welcome, refu
 from toolexec.runtime.remote.endpoints import common, tls_context
 from toolexec.runtime.remote.events import EventReader, ServerEvent
 from toolexec.runtime.remote.gateway import HttpGateway
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.settings import RemoteSettings
-from toolexec.runtime.remote.signature import SigningKey, signed_headers
+from toolexec.runtime.remote.signature import signed_headers
 from toolexec.runtime.remote.wire import encode_request, read_response
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from toolexec.model.settings import checked
 from toolexec.runtime.kinds import isolations
 
 if TYPE_CHECKING:
-    from toolexec.runtime.remote.signature import SigningKey
+    from toolexec.runtime.remote.keys import SigningKey
 
 __all__ = ["RemoteSettings"]
 
@@ -100,7 +100,7 @@ class RemoteSettings:
     def key(self) -> SigningKey:
         """Return the key, with the values of its references. Blocks; raises SecretError and ConfigurationError."""
         from toolexec.backend.secrets.resolver import SecretResolver
-        from toolexec.runtime.remote.signature import SigningKey
+        from toolexec.runtime.remote.keys import SigningKey
 
         resolver = SecretResolver()
         return SigningKey(

@@ -14,22 +14,20 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxDeniedError
+from toolexec.runtime.remote.keys import SKEW, SigningKey
 
 __all__ = [
     "KEY_HEADER",
-    "MIN_SECRET_CHARS",
     "SIGNATURE_HEADER",
-    "SKEW",
     "TIMESTAMP_HEADER",
     "Credentials",
     "KeyRing",
     "ReplayCache",
-    "SigningKey",
     "read_timestamp",
     "sign",
     "signed_headers",
@@ -39,48 +37,10 @@ __all__ = [
 TIMESTAMP_HEADER: Final = "X-Toolruntime-Timestamp"
 SIGNATURE_HEADER: Final = "X-Toolruntime-Signature"
 KEY_HEADER: Final = "X-Toolruntime-Key"
-SKEW: Final = 300.0
-"""By how many seconds the clocks of the two sides may differ."""
-MIN_SECRET_CHARS: Final = 16
 
 _BILLION: Final = 1_000_000_000
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT: Final = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigningKey:
-    """A key of the two sides: `id` names it, `token` is the bearer token, `secret` makes signatures ("": the token
-    does, as older clients expect; a secret of its own never travels).
-
-    `tenant` is on whose account runs go ("": the key's own). `expires` is a Unix time after which the key is refused
-    (0: never). Raises ConfigurationError for a key without an ID, and a token or secret of less than 16 characters.
-    """
-
-    id: str
-    token: str = field(repr=False)
-    secret: str = field(default="", repr=False)
-    tenant: str = ""
-    expires: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.id):
-            raise ConfigurationError(f"the ID of a key is 1 to 64 letters, digits, '.', '_' or '-', not {self.id!r}")
-        for name, value in (("token", self.token), ("secret", self.secret)):
-            if (value or name == "token") and (len(value) < MIN_SECRET_CHARS or not value.isascii()):
-                raise ConfigurationError(
-                    f"the {name} of key {self.id} needs at least {MIN_SECRET_CHARS} characters of ASCII"
-                )
-
-    @property
-    def signing_secret(self) -> str:
-        """What makes its signatures."""
-        return self.secret or self.token
-
-    @property
-    def account(self) -> str:
-        """On whose account its runs go."""
-        return self.tenant or self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

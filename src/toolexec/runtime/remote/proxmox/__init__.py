@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.remote.proxmox.backend import ProxmoxBackend
     from toolexec.runtime.remote.proxmox.client import ProxmoxClient
     from toolexec.runtime.remote.proxmox.failures import ProxmoxError
-    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -21,7 +21,7 @@ else:
             "toolexec.runtime.remote.proxmox.backend": ("ProxmoxBackend",),
             "toolexec.runtime.remote.proxmox.client": ("ProxmoxClient",),
             "toolexec.runtime.remote.proxmox.failures": ("ProxmoxError",),
-            "toolexec.runtime.remote.proxmox.settings": ("ProxmoxSettings",),
+            "toolexec.runtime.remote.proxmox_settings": ("ProxmoxSettings",),
         },
     )
 

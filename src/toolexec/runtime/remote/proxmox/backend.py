@@ -24,7 +24,7 @@ from toolexec.runtime.remote.proxmox.containers import Containers
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError, lost_container, unavailable
 from toolexec.runtime.remote.proxmox.named import NamedContainer
 from toolexec.runtime.remote.proxmox.running import RunningContainer
-from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
 from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["ProxmoxBackend"]

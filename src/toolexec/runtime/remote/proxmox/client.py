@@ -17,7 +17,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.process.poll import pauses
 from toolexec.runtime.remote.proxmox.failures import ProxmoxError, failed_task, refusal
-from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
 
 if TYPE_CHECKING:
     import aiohttp

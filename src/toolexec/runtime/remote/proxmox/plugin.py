@@ -9,7 +9,7 @@ from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.plugin import DoctorAdvice, SandboxContext, SandboxPlugin
 
 if TYPE_CHECKING:
-    from toolexec.runtime.remote.proxmox.settings import ProxmoxSettings
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
     from toolexec.runtime.sandboxes import SandboxSettings
 
 __all__ = ["PLUGIN"]
@@ -33,7 +33,7 @@ def _make(settings: ProxmoxSettings | None, _: SandboxContext) -> SandboxBackend
 PLUGIN = SandboxPlugin(
     kind="proxmox_lxc",
     api=1,
-    settings="toolexec.runtime.remote.proxmox.settings:ProxmoxSettings",
+    settings="toolexec.runtime.remote.proxmox_settings:ProxmoxSettings",
     make=_make,
     profiles={"standard": 60},
     doctor=DoctorAdvice(set_up="set url, token_id, token_secret, node and vmid in [sandboxes.proxmox]"),

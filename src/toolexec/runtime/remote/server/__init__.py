@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolexec.lazy import lazy_names
-from toolexec.runtime.remote.server.settings import RuntimeServerSettings, TenantQuota
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
 
 if TYPE_CHECKING:
     from toolexec.runtime.remote.server.capacity import report_sandbox

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.remote.server.settings import TenantQuota
+from toolexec.runtime.remote.server_settings import TenantQuota
 
 __all__ = ["Admission", "Ticket"]
 

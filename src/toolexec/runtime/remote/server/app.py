@@ -21,13 +21,14 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.messages import SUBPROTOCOL
 from toolexec.runtime.remote.server.capacity import Capacity
 from toolexec.runtime.remote.server.duplex import DuplexHub
 from toolexec.runtime.remote.server.gateway import Gateways
 from toolexec.runtime.remote.server.relay import NoRoute
 from toolexec.runtime.remote.server.runs import Outcome, RemoteRun, RunService, remembered
-from toolexec.runtime.remote.signature import Credentials, KeyRing, ReplayCache, SigningKey
+from toolexec.runtime.remote.signature import Credentials, KeyRing, ReplayCache
 from toolexec.runtime.remote.wire import RemoteRequest, encode_error, read_request
 
 __all__ = ["ERROR_HEADER", "RUN_HEADER", "PostWatcher", "RuntimeApp"]

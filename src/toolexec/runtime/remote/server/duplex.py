@@ -22,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONObject
+from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.messages import (
     SUBPROTOCOL,
     VERSION,
@@ -33,7 +34,7 @@ from toolexec.runtime.remote.messages import (
 from toolexec.runtime.remote.server.capacity import Capacity
 from toolexec.runtime.remote.server.relay import FrameRoute
 from toolexec.runtime.remote.server.runs import Outcome, RemoteRun, RunService, remembered
-from toolexec.runtime.remote.signature import KeyRing, ReplayCache, SigningKey
+from toolexec.runtime.remote.signature import KeyRing, ReplayCache
 from toolexec.runtime.remote.wire import RemoteRequest, read_request
 
 __all__ = ["DuplexConnection", "DuplexHub", "DuplexRun"]

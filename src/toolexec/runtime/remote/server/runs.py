@@ -29,8 +29,8 @@ from toolexec.runtime.remote.server.admission import Admission, Ticket
 from toolexec.runtime.remote.server.journal import Journal, Record
 from toolexec.runtime.remote.server.metrics import RemoteMetrics
 from toolexec.runtime.remote.server.relay import RelayGateway, Route
-from toolexec.runtime.remote.server.settings import RuntimeServerSettings
 from toolexec.runtime.remote.server.tracing import run_span
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings
 from toolexec.runtime.remote.wire import RemoteRequest, encode_error, encode_result
 from toolexec.runtime.router import Runtime, effective_profile
 

@@ -20,7 +20,7 @@ from toolexec.runtime.remote.server.gateway import Gateways
 from toolexec.runtime.remote.server.journal import JournalReplays
 from toolexec.runtime.remote.server.metrics import RemoteMetrics
 from toolexec.runtime.remote.server.runs import RunService
-from toolexec.runtime.remote.server.settings import RuntimeServerSettings
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings
 from toolexec.runtime.remote.signature import KeyRing
 from toolexec.runtime.router import Runtime
 

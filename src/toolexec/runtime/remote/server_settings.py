@@ -10,11 +10,12 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.declared import Bytes, FileName, PathName, Seconds, duration, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.base import PROFILES
-from toolexec.runtime.remote.messages import MAX_HEAD_BYTES
-from toolexec.runtime.remote.signature import SKEW, SigningKey
+from toolexec.runtime.remote.keys import SKEW, SigningKey
 
-__all__ = ["RuntimeServerSettings", "TenantQuota"]
+__all__ = ["MAX_HEAD_BYTES", "RuntimeServerSettings", "TenantQuota"]
 
+MAX_HEAD_BYTES: Final = 64 << 10
+"""How long the head of a message of a connection may be."""
 _LARGEST_RESULT: Final = 96 << 20  # what a program leaves in files, as Base64, with its output
 
 
