@@ -13,6 +13,7 @@ from tests.distributions import install, run
 import toolexec.containers
 import toolexec.journal
 import toolexec.provider
+import toolexec.remote
 import toolexec.sandbox
 
 CONSTANTS = ("PLUGIN_API", "JOURNAL_API", "NOBODY", "OWNER_LABEL", "PROCESSES", "GREETING", "TOOK", "SETTLE_QUESTION")
@@ -38,7 +39,9 @@ def test_a_plugin_is_short(name: str) -> None:
     assert used <= {"toolexec", "toolexec.sandbox", "toolexec.errors", "toolexec.provider"}
 
 
-@pytest.mark.parametrize("module", [toolexec.sandbox, toolexec.containers, toolexec.provider, toolexec.journal])
+@pytest.mark.parametrize(
+    "module", [toolexec.sandbox, toolexec.containers, toolexec.remote, toolexec.provider, toolexec.journal]
+)
 def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""
     table = GUIDE.partition(f"## The names of {module.__name__}\n")[2].partition("## ")[0]

@@ -26,6 +26,7 @@ PUBLIC = {
     "toolexec.errors",
     "toolexec.journal",
     "toolexec.provider",
+    "toolexec.remote",
     "toolexec.sandbox",
     "toolexec.testing",
 }
@@ -59,7 +60,7 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"grpc", "kubernetes", "temporal"} <= {package.name for package in packages()}
+    assert {"grpc", "kubernetes", "remote", "temporal"} <= {package.name for package in packages()}
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -100,7 +101,7 @@ def test_the_table_of_packages_is_true() -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
 def test_a_package_imports_only_public_modules(package: Package) -> None:
-    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.journal`, `toolexec.sandbox` or `toolexec.containers`."""
+    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.journal`, `toolexec.sandbox`, `toolexec.containers` or `toolexec.remote`."""
     deep = {str(path): _of_core(path) - PUBLIC for path in sorted(package.source.rglob("*.py"))}
     assert {path: names for path, names in deep.items() if names} == {}
     for path in sorted((package.directory / "tests").rglob("*.py")):
@@ -140,7 +141,7 @@ def test_the_core_is_built_without_packages() -> None:
 ABSENT = """
     import importlib.metadata as metadata
     every = metadata.entry_points
-    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-temporal")
+    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-remote", "toolexec-temporal")
     metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """
 """Makes the packages as good as not installed."""
@@ -247,6 +248,46 @@ def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) ->
         "False False",
         "not_set_up True",
         "2 True False",
+    ]
+
+
+def test_sandboxes_of_other_machines_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
+    """Their settings are read as ever. Once they are set up, no code runs here in their place; and lending has its line,
+    too."""
+    (tmp_path / "far.toml").write_text(
+        '[sandboxes.remote]\nendpoints = ["https://far.test"]\nkey_id = "k"\ntoken = "secretref:env:TOKEN"\n'
+    )
+    program = """
+    import sys
+    from pathlib import Path
+
+    from toolexec import Exec
+    from toolexec.config.build import build
+    from toolexec.config.load import load_settings
+    from toolexec.errors import MissingExtraError
+    from toolexec.runtime.sandboxes import make_runtime
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+
+    file = Path(sys.path[0], "far.toml")
+    options = build(load_settings([file], environment={})).ex.options
+    print(options.runtime_backends.remote.endpoints[0])
+    with Exec(runtime_backends=options.runtime_backends).sync as ex:
+        try:
+            ex.execute_code("return 1")
+        except MissingExtraError as error:
+            print(error)
+    kinds = [backend.kind for backend in make_runtime().backends]
+    print("wasm" in kinds, "remote" in kinds, "proxmox_lxc" in kinds)
+    done = CliRunner().invoke(app, ["runtime", "serve", "-c", str(file)])
+    print(done.exit_code, done.output.strip(), "runtime" in CliRunner().invoke(app, ["--help"]).output.split())
+    """
+    line = "the sandbox remote needs the 'remote' extra; install it with: pip install 'toolexec[remote]'"
+    assert run(tmp_path, ABSENT + program) == [
+        "https://far.test",
+        line,
+        "True False False",
+        f"2 error: {line} False",
     ]
 
 

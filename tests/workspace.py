@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ROOT", "Package", "installed", "packages"]
+__all__ = ["ROOT", "Package", "installed", "packages", "usable"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,3 +57,11 @@ def packages() -> tuple[Package, ...]:
 def installed() -> tuple[Package, ...]:
     """Return those that can be imported: the tests of the core pass without any of them."""
     return tuple(package for package in packages() if find_spec(package.module) is not None)
+
+
+def usable(kinds: Iterable[str]) -> list[str]:
+    """Return those of the kinds of sandboxes whose packages can be imported."""
+    from toolexec.backend.plugins import PACKAGES, SANDBOXES
+
+    there = {package.distribution for package in installed()}
+    return [kind for kind in kinds if PACKAGES[SANDBOXES].get(kind) in (None, *there)]

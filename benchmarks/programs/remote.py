@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks.meter import Meter, run_program
 from toolexec import Exec
-from toolexec.runtime.remote import RemoteSettings, SigningKey
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings
 from toolexec.runtime.wasm import WasmBackend
+from toolexec_remote import RemoteSettings, SigningKey
 
 KEY = SigningKey(id="bench", token="the token of the benchmarks", secret="the secret of the benchmarks")
 ONE_CALL = "return tools.math.add(a=1, b=2)"
@@ -41,7 +41,7 @@ return (time.perf_counter() - began) / 100
 
 async def serve(directory: str) -> None:
     """Be a server; its first line is its address."""
-    from toolexec.runtime.remote.server import RuntimeServerSettings, serve_runtime
+    from toolexec_remote.server import RuntimeServerSettings, serve_runtime
 
     settings = RuntimeServerSettings(port=0, keys=[KEY], max_running=8)
     async with Runtime([WasmBackend()]) as runtime:

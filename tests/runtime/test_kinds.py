@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.workspace import usable
 
 import toolexec
 from toolexec.config.build import build
@@ -15,7 +16,7 @@ from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.doctor import examine
-from toolexec.runtime.kinds import KINDS, RELAYED, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
+from toolexec.runtime.kinds import ELSEWHERE, KINDS, RELAYED, SANDBOXES, candidates, isolations, lent_kinds, plugin_of
 from toolexec.runtime.plugin import PLUGIN_API, SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox, settings_of
@@ -28,7 +29,7 @@ def _make(settings: object, context: SandboxContext) -> SandboxBackend:
 PLAIN = SandboxPlugin(kind="cell", api=1, settings=dict, make=_make, profiles={})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", usable(KINDS))
 def test_every_kind_has_its_object(kind: str) -> None:
     """Each has the name that it is found by, this version, and a class of settings."""
     plugin = plugin_of(kind)
@@ -36,7 +37,7 @@ def test_every_kind_has_its_object(kind: str) -> None:
     assert isinstance(plugin.settings_class(), type)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SANDBOXES if kind not in ("remote", "proxmox_lxc")])
+@pytest.mark.parametrize("kind", [kind for kind in usable(SANDBOXES) if kind not in ELSEWHERE])
 def test_the_object_makes_the_sandbox(kind: str) -> None:
     """Its settings are of the class that it names, and it gives the isolation that its sandbox has."""
     settings = SandboxSettings()
@@ -48,13 +49,13 @@ def test_the_object_makes_the_sandbox(kind: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_two_kinds_have_one_position(profile: str) -> None:
     """The order of candidates is that of the positions, and of nothing else."""
-    positions = [plugin.profiles[profile] for plugin in map(plugin_of, SANDBOXES) if profile in plugin.profiles]
+    positions = [plugin.profiles[profile] for plugin in map(plugin_of, usable(SANDBOXES)) if profile in plugin.profiles]
     assert len({*positions}) == len(positions) == len(candidates()[profile])
 
 
 def test_what_was_never_measured_runs_only_where_it_is_named() -> None:
     """An experimental kind is none of the sandboxes that an Exec has by itself; named, it keeps its position."""
-    experimental = {kind for kind in SANDBOXES if plugin_of(kind).experimental}
+    experimental = {kind for kind in usable(SANDBOXES) if plugin_of(kind).experimental}
     assert experimental == {"firecracker", "kata"}
     assert not experimental & {backend.kind for backend in make_runtime().backends}
     named = make_runtime(SandboxSettings(use=("kata", "wasm", "firecracker")))

@@ -36,7 +36,12 @@ JOURNALS: Final = "toolexec.journals"
 PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
     JOURNALS: {"temporal": "toolexec-temporal"},
-    SANDBOXES: {"kubernetes": "toolexec-kubernetes", "temporal": "toolexec-temporal"},
+    SANDBOXES: {
+        "kubernetes": "toolexec-kubernetes",
+        "proxmox_lxc": "toolexec-remote",
+        "remote": "toolexec-remote",
+        "temporal": "toolexec-temporal",
+    },
 }
 """By group, the kinds of the packages beside the core, each with its distribution. The extra `NAME` of toolexec has
 `toolexec-NAME`, and no other distribution can have its kinds."""

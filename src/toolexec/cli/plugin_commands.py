@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
 
 __all__ = ["PluginGroup", "WithJournals", "WithPlugins", "with_settings"]
+
+_NAMED: Final = {"runtime": "remote"}
+"""Groups of commands that a kind of sandbox has under a name of their own, beside all others, and the kind."""
 
 
 class PluginGroup(TyperGroup):
@@ -86,7 +89,8 @@ class WithPlugins(PluginGroup):
         """Return the kinds of sandboxes of packages and plugins."""
         from toolexec.runtime.kinds import PACKAGED, installed_kinds
 
-        return [*PACKAGED, *installed_kinds()]
+        named = _NAMED.values()
+        return [kind for kind in (*PACKAGED, *installed_kinds()) if kind not in named]
 
     def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
         """Return what makes the commands of a kind of sandbox."""
@@ -96,18 +100,22 @@ class WithPlugins(PluginGroup):
 
 
 class WithJournals(PluginGroup):
-    """The group of all commands, with those of journals."""
+    """The group of all commands, with those of journals, and of sandboxes that have names of their own there."""
 
     what = "journal"
 
     def kinds(self) -> list[str]:
-        """Return the kinds of journals of packages and plugins."""
+        """Return the kinds of journals of packages and plugins, and those names."""
         from toolexec.backend.plugins import JOURNALS, known_plugins
 
-        return known_plugins(JOURNALS)
+        return [*known_plugins(JOURNALS), *_NAMED]
 
     def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
-        """Return what makes the commands of a kind of journal."""
+        """Return what makes the commands of a kind of journal, or of the sandbox behind a name."""
+        if kind in _NAMED:
+            from toolexec.runtime.kinds import plugin_of
+
+            return plugin_of(_NAMED[kind]).cli
         from toolexec.durable.journals import journal_plugin
 
         return journal_plugin(kind).cli

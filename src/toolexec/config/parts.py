@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Secret
     from toolexec.runtime.remote.keys import SigningKey
     from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
-    from toolexec.runtime.remote.server import RuntimeServerSettings
+    from toolexec.runtime.remote.server_settings import RuntimeServerSettings
     from toolexec.runtime.remote.settings import RemoteSettings
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
@@ -388,8 +388,8 @@ def remote_key(data: Mapping[str, object]) -> SigningKey:
 
 
 def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
-    """Return how sandboxes are lent to other machines; raises ConfigurationError, and MissingExtraError."""
-    from toolexec.runtime.remote.server import RuntimeServerSettings, TenantQuota
+    """Return how sandboxes are lent to other machines; raises ConfigurationError."""
+    from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
 
     block = loaded.settings.runtime_server
     values = values_for(RuntimeServerSettings, block)

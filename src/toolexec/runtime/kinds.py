@@ -16,6 +16,7 @@ from toolexec.run.run_request import PROFILES
 from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 
 __all__ = [
+    "ELSEWHERE",
     "KINDS",
     "PACKAGED",
     "RELAYED",
@@ -37,8 +38,6 @@ _HOMES: Final = {
     "kata": "toolexec.runtime.containers.kata_plugin:PLUGIN",
     "firecracker": "toolexec.runtime.containers.microvm.plugin:FIRECRACKER",
     "qemu": "toolexec.runtime.containers.microvm.plugin:QEMU",
-    "proxmox_lxc": "toolexec.runtime.remote.proxmox.plugin:PLUGIN",
-    "remote": "toolexec.runtime.remote.plugin:PLUGIN",
     "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
 }
 RELAYED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind in PACKAGES[JOURNALS])
@@ -46,6 +45,9 @@ RELAYED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind in PACKAGES[JOUR
 are used only when they are named."""
 PACKAGED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind not in RELAYED)
 """The other kinds of the packages beside the core; a package may be absent."""
+ELSEWHERE: Final = {"proxmox_lxc": "proxmox", "remote": "remote"}
+"""Those of them that have sandboxes of other machines do the work, each with the field of `SandboxSettings` that has
+its settings."""
 SANDBOXES: Final = (*_HOMES, *PACKAGED)
 """Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *RELAYED)
@@ -113,7 +115,8 @@ def candidates() -> dict[str, tuple[str, ...]]:
 def lent_kinds() -> tuple[str, ...]:
     """Return the kinds of toolexec that run code by themselves; those of packages do, and are not looked for here,
     which would take long."""
-    return tuple(kind for kind in SANDBOXES if kind in PACKAGED or plugin_of(kind).isolation)
+    here = [kind for kind in SANDBOXES if kind not in ELSEWHERE]
+    return tuple(kind for kind in here if kind in PACKAGED or plugin_of(kind).isolation)
 
 
 @cache
@@ -123,5 +126,5 @@ def isolations() -> dict[str, str]:
     One whose package is not installed here may still be elsewhere: it counts as a container, the least of them.
     """
     present = {plugin.kind: plugin.isolation for plugin in present_plugins()}
-    found = {kind: present.get(kind, "container") for kind in SANDBOXES}
+    found = {kind: present.get(kind, "container") for kind in SANDBOXES if kind not in ELSEWHERE}
     return {kind: isolation for kind, isolation in found.items() if isolation}

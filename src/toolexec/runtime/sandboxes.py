@@ -12,7 +12,7 @@ from toolexec.errors.extras import unix_needed
 from toolexec.model.settings import unknown_setting
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend, judged_kind
-from toolexec.runtime.kinds import KINDS, SANDBOXES, plugin_of, present_plugins
+from toolexec.runtime.kinds import ELSEWHERE, KINDS, SANDBOXES, plugin_of, present_plugins
 from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandbox_settings import SandboxSettings
@@ -27,8 +27,9 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     """Return a runtime with the sandboxes of *settings* (default: all there are, but for experimental ones). Nothing is
     started or looked for yet.
 
-    Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, and
-    UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
+    Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, MissingExtraError for a
+    kind that is named or set up and whose package is absent, and UnsupportedPlatformError for a kind in `use` that this
+    operating system cannot have.
     """
     settings = settings or SandboxSettings()
     if settings.use:
@@ -38,6 +39,9 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
             for profile in PROFILES
         }
         return Runtime(backends, order=order, route_by_needs=settings.route_by_needs)
+    for kind, field in ELSEWHERE.items():
+        if getattr(settings, field) is not None:  # else code would run here where its package is absent
+            plugin_of(kind)
     backends = []
     for plugin in present_plugins():
         if plugin.experimental:  # never measured: no profile chooses it by itself

@@ -12,10 +12,7 @@ from tests.contract.outcomes.mcp_sse_trials import MCP_SSE, mcp_sse_trial
 from tests.contract.outcomes.mcp_task_trials import MCP_TASKS, mcp_task_trial
 from tests.contract.outcomes.mcp_trials import MCP_HTTP, MCP_STDIO, mcp_http_trial, mcp_stdio_trial
 from tests.contract.outcomes.python_trials import PROVIDER, PYTHON, local_trial, module_trial, provider_trial
-from tests.contract.outcomes.remote_run_trials import READ, REMOTE_RUN, remote_run_trial
-from tests.contract.outcomes.remote_trials import REMOTE_DUPLEX, REMOTE_POST, remote_duplex_trial, remote_post_trial
 
-from toolexec import Exec
 from toolexec.errors import Outcome
 from toolexec.testing.outcome_suite import OUTCOME_CHECKS, MakeTrial, run_outcome_check
 
@@ -31,9 +28,6 @@ TRANSPORTS: Mapping[str, tuple[MakeTrial, Mapping[str, Outcome]]] = {
     "python module": (module_trial, PYTHON),
     "function of a provider": (provider_trial, PROVIDER),
     "local": (local_trial, PYTHON),
-    "remote runtime by post": (remote_post_trial, REMOTE_POST),
-    "remote runtime": (remote_duplex_trial, REMOTE_DUPLEX),
-    "run on a remote runtime": (remote_run_trial, REMOTE_RUN),
     "guest": (guest_trial, GUEST),
 }
 CASES = [(kind, answer) for kind, (_, answers) in TRANSPORTS.items() for answer in answers]
@@ -45,12 +39,3 @@ async def test_an_odd_answer(kind: str, answer: str, check: str) -> None:
     """Every transport states the right outcome of an odd answer, and the work is never done twice."""
     make, answers = TRANSPORTS[kind]
     await run_outcome_check(make, answer, answers[answer], check)
-
-
-@pytest.mark.parametrize("answer", READ)
-async def test_the_first_result_counts(answer: str) -> None:
-    """The value stays, whatever a remote runtime sends after it, and although a call has no answer yet."""
-    async with remote_run_trial(answer) as trial, Exec(runtime_backends=[trial.sandbox]) as ex:
-        result = await ex.execute_code(trial.code, timeout=trial.timeout)
-        assert result.raise_for_error().value == 5
-        assert trial.effects() == 1

@@ -1,6 +1,6 @@
-"""Sandboxes of other machines: the server that lends them, and the backend that uses them.
+"""What settings say of sandboxes of other machines: where they are, the keys, and how a server lends them.
 
-The extra `remote` has what both need.
+The package toolexec-remote does the rest.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolexec.runtime.remote.backend import RemoteBackend
-    from toolexec.runtime.remote.gateway import HttpGateway
     from toolexec.runtime.remote.keys import SigningKey
+    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
+    from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
     from toolexec.runtime.remote.settings import RemoteSettings
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "toolexec.runtime.remote.backend": ("RemoteBackend",),
-            "toolexec.runtime.remote.gateway": ("HttpGateway",),
-            "toolexec.runtime.remote.settings": ("RemoteSettings",),
             "toolexec.runtime.remote.keys": ("SigningKey",),
+            "toolexec.runtime.remote.proxmox_settings": ("ProxmoxSettings",),
+            "toolexec.runtime.remote.server_settings": ("RuntimeServerSettings", "TenantQuota"),
+            "toolexec.runtime.remote.settings": ("RemoteSettings",),
         },
     )
 
-__all__ = ["HttpGateway", "RemoteBackend", "RemoteSettings", "SigningKey"]
+__all__ = ["ProxmoxSettings", "RemoteSettings", "RuntimeServerSettings", "SigningKey", "TenantQuota"]

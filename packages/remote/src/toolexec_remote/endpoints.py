@@ -1,0 +1,249 @@
+"""Several remote runtimes seen as one: which of them are there, and which one takes the next program."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Collection, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.remote import RemoteSettings, SigningKey
+from toolexec.sandbox import Availability, LimitsEnforced
+from toolexec_remote.connection import EndpointConnection, RemoteSandbox, refusal_of
+from toolexec_remote.messages import SUBPROTOCOL
+from toolexec_remote.signature import signed_headers
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "common", "tls_context"]
+
+CLIENT_HEADER: Final = "X-Toolruntime-Client"
+"""Names the caller, so that its runs are found again over a new connection."""
+ERROR_HEADER: Final = "X-Toolruntime-Error"
+"""Has the reason why a connection is refused: clients of WebSockets cannot read the body of such a response."""
+_CONNECT_SECONDS: Final = 5.0
+_OTHERS_SECONDS: Final = 0.3
+"""How long a check waits for the other endpoints, once one is up."""
+_MAX_MESSAGE: Final = 512 << 20
+
+
+class Endpoints:
+    """The connections to all endpoints, made at the first use. Belongs to one event loop."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self.settings = settings
+        self._client = token_hex(16)
+        self._session: aiohttp.ClientSession | None = None
+        self._key: SigningKey | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._starting = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self.connections: tuple[EndpointConnection, ...] = tuple(
+            EndpointConnection(endpoint, self._dial, reconnect=settings.reconnect, on_change=self._on_change)
+            for endpoint in settings.endpoints
+        )
+
+    @property
+    def key(self) -> SigningKey:
+        """The key for signatures; there is one as soon as an endpoint was up."""
+        assert self._key is not None
+        return self._key
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    @property
+    def sandbox(self) -> RemoteSandbox | None:
+        """The sandbox that the settings want, as the endpoints that are up have it: what all of them do."""
+        return common([found for each in self.connections if (found := self._wanted(each)) is not None])
+
+    async def check(self) -> Availability:
+        """Return whether one of them can run something now; waits for those whose state is not known yet, unless one
+        is up."""
+        await self._first_up()
+        await asyncio.gather(*(each.known(_OTHERS_SECONDS) for each in self.connections))
+        usable = [each for each in self.connections if self._why_not(each) == ""]
+        states = self._states()
+        if usable:
+            return Availability(ok=True, version=f"{len(usable)} of {len(self.connections)} endpoints ({states})")
+        return Availability(
+            ok=False, reason=states, remedy="start it with toolexec runtime serve, and see that keys and clocks agree"
+        )
+
+    async def _first_up(self) -> None:
+        """Have all of them connect; wait until one is up, or all have tried."""
+        for each in self.connections:
+            each.start()
+        if any(each.up for each in self.connections):
+            return
+        waiting = [asyncio.create_task(each.known(_CONNECT_SECONDS)) for each in self.connections]
+        try:
+            for known in asyncio.as_completed(waiting):
+                if await known:
+                    return
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+
+    def _states(self) -> str:
+        return "; ".join(f"{each.endpoint}: {self._state(each)}" for each in self.connections)
+
+    def _state(self, endpoint: EndpointConnection) -> str:
+        why = self._why_not(endpoint)
+        if why:
+            return why
+        capacity = endpoint.capacity
+        return (
+            f"{capacity.get('running', 0)} of {capacity.get('max_running', '?')} run, {capacity.get('queued', 0)} wait"
+        )
+
+    def _why_not(self, endpoint: EndpointConnection) -> str:
+        """Why an endpoint cannot take a program now; "" when it can."""
+        if not endpoint.up:
+            return str(endpoint.problem or "it is not connected")
+        if endpoint.is_draining:
+            return "it takes no more programs, as it is about to stop"
+        if self._wanted(endpoint) is None:
+            there = ", ".join(f"{each.kind} ({each.isolation})" for each in endpoint.welcome.sandboxes) or "nothing"
+            return f"it runs code in {there}, not in {self.settings.sandbox} ({self.settings.expected_isolation})"
+        return ""
+
+    def _wanted(self, endpoint: EndpointConnection) -> RemoteSandbox | None:
+        sandbox = endpoint.welcome.sandbox(self.settings.sandbox) if endpoint.up else None
+        return sandbox if sandbox is not None and sandbox.isolation == self.settings.expected_isolation else None
+
+    # -- which one ----------------------------------------------------------------------------------------------
+
+    async def choose(self, ends: float, avoid: Collection[str] = ()) -> EndpointConnection:
+        """Return the endpoint that is least busy; one of those to *avoid* only where there is no other. Waits until
+        *ends* (of `monotonic()`) while none is up.
+
+        Raises SandboxUnavailableError when there is none by then, or none that could ever be used.
+        """
+        while True:
+            self._changed.clear()
+            await self._first_up()
+            usable = [each for each in self.connections if self._why_not(each) == ""]
+            if usable:
+                return min(usable, key=lambda each: (each.endpoint in avoid, each.load))
+            problems = [each.problem for each in self.connections]
+            hopeless = all(problem is not None and not problem.retryable for problem in problems)
+            if hopeless or monotonic() >= ends:
+                raise self.unavailable(retryable=not hopeless)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ends - monotonic()):
+                    await self._changed.wait()
+
+    def _on_change(self) -> None:
+        """Have runs that wait for one endpoint move to another one that has room, and no run that waits for it."""
+        self._changed.set()
+        for idle in self.connections:
+            room = idle.free if not idle.waiting and not self._why_not(idle) else 0
+            for _ in range(room):
+                busiest = max(self.connections, key=lambda each: len(each.waiting))
+                if not busiest.waiting:
+                    return
+                channel = busiest.waiting.pop(next(iter(busiest.waiting)))
+                channel.moves = True
+                channel.ready.set()
+
+    async def changed(self, seconds: float) -> None:
+        """Wait until something is different with one of them, but no longer than so many seconds."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def unavailable(self, *, retryable: bool = True) -> SandboxUnavailableError:
+        """Return why none of them takes a program; one failure stays what it is."""
+        problems = [each.problem for each in self.connections]
+        error = SandboxUnavailableError(f"no remote runtime can take this: {self._states()}", retryable=retryable)
+        if len(problems) == 1:
+            error.__cause__ = problems[0]
+        return error
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    async def _dial(self, endpoint: str) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; raises OSError, TimeoutError, and the error that the server refuses it with."""
+        import aiohttp
+
+        session = await self._opened()
+        assert self._key is not None
+        headers = {**signed_headers(self._key, b""), CLIENT_HEADER: self._client}
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                return await session.ws_connect(
+                    f"{endpoint.rstrip('/')}/connect",
+                    protocols=(SUBPROTOCOL,),
+                    headers=headers,
+                    heartbeat=self.settings.silence / 1.5,  # an answer is waited for half as long again
+                    max_msg_size=_MAX_MESSAGE,
+                    ssl=self._tls if self._tls is not None else True,
+                    server_hostname=self.settings.server_name or None,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            reason = (error.headers or {}).get(ERROR_HEADER, "")
+            raise refusal_of(error.status, reason.encode()) from error
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+
+    async def _opened(self) -> aiohttp.ClientSession:
+        async with self._starting:
+            if self._session is None:
+                import aiohttp
+
+                self._key = await asyncio.to_thread(self.settings.key)
+                self._tls = await asyncio.to_thread(tls_context, self.settings)
+                timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+                self._session = aiohttp.ClientSession(timeout=timeout, trust_env=False)
+            return self._session
+
+    async def aclose(self) -> None:
+        """Close all connections; runs on them are lost."""
+        closing: list[Awaitable[None]] = [each.aclose() for each in self.connections]
+        await asyncio.gather(*closing)
+        if self._session is not None:
+            await self._session.close()
+
+
+def tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
+    """Return how certificates are checked and shown; None for the usual way. Blocks.
+
+    Raises ConfigurationError for files that cannot be read.
+    """
+    if not settings.ca_file and not settings.client_cert:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+        if settings.client_cert:
+            context.load_cert_chain(settings.client_cert, settings.client_key or None)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise ConfigurationError(f"the certificates of the remote runtime cannot be read: {error}") from error
+    return context
+
+
+def common(found: Sequence[RemoteSandbox]) -> RemoteSandbox | None:
+    """Return what all of these have in common; None for none."""
+    if not found:
+        return None
+    languages = frozenset.intersection(*(sandbox.languages for sandbox in found))
+    enforces = {language: _common([each.enforces.get(language) for each in found]) for language in languages}
+    return RemoteSandbox(
+        kind=found[0].kind,
+        isolation=found[0].isolation,
+        languages=languages,
+        enforces=enforces,
+        interrupts=all(each.interrupts for each in found),
+    )
+
+
+def _common(held: list[LimitsEnforced | None]) -> LimitsEnforced:
+    """Return the limits that hold on each."""
+    names = LimitsEnforced().to_dict()
+    return LimitsEnforced(**{name: all(each is not None and getattr(each, name) for each in held) for name in names})

@@ -1,0 +1,378 @@
+"""The HTTP of a server of sandboxes: runs by POST, with JSON or a stream of events, and the doors beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from time import time
+from typing import Final, Self
+
+from aiohttp import web
+
+from toolexec.errors import (
+    InvalidRequestError,
+    LimitNotEnforceableError,
+    SandboxDeniedError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+    ToolExecError,
+)
+from toolexec.remote import SigningKey, Stream
+from toolexec_remote.messages import SUBPROTOCOL
+from toolexec_remote.server.capacity import Capacity
+from toolexec_remote.server.duplex import DuplexHub
+from toolexec_remote.server.gateway import Gateways
+from toolexec_remote.server.relay import NoRoute
+from toolexec_remote.server.runs import Outcome, RemoteRun, RunService, remembered
+from toolexec_remote.signature import Credentials, KeyRing, ReplayCache
+from toolexec_remote.wire import RemoteRequest, encode_error, read_request
+
+__all__ = ["ERROR_HEADER", "RUN_HEADER", "PostWatcher", "RuntimeApp"]
+
+RUN_HEADER: Final = "X-Toolruntime-Run"
+ERROR_HEADER: Final = "X-Toolruntime-Error"
+CLIENT_HEADER: Final = "X-Toolruntime-Client"
+_BODY_SECONDS: Final = 60.0
+_COMMENT_SECONDS: Final = 15.0
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_STATUSES: Final = {
+    "quota_exceeded": 429,
+    "request_too_large": 413,
+    "run_id_taken": 409,
+    "unauthenticated": 401,
+    "signature_invalid": 401,
+    "signature_stale": 401,
+    "signature_replayed": 401,
+}
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RuntimeApp:
+    """Answers requests with what *service* runs."""
+
+    def __init__(
+        self, service: RunService, ring: KeyRing, replays: ReplayCache, capacity: Capacity, gateways: Gateways
+    ) -> None:
+        self.hub = DuplexHub(service, ring, replays, capacity)
+        self._service = service
+        self._settings = service.settings
+        self._replays = replays
+        self._capacity = capacity
+        self._gateways = gateways
+        self._spoken: set[object] = set()  # connections that have brought a request
+        self._silent: dict[web.RequestHandler, float] = {}  # the others, and since when they are here
+
+    def sweep(self, server: web.Server, now: float, patience: float) -> None:
+        """Close connections that have not brought a whole request within *patience* seconds; *now* is that of
+        `time.monotonic`. To be called again and again."""
+        here = server.connections
+        self._spoken &= {*here}
+        self._silent = {each: self._silent.get(each, now) for each in here if each not in self._spoken}
+        for each, since in self._silent.items():
+            if now - since > patience:
+                each.force_close()
+
+    def made(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._explained])
+        path = self._settings.path
+        app.router.add_post(path, self.execute)
+        app.router.add_get(f"{path}/connect", self.connect)
+        app.router.add_get(f"{path}/capacity", self.capacity)
+        app.router.add_get(f"{path}/runs/{{run}}", self.show)
+        app.router.add_get("/health", self.health)
+        app.router.add_get("/ready", self.ready)
+        app.router.add_get("/metrics", self.metrics)
+        return app
+
+    # -- the doors beside the runs ------------------------------------------------------------------------------------
+
+    async def health(self, _: web.Request) -> web.Response:
+        """Say that the process lives."""
+        return web.json_response({"status": "ok"})
+
+    async def ready(self, _: web.Request) -> web.Response:
+        """Say whether runs are taken: with the status 503 while it drains, or while no sandbox is there."""
+        has_one = any(each["available"] for each in await self._capacity.backends())
+        why = "draining" if self._service.draining else "" if has_one else "no sandbox is available"
+        return web.json_response({"status": why or "ok"}, status=503 if why else 200)
+
+    async def capacity(self, request: web.Request) -> web.Response:
+        """Say how much room there is, to those who have a key."""
+        self.hub.ring.identify(Credentials.of(request.headers), time())
+        return web.json_response(await self._capacity.whole())
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Give what is counted, to those who have a key."""
+        self.hub.ring.identify(Credentials.of(request.headers), time())
+        metrics = self._service.metrics
+        return web.Response(body=metrics.text(), headers={"Content-Type": metrics.content_type})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Say what became of a run, to its tenant: `state` alone while it is not over."""
+        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+        run_id = request.match_info["run"]
+        run = self._service.find(key.account, run_id)
+        record = self._service.recall(key.account, run_id)
+        if run is not None and run.outcome is None:
+            return web.json_response({"run": run_id, "state": run.state})
+        if run is not None and run.outcome is not None:
+            return _json(run.outcome.body, run_id)
+        if record is None:
+            return web.json_response({"run": run_id, "state": "unknown"}, status=404)
+        return _json(remembered(record).body, run_id)
+
+    async def connect(self, request: web.Request) -> web.StreamResponse:
+        """Open a duplex connection."""
+        key = self._verified(request, b"")
+        settings = self._settings
+        socket = web.WebSocketResponse(
+            protocols=(SUBPROTOCOL,),
+            heartbeat=settings.ping,
+            max_msg_size=settings.max_message_bytes,
+            compress=False,
+        )
+        await socket.prepare(request)
+        await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64])
+        return socket
+
+    # -- runs by POST -------------------------------------------------------------------------------------------------
+
+    async def execute(self, request: web.Request) -> web.StreamResponse:
+        """Run a program, or go on with one that is known by its ID."""
+        self.hub.ring.identify(Credentials.of(request.headers), time())  # others need not send a body
+        body = await self._body(request)
+        key = self._verified(request, body)
+        wanted = read_request(body)
+        last_event = request.headers.get("Last-Event-ID", "")
+        resumed, _, number = last_event.rpartition(":")
+        given = request.headers.get("Idempotency-Key", "") or resumed or wanted.run
+        if (given and not _RUN_ID.fullmatch(given)) or (wanted.run and given != wanted.run):
+            raise InvalidRequestError("Idempotency-Key must be 1 to 128 letters and digits, and the run of the body")
+        run_id = given or uuid.uuid4().hex
+        run = self._known(key, run_id, body) or self._submitted(request, key, run_id, body, wanted)
+        if isinstance(run, Outcome):
+            return await _answered(request, run, run_id)
+        if not isinstance(run.watcher, PostWatcher):  # it came by a connection: there are no events of it
+            return await _answered(request, await run.ended(), run_id)
+        with run.watcher.watched(self._settings.reconnect if given else 0.0):
+            if _wants_events(request):
+                return await _stream(request, run, run.watcher, int(number) if number.isdecimal() else 0)
+            return await _answered(request, await run.ended(), run_id)
+
+    async def _body(self, request: web.Request) -> bytes:
+        most = self._settings.max_body_bytes
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise InvalidRequestError(
+                f"the request has more than {most} bytes; send less", code="request_too_large"
+            ) from None
+        except TimeoutError:
+            raise InvalidRequestError(f"the body did not arrive within {_BODY_SECONDS:g} s") from None
+
+    def _verified(self, request: web.Request, body: bytes) -> SigningKey:
+        """Return the key of a request that was signed just now."""
+        return self.hub.ring.verify(Credentials.of(request.headers), body, time(), self._replays)
+
+    def _known(self, key: SigningKey, run_id: str, body: bytes) -> RemoteRun | Outcome | None:
+        """Return the run with this ID, or how it ended; raises InvalidRequestError when it had another body."""
+        run = self._service.find(key.account, run_id)
+        record = self._service.recall(key.account, run_id) if run is None else None
+        if run is None and record is None:
+            return None
+        digest = run.digest if run is not None else record.digest if record is not None else b""
+        if digest != RemoteRun.digest_of(body):
+            raise InvalidRequestError(
+                f"the run {run_id} is known here with another body; use a new ID for a new run", code="run_id_taken"
+            )
+        return run if run is not None else remembered(record) if record is not None else None
+
+    def _submitted(
+        self, request: web.Request, key: SigningKey, run_id: str, body: bytes, wanted: RemoteRequest
+    ) -> RemoteRun:
+        route = self._gateways.route_to(wanted.gateway) if wanted.gateway is not None else NoRoute()
+        watcher = PostWatcher()
+        watcher.run = self._service.submit(
+            key.account,
+            run_id,
+            body,
+            wanted,
+            route=route,
+            watcher=watcher,
+            confirmed=True,
+            traceparent=request.headers.get("traceparent", "")[:100],
+        )
+        return watcher.run
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _explained(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Answer what is raised as JSON, with the status that says most about it."""
+        self._spoken.add(request.protocol)
+        try:
+            return await handler(request)
+        except ToolExecError as error:
+            self._service.metrics.refused(error)
+            return _refusal(error)
+
+
+class PostWatcher:
+    """Keeps what a run by POST printed, for those who read it as events, once or again."""
+
+    def __init__(self) -> None:
+        self.run: RemoteRun | None = None
+        self.events: list[tuple[Stream, str]] = []
+        self.is_started = False
+        self._loop = asyncio.get_running_loop()
+        self._changed: set[asyncio.Event] = set()
+        self._away: asyncio.TimerHandle | None = None
+
+    def ready(self, seconds: float) -> None:
+        """Implement `Watcher.ready`: the request itself is the confirmation."""
+
+    def started(self) -> None:
+        """Implement `Watcher.started`."""
+        self.is_started = True
+        self._notify()
+
+    def printed(self, stream: Stream, text: str) -> None:
+        """Implement `Watcher.printed`. From any thread."""
+        self.events.append((stream, text))
+        try:
+            self._loop.call_soon_threadsafe(self._notify)
+        except RuntimeError:  # the loop is closed: there is no listener left
+            return
+
+    def done(self, outcome: Outcome) -> None:
+        """Implement `Watcher.done`."""
+        self._notify()
+
+    def _notify(self) -> None:
+        for event in self._changed:
+            event.set()
+
+    def watched(self, patience: float) -> _Watching:
+        """Return a context that waits for the run; *patience* seconds after the last one it is stopped."""
+        return _Watching(self, patience)
+
+    def come(self, event: asyncio.Event) -> None:
+        """Have *event* set at every change."""
+        self._changed.add(event)
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+
+    def go(self, event: asyncio.Event, patience: float) -> None:
+        """Undo `come`."""
+        self._changed.discard(event)
+        if not self._changed and self.run is not None and self.run.outcome is None:
+            self._away = self._loop.call_later(patience, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.run is not None:
+            self.run.stop(SandboxFailedError("the caller hung up, and did not come back in time"))
+
+
+class _Watching:
+    """A request that waits for a run."""
+
+    def __init__(self, watcher: PostWatcher, patience: float) -> None:
+        self._watcher = watcher
+        self._patience = patience
+        self.changed = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._watcher.come(self.changed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watcher.go(self.changed, self._patience)
+
+
+async def _stream(request: web.Request, run: RemoteRun, watcher: PostWatcher, after: int) -> web.StreamResponse:
+    """Send what happens as events: each has the ID `<run>:<number>`, and those up to *after* are left out."""
+    with watcher.watched(0.0) as watching:
+        while not watcher.is_started and run.outcome is None:
+            watching.changed.clear()
+            await watching.changed.wait()
+        if run.outcome is not None and run.outcome.kind == "refused":
+            return await _answered(request, run.outcome, run.id)
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", RUN_HEADER: run.id}
+        )
+        await response.prepare(request)
+        sent = after
+        while True:
+            watching.changed.clear()
+            while sent < len(watcher.events):
+                kind, text = watcher.events[sent]
+                sent += 1
+                await response.write(_event(kind, text, f"{run.id}:{sent}"))
+            if run.outcome is not None and sent >= len(watcher.events):
+                await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}"))
+                return response
+            try:
+                async with asyncio.timeout(_COMMENT_SECONDS):
+                    await watching.changed.wait()
+            except TimeoutError:
+                await response.write(b":\n\n")  # a proxy in between takes a silent connection for dead
+
+
+def _wants_events(request: web.Request) -> bool:
+    return "text/event-stream" in request.headers.get("Accept", "")
+
+
+def _event(kind: str, text: str, name: str) -> bytes:
+    """Return an event. Its lines end where those of the stream end, at a carriage return, too; the result has the text
+    as it was."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = "".join(f"data: {line}\n" for line in text.split("\n"))
+    return f"event: {kind}\nid: {name}\n{lines}\n".encode("utf-8", "replace")
+
+
+def _ending(outcome: Outcome, name: str) -> bytes:
+    """Return the last event: `result` with the result, or `error` with the whole response."""
+    whole = json.loads(outcome.body)
+    if "error" in whole:
+        return _event("error", outcome.body.decode(), name)
+    return _event("result", json.dumps(whole["result"], separators=(",", ":")), name)
+
+
+async def _answered(request: web.Request, outcome: Outcome, run_id: str) -> web.StreamResponse:
+    """Return the response to a request whose run is over."""
+    if outcome.kind == "refused" and outcome.error is not None:
+        return _refusal(outcome.error)
+    if _wants_events(request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
+        await response.prepare(request)
+        await response.write(_ending(outcome, f"{run_id}:1"))
+        return response
+    return _json(outcome.body, run_id)
+
+
+def _json(body: bytes, run_id: str) -> web.Response:
+    return web.Response(body=body, content_type="application/json", headers={RUN_HEADER: run_id})
+
+
+def _refusal(error: ToolExecError) -> web.Response:
+    """Return the response to a request of which nothing was run."""
+    status = _STATUSES.get(error.code, 500)
+    if status == 500:
+        kinds = ((LimitNotEnforceableError, 422), (SandboxDeniedError, 403), (InvalidRequestError, 400))
+        status = next((number for kind, number in kinds if isinstance(error, kind)), 500)
+    if isinstance(error, SandboxUnavailableError) and error.code not in _STATUSES:
+        status = 503
+    short = {"error": {"code": error.code, "message": error.message[:500], "retryable": error.retryable}}
+    headers = {ERROR_HEADER: json.dumps(short)[:2000]}
+    pause = error.details.get("retry_after")
+    if isinstance(pause, int | float):
+        headers["Retry-After"] = str(max(1, round(pause)))
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return web.Response(status=status, body=encode_error(error), content_type="application/json", headers=headers)

@@ -1,0 +1,142 @@
+"""Serving sandboxes until it is time to stop: listening, TLS, and the end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, time
+from typing import Final
+
+from aiohttp import web
+
+from toolexec.errors import ConfigurationError
+from toolexec.remote import Runtime, RuntimeServerSettings
+from toolexec_remote.server.app import RuntimeApp
+from toolexec_remote.server.capacity import Capacity
+from toolexec_remote.server.gateway import Gateways
+from toolexec_remote.server.journal import JournalReplays
+from toolexec_remote.server.metrics import RemoteMetrics
+from toolexec_remote.server.runs import RunService
+from toolexec_remote.signature import KeyRing
+
+__all__ = ["serve_runtime", "tls_context"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_TIDY_SECONDS: Final = 30.0
+_SWEEP_SECONDS: Final = 1.0
+_KEEP_ALIVE: Final = 75.0
+_MAX_HEADER_BYTES: Final = 16 << 10
+
+
+async def serve_runtime(
+    runtime: Runtime,
+    settings: RuntimeServerSettings,
+    state_directory: Path,
+    *,
+    ring: KeyRing | None = None,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve the sandboxes of *runtime*, which stays the caller's, until *stop* is set; signals are the caller's affair.
+
+    *state_directory* is where the journal is, unless the settings name another place. *ring* has the keys in place of
+    those in the settings, and may be changed meanwhile. *ready* gets the endpoint once clients can connect. At the end
+    no more runs are taken, those that have not started are given back, and those that run may end within `drain_grace`;
+    cancelling ends it without that.
+
+    Raises ConfigurationError for an address that cannot be listened on, certificates or keys that cannot be used, and a
+    state directory that another server has.
+    """
+    context = tls_context(settings)
+    ring = ring or KeyRing(settings.keys, skew=settings.skew)
+    gateways = Gateways(settings.gateway_hosts, allow_private=settings.gateway_private)
+    service = RunService(runtime, settings, RemoteMetrics(), Path(settings.state_directory or state_directory))
+    app = RuntimeApp(service, ring, JournalReplays(service.journal, time()), Capacity(service), gateways)
+    runner = web.AppRunner(
+        app.made(),
+        handle_signals=False,
+        access_log=None,
+        handler_cancellation=True,
+        max_line_size=_MAX_HEADER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+        keepalive_timeout=_KEEP_ALIVE,
+        shutdown_timeout=5.0,
+    )
+    tidying: list[asyncio.Task[None]] = []
+    try:
+        await runner.setup()
+        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(app, runner, settings.header_timeout))]
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+        await _listen(site, settings)
+        if ready is not None:
+            ready(_endpoint(settings, runner))
+        await (stop or asyncio.Event()).wait()
+        logger.info("draining: %d runs are under way", len(service.active()))
+        app.hub.push_soon()
+        await service.drain()
+        await app.hub.aclose()
+    finally:
+        for task in tidying:
+            task.cancel()
+        await _stop_all(service)
+        await app.hub.aclose(linger=0)  # nothing is left where it was drained
+        await runner.cleanup()
+        await gateways.aclose()
+        service.close()
+
+
+async def _listen(site: web.TCPSite, settings: RuntimeServerSettings) -> None:
+    try:
+        await site.start()
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another one, or "
+            "stop what uses it"
+        ) from error
+
+
+async def _stop_all(service: RunService) -> None:
+    """Cancel what still runs: there is something only when the server was not drained."""
+    tasks = [run.task for run in service.active() if run.task is not None]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+async def _tidy(service: RunService) -> None:
+    while True:
+        await asyncio.sleep(_TIDY_SECONDS)
+        service.tidy()
+        with contextlib.suppress(Exception):  # a full disk, for example, which comes up when a run is to start
+            service.journal.prune(time())
+
+
+async def _sweep(app: RuntimeApp, runner: web.AppRunner, patience: float) -> None:
+    while runner.server is not None:
+        app.sweep(runner.server, monotonic(), patience)
+        await asyncio.sleep(min(_SWEEP_SECONDS, patience))
+
+
+def tls_context(settings: RuntimeServerSettings) -> ssl.SSLContext | None:
+    """Return the TLS of a server; None without a certificate. Raises ConfigurationError for unusable files."""
+    if not settings.tls_cert:
+        return None
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=settings.client_ca or None)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"tls_cert, tls_key or client_ca cannot be used: {error}") from error
+    if settings.client_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _endpoint(settings: RuntimeServerSettings, runner: web.AppRunner) -> str:
+    address = runner.addresses[0]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.tls_cert else 'http'}://{host}:{address[1]}{settings.path}"

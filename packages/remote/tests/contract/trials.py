@@ -1,0 +1,103 @@
+"""Trials of a sandbox behind a remote runtime that answers oddly."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tests.contract.outcomes.http_service import ANSWERS, Answer, response, serving
+
+from toolexec.errors import Outcome
+from toolexec.remote import RemoteSettings
+from toolexec.testing import SandboxTrial
+from toolexec_remote.backend import RemoteBackend
+
+__all__ = ["REMOTE_DUPLEX", "REMOTE_POST", "remote_duplex_trial", "remote_post_trial"]
+
+
+def _event(*lines: str) -> bytes:
+    return response(200, "\n".join([*lines, "", ""]).encode(), "text/event-stream")
+
+
+def _error(code: str, outcome: str, status: int = 500) -> bytes:
+    return response(status, f'{{"error": {{"code": "{code}", "message": "odd", "outcome": "{outcome}"}}}}'.encode())
+
+
+_NOT_SENT = '{"error": {"code": "sandbox_unavailable", "message": "odd", "outcome": "not_sent", "retryable": true}}'
+_OWN = {
+    "a stream without a result": (Answer(_event("event: stdout", "data: x")), Outcome.UNKNOWN),
+    "a stream that breaks off": (Answer(_event("id: 1", "event: stdout", "data: x")), Outcome.UNKNOWN),
+    "a result that is none": (Answer(_event("event: result", "data: nonsense")), Outcome.UNKNOWN),
+    "an error that is none": (Answer(_event("event: error", "data: {")), Outcome.UNKNOWN),
+    "no result": (Answer(response(200, b"{}")), Outcome.UNKNOWN),
+    "a full queue": (Answer(_error("queue_full", "not_sent", 503), works=False), Outcome.NOT_SENT),
+    "a failure before the start": (Answer(_error("sandbox_unavailable", "not_sent"), works=False), Outcome.NOT_SENT),
+    "a failure in the middle": (Answer(_error("sandbox_failed", "unknown")), Outcome.UNKNOWN),
+    "a failure after output that says that it was not sent": (
+        Answer(_event("event: stdout", "data: x", "", "event: error", f"data: {_NOT_SENT}")),
+        Outcome.UNKNOWN,
+    ),
+    "a result of NaN": (Answer(_event("event: result", 'data: {"value": NaN}')), Outcome.UNKNOWN),
+    "a result of infinity": (Answer(response(200, b'{"result": {"value": 1e999}}')), Outcome.UNKNOWN),
+    "a failure that looks like none": (Answer(_error("queue_full", "unknown", 503)), Outcome.UNKNOWN),
+}
+_AGREED = {Outcome.REFUSED: Outcome.NOT_SENT, Outcome.DONE: Outcome.UNKNOWN}
+"""What the same answer says of a program: a refusal says that it was not run, and one that cannot be read leaves open
+how it went, as a response may begin before the program does."""
+_POSTS = {name: (answer, _AGREED.get(outcome, outcome)) for name, (answer, outcome) in ANSWERS.items()} | _OWN
+REMOTE_POST = {name: outcome for name, (_, outcome) in _POSTS.items()}
+
+_CAPACITY = Answer(response(200, b"{}"), works=False)
+_GREETINGS: tuple[str, ...] = (
+    "status 404",
+    "status 500",
+    "status 503",
+    "silence",
+    "a closed connection",
+    "no HTTP",
+    "broken JSON",
+)
+REMOTE_DUPLEX: Mapping[str, Outcome] = dict.fromkeys(_GREETINGS, Outcome.NOT_SENT)
+"""Without a connection that is greeted as it should be, no program leaves."""
+
+
+@asynccontextmanager
+async def _trial(answer: Answer, protocol: str) -> AsyncGenerator[SandboxTrial]:
+    def reply(head: str, _: bytes) -> Answer:
+        if protocol == "duplex":
+            return answer
+        if head.startswith("GET "):
+            return _CAPACITY
+        goes_on = "last-event-id" in head.lower()  # the same run is asked for
+        return replace(answer, works=answer.works and not goes_on)
+
+    async with serving(reply) as service:
+        settings = RemoteSettings(
+            endpoints=(f"{service.url}/v1/execute",),
+            key_id="ann-1",
+            token="token-of-ann-for-tests",
+            protocol="post" if protocol == "post" else "duplex",
+            reconnect=0.3,
+            overhead=0.3,
+        )
+        backend = RemoteBackend(settings)
+        try:
+            yield SandboxTrial(sandbox=backend, effects=lambda: service.effects, timeout=0.3)
+        finally:
+            await backend.aclose()
+
+
+@asynccontextmanager
+async def remote_post_trial(name: str) -> AsyncGenerator[SandboxTrial]:
+    """Leave the program to a service by POST."""
+    async with _trial(_POSTS[name][0], "post") as trial:
+        yield trial
+
+
+@asynccontextmanager
+async def remote_duplex_trial(name: str) -> AsyncGenerator[SandboxTrial]:
+    """Leave the program to a service that never comes to take one."""
+    answer = ANSWERS[name][0]
+    async with _trial(replace(answer, works=False), "duplex") as trial:
+        yield trial

@@ -1,0 +1,38 @@
+"""A remote runtime as a process: `python -m packages.remote.tests.process '{"kind": ..., "settings": {...}}'`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from packages.remote.tests.processes import KEY
+
+from toolexec.remote import RuntimeServerSettings, SandboxSettings, make_runtime
+from toolexec.runtime import Runtime
+from toolexec_remote.server import serve_runtime
+
+
+async def serve(kind: str, given: dict[str, Any]) -> None:
+    """Serve one sandbox until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    image = given.pop("image", "")
+    settings = RuntimeServerSettings(keys=[KEY], **given)
+    made = make_runtime(SandboxSettings(use=(kind,), image=image, max_running=64))
+    async with Runtime(made.backends, deny_unsafe=() if kind == "unsafe_host" else ("standard", "hardened")) as runtime:
+        await serve_runtime(
+            runtime,
+            settings,
+            Path(settings.state_directory),
+            ready=lambda _: print("ready", flush=True),
+            stop=stop,
+        )
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    asyncio.run(serve(asked["kind"], asked["settings"]))

@@ -1,0 +1,87 @@
+"""Who may run, who waits, and who is turned away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.remote import TenantQuota
+from toolexec_remote.server.admission import Admission
+
+
+def admission(running: int = 1, queued: int = 10, quota: TenantQuota | None = None) -> tuple[Admission, list[float]]:
+    now = [0.0]
+    return Admission(running, queued, lambda _: quota or TenantQuota(), lambda: now[0]), now
+
+
+async def test_places_are_given_in_order() -> None:
+    """A run that leaves makes room for the one that has waited longest."""
+    queue, _ = admission()
+    first, second, third = (queue.enter("a") for _ in range(3))
+    assert (first.turn.done(), second.turn.done(), queue.running, queue.queued, queue.free) == (True, False, 1, 2, 0)
+    first.leave()
+    first.leave()
+    assert (second.turn.done(), third.turn.done(), queue.running) == (True, False, 1)
+
+
+async def test_tenants_take_turns() -> None:
+    """One with many runs does not keep out one with few."""
+    queue, _ = admission(running=1, queued=100)
+    busy = [queue.enter("busy") for _ in range(50)]
+    quiet = queue.enter("quiet")
+    busy[0].leave()
+    assert quiet.turn.done() or busy[1].turn.done()
+    (quiet if quiet.turn.done() else busy[1]).leave()
+    assert quiet.turn.done()
+
+
+async def test_a_full_queue_says_when_to_come_again() -> None:
+    """The refusal is worth a retry, and nothing was run."""
+    queue, _ = admission(queued=1)
+    queue.enter("a")
+    queue.enter("a")
+    with pytest.raises(SandboxUnavailableError) as caught:
+        queue.enter("b")
+    error = caught.value
+    assert (error.code, error.retryable, error.outcome == "not_sent") == ("queue_full", True, True)
+    assert error.details["retry_after"] > 0
+
+
+async def test_a_tenant_has_no_more_than_its_share() -> None:
+    """Of those that run, and of those that wait; others are not held up by it."""
+    queue, _ = admission(running=10, quota=TenantQuota(running=1, queued=1))
+    first, second = queue.enter("a"), queue.enter("a")
+    other = queue.enter("b")
+    assert (first.turn.done(), second.turn.done(), other.turn.done()) == (True, False, True)
+    with pytest.raises(SandboxUnavailableError, match="waiting already") as caught:
+        queue.enter("a")
+    assert caught.value.code == "quota_exceeded"
+    first.leave()
+    assert second.turn.done()
+
+
+async def test_a_tenant_begins_so_many_runs_in_a_second() -> None:
+    """The refusal says when the next one may come."""
+    queue, now = admission(running=10, quota=TenantQuota(rate=2))
+    for _ in range(2):
+        queue.enter("a")
+    with pytest.raises(SandboxUnavailableError, match="2 runs per second") as caught:
+        queue.enter("a")
+    assert caught.value.details["retry_after"] == 0.5
+    now[0] = 0.5
+    queue.enter("a")
+
+
+async def test_a_place_in_the_queue_can_be_given_up() -> None:
+    """A task that is cancelled while it waits leaves no trace."""
+    queue, _ = admission()
+    first, second, third = (queue.enter("a") for _ in range(3))
+    waiting = asyncio.ensure_future(second.turn)
+    waiting.cancel()
+    second.leave()
+    first.leave()
+    assert third.turn.done()
+    third.leave()
+    assert (queue.running, queue.queued, queue.free) == (0, 0, 1)
