@@ -61,6 +61,7 @@ _ELSEWHERE: Final = {
     "audit": ("audit", "audit", _SERVER),
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
+    "runtime": ("runtime", "runtime", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),
 }

@@ -15,10 +15,10 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
 
-__all__ = ["PluginGroup", "WithJournals", "WithPlugins", "with_settings"]
+__all__ = ["Lender", "PluginGroup", "WithJournals", "WithPlugins", "with_settings"]
 
-_NAMED: Final = {"runtime": "remote"}
-"""Groups of commands that a kind of sandbox has under a name of their own, beside all others, and the kind."""
+_LENDER: Final = "remote"
+"""The kind of sandbox whose commands have a place of their own: `toolexec runtime`."""
 
 
 class PluginGroup(TyperGroup):
@@ -89,8 +89,7 @@ class WithPlugins(PluginGroup):
         """Return the kinds of sandboxes of packages and plugins."""
         from toolexec.runtime.kinds import PACKAGED, installed_kinds
 
-        named = _NAMED.values()
-        return [kind for kind in (*PACKAGED, *installed_kinds()) if kind not in named]
+        return [kind for kind in (*PACKAGED, *installed_kinds()) if kind != _LENDER]
 
     def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
         """Return what makes the commands of a kind of sandbox."""
@@ -99,23 +98,48 @@ class WithPlugins(PluginGroup):
         return plugin_of(kind).cli
 
 
+class Lender(TyperGroup):
+    """The group `toolexec runtime`, whose commands are those of the sandbox `remote`: that is imported for one of them,
+    and for their list."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of this name; an error says what to install where the package is absent."""
+        try:
+            return self._commands().get_command(ctx, cmd_name)
+        except MissingExtraError as error:
+            if ctx.resilient_parsing:  # a shell asks what could follow
+                return None
+            _end(ctx, error)
+        except ConfigurationError as error:
+            ctx.fail(error.message)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands; none where the package is absent, or broken."""
+        try:
+            return self._commands().list_commands(ctx)
+        except ConfigurationError:
+            return []
+
+    def _commands(self) -> Any:
+        from toolexec.runtime.kinds import plugin_of
+
+        make = plugin_of(_LENDER).cli
+        return typer.main.get_command(make() if make is not None else typer.Typer())
+
+
 class WithJournals(PluginGroup):
-    """The group of all commands, with those of journals, and of sandboxes that have names of their own there."""
+    """The group of all commands, with those of journals."""
 
     what = "journal"
 
     def kinds(self) -> list[str]:
-        """Return the kinds of journals of packages and plugins, and those names."""
+        """Return the kinds of journals of packages and plugins."""
         from toolexec.backend.plugins import JOURNALS, known_plugins
 
-        return [*known_plugins(JOURNALS), *_NAMED]
+        return known_plugins(JOURNALS)
 
     def maker(self, kind: str) -> Callable[[], typer.Typer] | None:
-        """Return what makes the commands of a kind of journal, or of the sandbox behind a name."""
-        if kind in _NAMED:
-            from toolexec.runtime.kinds import plugin_of
-
-            return plugin_of(_NAMED[kind]).cli
+        """Return what makes the commands of a kind of journal."""
         from toolexec.durable.journals import journal_plugin
 
         return journal_plugin(kind).cli
