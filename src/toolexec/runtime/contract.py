@@ -14,6 +14,7 @@ from typing import Final
 
 __all__ = [
     "CORE_BYTES",
+    "COVERED",
     "DEVICES",
     "HOSTNAME",
     "ISOLATIONS",
@@ -65,6 +66,8 @@ MASKED: Final = (
 """What of /proc nothing in a container sees."""
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 """What of /proc nothing in a container can write to."""
+COVERED: Final = ("/sys",)
+"""What nothing in a container sees, by its path: an engine that mounts it has it covered."""
 DEVICES: Final[Mapping[str, tuple[int, int]]] = {
     "null": (1, 3),
     "zero": (1, 5),

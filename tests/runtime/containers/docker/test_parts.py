@@ -19,6 +19,7 @@ from toolexec.runtime.containers.docker.host import DockerHost
 from toolexec.runtime.containers.docker.images import login_for
 from toolexec.runtime.containers.docker.spec import create_body
 from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources
+from toolexec.runtime.contract import COVERED, MASKED, READ_ONLY
 from toolexec.runtime.images.resolver import parse_reference
 
 HOST = DockerHost(address="unix:///s", path="/s")
@@ -73,6 +74,8 @@ def test_the_whole_request(spec: ContainerSpec) -> None:
         "IpcMode": "private",
         "LogConfig": {"Type": "none"},
         "OomScoreAdj": 500,
+        "MaskedPaths": [*(f"/proc/{name}" for name in MASKED), *COVERED],
+        "ReadonlyPaths": [f"/proc/{name}" for name in READ_ONLY],
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}, {"Name": "nofile", "Soft": 1024, "Hard": 1024}],
         "Memory": 100 << 20,
         "MemorySwap": 100 << 20,

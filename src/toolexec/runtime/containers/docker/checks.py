@@ -100,9 +100,14 @@ def enforced(info: JSONObject, runtime: str) -> LimitsEnforced:
     )
 
 
-def drops_of(info: JSONObject, runtime: str) -> tuple[str, ...]:
-    """Return what a guest has to give up by itself, as the daemon has no filter for it; see `ContainerEngine.drops`."""
-    return () if has_filters(info) or isolation_of(runtime) != "container" else ("landlock", "seccomp")
+def drops_of(info: JSONObject, runtime: str, *, filtered: bool = True) -> tuple[str, ...]:
+    """Return what a guest has to give up by itself, as the daemon has no filter for it, or takes none of ours (not
+    *filtered*); see `ContainerEngine.drops`."""
+    if isolation_of(runtime) != "container":
+        return ()
+    if not has_filters(info):
+        return ("landlock", "seccomp")
+    return () if filtered else ("seccomp",)
 
 
 def details_of(info: JSONObject, runtime: str, *, podman: bool) -> dict[str, str]:

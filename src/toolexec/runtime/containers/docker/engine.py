@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
@@ -83,7 +84,8 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
         if found is not None:
             return found
         self._held = checks.enforced(info, self.config.runtime)
-        self.drops = checks.drops_of(info, self.config.runtime)
+        filtered = bool(await self._seccomp_of(api, self.config.seccomp, info))
+        self.drops = checks.drops_of(info, self.config.runtime, filtered=filtered)
         self._details = checks.details_of(info, self.config.runtime, podman=api.podman)
         await self._remove_all(api, self._left)
         return Availability(ok=True)
@@ -99,17 +101,11 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
             found = problem(await api.info(), runtime, version=api.version, podman=True)
             if found is not None:
                 raise unavailable(found.reason, found.remedy)
-        seccomp = spec.security.seccomp
-        if seccomp not in self._seccomp:
-            info, local = await api.info(), bool(api.host.path)
-            self._seccomp[seccomp] = await asyncio.to_thread(
-                seccomp_option, seccomp, info, podman=api.podman, local=local
-            )
         body = create_body(
             image.reference,
             spec,
             runtime=runtime,
-            seccomp=self._seccomp[seccomp],
+            seccomp=await self._seccomp_of(api, spec.security.seccomp),
             volumes=images.volumes(image),
             podman=api.podman,
         )
@@ -121,6 +117,15 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
                 images.forget(image)
             raise not_started(error, api.host, image.name, runtime) from error
         return container
+
+    async def _seccomp_of(self, api: DockerAPI, setting: str, info: JSONObject | None = None) -> str:
+        """Return what `seccomp_option` gives for a setting, found out once. Raises as it does."""
+        if setting not in self._seccomp:
+            info, local = info or await api.info(), bool(api.host.path)
+            self._seccomp[setting] = await asyncio.to_thread(
+                seccomp_option, setting, info, podman=api.podman, local=local
+            )
+        return self._seccomp[setting]
 
     async def _sweep(self) -> None:
         api = (await self._connect()).client

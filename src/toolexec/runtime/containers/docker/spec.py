@@ -12,7 +12,7 @@ from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.docker.checks import isolation_of
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount
-from toolexec.runtime.contract import CORE_BYTES, HOSTNAME
+from toolexec.runtime.contract import CORE_BYTES, COVERED, HOSTNAME, MASKED, READ_ONLY
 
 __all__ = ["create_body"]
 
@@ -37,8 +37,8 @@ def create_body(
 
     *runtime* is used when the spec names none, "" is the daemon's own. *seccomp* is what `seccomp_option` gives.
     *volumes* are the paths that the image wants volumes for: they are empty and cannot be written to. Podman (*podman*)
-    has its own ways with a tmpfs, takes bounds of single processes from its configuration only, and has no choice of
-    runtimes.
+    has its own ways with a tmpfs, takes bounds of single processes from its configuration only, has no choice of
+    runtimes, and hides paths beside those that it always hides.
 
     Raises SandboxDeniedError for a spec that would let code out: no spec of ours does that.
     """
@@ -69,6 +69,7 @@ def _host_config(
     spec: ContainerSpec, runtime: str, seccomp: str, volumes: Collection[str], *, podman: bool
 ) -> JSONDict:
     security, resources = spec.security, spec.resources
+    hidden = [*(f"/proc/{name}" for name in MASKED), *COVERED]
     own = {mount.target for mount in spec.mounts}
     config: JSONDict = {
         "ReadonlyRootfs": security.read_only_root,
@@ -88,6 +89,7 @@ def _host_config(
         "SecurityOpt": [
             *(["no-new-privileges"] if security.no_new_privileges else []),
             *([f"seccomp={seccomp}"] if seccomp else []),
+            *([f"mask={':'.join(hidden)}"] if podman else []),
         ],
         "Privileged": False,
         "NetworkMode": security.network,
@@ -96,6 +98,9 @@ def _host_config(
         "LogConfig": {"Type": "none"},
         "OomScoreAdj": _FIRST_TO_DIE,
     }
+    if not podman:  # whose read-only paths are among those that it always bars
+        config["MaskedPaths"] = hidden
+        config["ReadonlyPaths"] = [f"/proc/{name}" for name in READ_ONLY]
     if not podman:  # which would no longer apply the operator's own to those that are not named here
         config["Ulimits"] = [_ulimit("core", CORE_BYTES)]
         if resources.open_files:
