@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.network import Network
     from toolexec.runtime.containers.seccomp import oci_seccomp, seccomp_profile
     from toolexec.runtime.containers.spec import NOBODY, Mount, Security
+    from toolexec.runtime.contract import HOSTNAME, NAMESPACES
     from toolexec.runtime.guest.bundle import GuestSettings, boot_command
     from toolexec.runtime.images.resolver import parse_reference
     from toolexec.runtime.images.store import ImageStore, StoredImage
@@ -42,6 +43,7 @@ else:
         "toolexec.runtime.containers.network": ("Network",),
         "toolexec.runtime.containers.seccomp": ("oci_seccomp", "seccomp_profile"),
         "toolexec.runtime.containers.spec": ("NOBODY", "Mount", "Security"),
+        "toolexec.runtime.contract": ("HOSTNAME", "NAMESPACES"),
         "toolexec.runtime.guest.bundle": ("GuestSettings", "boot_command"),
         "toolexec.runtime.images.resolver": ("parse_reference",),
         "toolexec.runtime.images.store": ("ImageStore", "StoredImage"),
@@ -49,6 +51,8 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, unix_for="what sandboxes of containers are written with")
 
 __all__ = [
+    "HOSTNAME",
+    "NAMESPACES",
     "NOBODY",
     "OWNER_LABEL",
     "PROCESSES",

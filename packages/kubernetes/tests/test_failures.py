@@ -12,6 +12,7 @@ from toolexec_kubernetes.failures import (
     exit_of,
     is_running,
     lost_stream,
+    no_own_users,
     refusal,
     stuck,
     waiting_for,
@@ -87,6 +88,16 @@ def test_a_container_that_is_being_made_may_still_come() -> None:
     assert waiting_for(pod({"waiting": {"reason": "ContainerCreating"}}), "x") is None
     assert not is_running(pod({"waiting": {"reason": "ContainerCreating"}}))
     assert is_running(pod({"running": {"startedAt": "now"}}))
+
+
+def test_a_pod_without_users_of_its_own_is_not_taken_for_one() -> None:
+    """API servers leave out what they do not know, and make the pod all the same."""
+    assert no_own_users({"spec": {"hostUsers": False}}) is None
+    for spec in ({}, {"hostUsers": True}):
+        error = no_own_users({"spec": spec})
+        assert error is not None
+        assert error.details["reason"] == "user_namespaces"
+        assert not error.retryable
 
 
 def test_a_pod_without_a_node_says_so() -> None:

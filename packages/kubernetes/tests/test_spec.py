@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from toolexec.containers import Mount, Security, spec_for
+from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, Mount, Security, spec_for
 from toolexec.errors import ConfigurationError, SandboxDeniedError
 from toolexec.sandbox import ContainerSpec, Limits
 from toolexec_kubernetes.config import KubernetesConfig, isolation_of
+from toolexec_kubernetes.manifest import python_pod
 from toolexec_kubernetes.spec import (
     claim_body,
     job_body,
@@ -45,7 +46,7 @@ def test_a_pod_is_restricted() -> None:
     assert pod["restartPolicy"] == "Never"
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["dnsPolicy"] == "None"
-    assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "runtimeClassName"} & pod.keys()
+    assert not {"hostUsers", "serviceAccountName", "runtimeClassName"} & pod.keys()
     (container,) = pod["containers"]
     rights = container["securityContext"]
     assert rights["capabilities"] == {"drop": ["ALL"]}
@@ -53,6 +54,32 @@ def test_a_pod_is_restricted() -> None:
     assert rights["allowPrivilegeEscalation"] is False
     assert (rights["runAsUser"], rights["runAsGroup"], rights["runAsNonRoot"]) == (65534, 65534, True)
     assert container["stdin"] is container["stdinOnce"] is True
+
+
+def test_a_pod_is_made_from_what_the_profiles_promise() -> None:
+    """The name, the user, the namespaces and the hidden files are those of all engines; a guest filters its calls."""
+    pod = pod_spec("x", made(), CONFIG)
+    assert pod["hostname"] == HOSTNAME
+    assert {*NAMESPACES} >= {"network", "pid", "ipc"}
+    assert [pod[name] for name in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")] == [False] * 4
+    assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == NOBODY
+    (container,) = pod["containers"]
+    assert container["securityContext"]["procMount"] == "Default"
+    assert container["securityContext"]["privileged"] is False
+    assert CONFIG.guest_drops == ("seccomp",)
+    assert replace(CONFIG, seccomp="profiles/code.json").guest_drops == ()
+    assert replace(CONFIG, runtime_class="gvisor").guest_drops == ()
+    assert '"seccomp"' in " ".join(python_pod(CONFIG)["containers"][0]["command"])
+
+
+def test_pods_have_users_of_their_own_on_request() -> None:
+    """A namespace of users has few numbers, and each pod may use the same one."""
+    config = replace(CONFIG, user_namespaces=True)
+    assert pod_spec("x", made(), config)["hostUsers"] is False
+    assert (CONFIG.one_user, config.one_user) == (0, 65534)
+    assert replace(config, run_as_user=1000).one_user == 1000
+    with pytest.raises(ConfigurationError, match="below 65536 with user_namespaces"):
+        replace(config, run_as_user=1 << 16)
 
 
 def test_bounds_are_requests_and_limits() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from toolexec.containers import DaemonConfig
+from toolexec.containers import NOBODY, DaemonConfig
 from toolexec.errors import ConfigurationError
 from toolexec.sandbox import checked
 
@@ -16,6 +16,7 @@ __all__ = ["Isolation", "KubernetesConfig", "isolation_of"]
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAMESPACE_USERS: Final = 1 << 16
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -44,7 +45,9 @@ class KubernetesConfig(DaemonConfig):
     SandboxWarmPool that was made by `toolexec sandbox kubernetes manifest --pool`. `cpu_request` is how many cores a
     pod asks the scheduler for, where its limits name none. `run_as_user` is the number of the user in all pods, for
     clusters that prescribe one; 0 gives each pod a user of its own, by whom its processes are counted and held.
-    `seccomp` is "default" (RuntimeDefault), or a profile in the directory of the kubelet.
+    `seccomp` is "default" (RuntimeDefault, and our own filter in the guest), or a profile in the directory of the
+    kubelet. With `user_namespaces` each pod has users of its own (`hostUsers: false`): a number in it is another one to
+    the node. It needs Kubernetes 1.33 or later, and nodes that have them; a pod that was made without is not used.
 
     Raises ConfigurationError, too, for invalid names.
     """
@@ -66,6 +69,7 @@ class KubernetesConfig(DaemonConfig):
     agent_sandbox: bool = True
     cpu_request: float = 0.1
     run_as_user: int = 0
+    user_namespaces: bool = False
 
     def __post_init__(self) -> None:
         DaemonConfig.__post_init__(self)
@@ -89,6 +93,22 @@ class KubernetesConfig(DaemonConfig):
         ):
             if getattr(self, setting) < least:
                 raise ConfigurationError(f"{setting} must be {least} or more, not {getattr(self, setting)!r}")
+        if self.user_namespaces and self.run_as_user >= _NAMESPACE_USERS:
+            raise ConfigurationError(
+                f"run_as_user must be below {_NAMESPACE_USERS} with user_namespaces, not {self.run_as_user!r}"
+            )
+
+    @property
+    def one_user(self) -> int:
+        """The number of the user in all pods; 0 where each has another one. A user namespace has few, and each of them
+        is another one to the node."""
+        return self.run_as_user or (int(NOBODY.partition(":")[0]) if self.user_namespaces else 0)
+
+    @property
+    def guest_drops(self) -> tuple[str, ...]:
+        """What a guest gives up by itself: RuntimeDefault is another filter with each runtime and version, and ours
+        refuses what the profiles promise, on top of it. A profile of the operator's stands alone."""
+        return ("seccomp",) if self.isolation == "container" and self.seccomp == "default" else ()
 
     @property
     def isolation(self) -> Isolation:

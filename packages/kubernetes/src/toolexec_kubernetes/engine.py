@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -94,7 +95,7 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         self._network: NetworkFinding | None = None
         self._network_until = 0.0
         self._examining = asyncio.Lock()
-        self._count_processes()
+        self._set_drops()
 
     @property
     def isolation(self) -> Isolation:
@@ -107,11 +108,11 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         the NetworkPolicy was seen to hold, `open` where it does not, `unknown` where there was nothing to reach."""
         return self._details
 
-    def _count_processes(self) -> None:
-        """Have guests bound their processes, but where pods share a user, as those of a pool do, and in gVisor, whose
-        kernel does not count."""
+    def _set_drops(self) -> None:
+        """Have guests filter their calls and bound their processes; the latter not where pods share a user, as those of
+        a pool do, and in gVisor, whose kernel does not count."""
         counts = not self._pools and not self.config.run_as_user and self.isolation != "gvisor"
-        self.drops = (PROCESSES,) if counts else ()
+        self.drops = (*self.config.guest_drops, *((PROCESSES,) if counts else ()))
 
     async def _check(self) -> Availability:
         try:
@@ -132,7 +133,7 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         self._version, numbers = await checks.server_version(client)
         await checks.look_at_namespace(client)
         self._pools = await find_pools(client) if config.agent_sandbox else None
-        self._count_processes()
+        self._set_drops()
         needed = checks.permissions_for(jobs=config.jobs, claims=bool(self._pools))
         await checks.look_at_permissions(client, needed)
         handler = await checks.look_at_runtime_class(client, config)
@@ -199,19 +200,20 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
 
         config, owner, run = self.config, this_owner(), secrets.token_hex(8)
         name = f"toolexec-{run}"
+        made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces)
         labels = labels_of(spec, owner, run)
         seconds = min(config.lifetime, spec.seconds or config.lifetime)
         pool = (self._pools or {}).get(spec_hash(pod_spec(image.reference, spec, config)))
         if pool is not None:
             ends = timestamp(cluster.client.now() + config.lifetime)
             body = claim_body(name, pool, owner, run, ends)
-            return Made(group=EXTENSIONS, kind="sandboxclaims", body=body, run=run, image=image.name)
-        own = with_user(spec, config.run_as_user or random_user())
+            return made(group=EXTENSIONS, kind="sandboxclaims", body=body)
+        own = with_user(spec, config.one_user or random_user())
         pod = pod_spec(image.reference, own, config, seconds=seconds)
         if config.jobs:
             body = job_body(name, labels, pod, ttl=config.job_ttl)
-            return Made(group="batch/v1", kind="jobs", body=body, run=run, image=image.name)
-        return Made(group="v1", kind="pods", body=pod_body(name, labels, pod), run=run, image=image.name)
+            return made(group="batch/v1", kind="jobs", body=body)
+        return made(group="v1", kind="pods", body=pod_body(name, labels, pod))
 
     async def _hold_lease(self, cluster: _Cluster) -> None:
         from toolexec_kubernetes.failures import KubeError, refusal

@@ -14,7 +14,7 @@ from toolexec.errors import SandboxDeniedError, SandboxError, SandboxUnavailable
 from toolexec.sandbox import Exit
 from toolexec_kubernetes.spec import CONTAINER
 
-__all__ = ["KubeError", "exit_of", "is_running", "lost_stream", "refusal", "stuck", "waiting_for"]
+__all__ = ["KubeError", "exit_of", "is_running", "lost_stream", "no_own_users", "refusal", "stuck", "waiting_for"]
 
 _SAID: Final = 1000
 _MANIFEST: Final = "toolexec sandbox kubernetes manifest"
@@ -198,6 +198,18 @@ def stuck(pod: JSONObject | None, seconds: float) -> SandboxUnavailableError:
 def is_running(pod: JSONObject) -> bool:
     """Return whether its container runs."""
     return "running" in (_container(pod).get("state") or {})
+
+
+def no_own_users(pod: JSONObject) -> SandboxUnavailableError | None:
+    """Return why *pod* is not what was asked for: an API server that does not know `hostUsers` leaves it out without a
+    word. None for a pod that has users of its own."""
+    if (pod.get("spec") or {}).get("hostUsers") is False:
+        return None
+    return SandboxUnavailableError(
+        "the cluster made the pod without users of its own, which takes Kubernetes 1.33 or later, and warm pools that "
+        "were made with this setting: update it, or set user_namespaces to false",
+        details={"reason": "user_namespaces"},
+    )
 
 
 _GONE: Final = {

@@ -70,7 +70,7 @@ def python_pod(config: KubernetesConfig) -> JSONDict:
     network = Network(config.egress)
     spec = spec_for(
         image=config.image,
-        command=boot_command(GuestSettings(language="python", proxy_port=network.port)),
+        command=boot_command(GuestSettings(language="python", proxy_port=network.port, drop=config.guest_drops)),
         limits=Limits(),
         profile="standard",
         config=config,

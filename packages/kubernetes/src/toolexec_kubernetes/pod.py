@@ -17,6 +17,7 @@ from toolexec_kubernetes.failures import (
     exit_of,
     is_running,
     lost_stream,
+    no_own_users,
     refusal,
     stuck,
     waiting_for,
@@ -88,6 +89,8 @@ class PodContainer(DaemonContainer):
             pod = self._pod
             if pod is not None:
                 if is_running(pod):
+                    if self._made.own_users and (shared := no_own_users(pod)) is not None:
+                        raise shared
                     return
                 problem = waiting_for(pod, self._made.image)
                 if problem is not None:

@@ -106,7 +106,8 @@ def _make(
     if not held:
         del labels[SANDBOX_LABEL]
     body: JSONDict = pod_body(f"toolexec-{run}", labels, pod_spec(config.image, spec, config, seconds=_LIFETIME))
-    made = Made(group="v1", kind="pods", body=body, run=run, image=config.image)
+    own = config.user_namespaces
+    made = Made(group="v1", kind="pods", body=body, run=run, image=config.image, own_users=own)
     return PodContainer(client, watch, made, left)
 
 

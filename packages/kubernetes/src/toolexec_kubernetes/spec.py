@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from toolexec.containers import NOBODY, OWNER_LABEL, JSONDict, JSONObject
+from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject
 from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
 from toolexec_kubernetes.config import KubernetesConfig
@@ -62,19 +62,25 @@ _LOGS: Final = 128 << 20
 _NODE_GONE: Final = 10
 """How many seconds a pod stays on a node that is lost: its run is lost, too, and the caller waits."""
 _GRACE: Final = 1
+_OF_THE_NODE: Final = {"network": "hostNetwork", "pid": "hostPID", "ipc": "hostIPC"}
+"""By namespace, how a pod asks for that of its node; it has its own of the other kinds in any case."""
 _FIRST_USER: Final = 1 << 24
 _LAST_USER: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod."""
+    """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod.
+
+    With `own_users` the pod has to have users of its own: one that was made without is not used.
+    """
 
     group: str
     kind: str
     body: JSONObject
     run: str
     image: str
+    own_users: bool = False
 
     @property
     def id(self) -> str:
@@ -172,7 +178,10 @@ def pod_spec(image: str, spec: ContainerSpec, config: KubernetesConfig, *, secon
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "hostname": "sandbox",
+        "hostname": HOSTNAME,
+        **{_OF_THE_NODE[kind]: False for kind in NAMESPACES if kind in _OF_THE_NODE},
+        "shareProcessNamespace": False,
+        **({"hostUsers": False} if config.user_namespaces else {}),
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
         "terminationGracePeriodSeconds": _GRACE,
@@ -222,6 +231,7 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig) -> JSO
         "resources": bounds,
         "securityContext": {
             "privileged": False,
+            "procMount": "Default",  # in which a runtime hides what is hidden in containers
             "allowPrivilegeEscalation": not security.no_new_privileges,
             "readOnlyRootFilesystem": security.read_only_root,
             "runAsNonRoot": True,

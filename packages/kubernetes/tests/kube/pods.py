@@ -342,7 +342,6 @@ class PodRunner:
             mounts=mounts,
             cgroup=cgroup,
             namespaces=self._namespaces,
-            runtime_default="default",
         )
 
     def _set_terminated(self, slot: _Slot, running: RunningContainer) -> None:
