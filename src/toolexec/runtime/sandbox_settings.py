@@ -35,7 +35,8 @@ class SandboxSettings:
     `wasm_workers` is how many processes run Python of the embedded sandbox beside this one when several programs run at
     once: `auto`, or 0 for none (see `WasmConfig`).
     `vm_image` is what virtual machines boot ("" for the default), and `vm_accelerator` what runs them: `kvm`, `tcg` or
-    `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only.
+    `auto` (see `MicrovmConfig`). A machine that is not named in `use` runs with `kvm` only. `vm_memory_reserve` is how
+    many MiB of the host's memory machines leave free: those that would not fit beside it wait, within their time limit.
     `bwrap`, `runsc`, `qemu` and `firecracker` are paths of the programs, `docker_host` and `containerd_address` where
     the daemons listen, `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones.
     With `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
@@ -63,6 +64,11 @@ class SandboxSettings:
     vm_image: str = setting("", "The image of virtual machines (toolexec image build --kind vm); empty: toolexec-vm.")
     vm_accelerator: Literal["auto", "kvm", "tcg"] = setting(
         "auto", "What runs virtual machines: kvm, or tcg, which is slow software; auto: kvm where it works."
+    )
+    vm_memory_reserve: int = setting(
+        256,
+        "MiB of the host's memory that virtual machines leave free; those that would not fit beside it wait.",
+        least=0,
     )
     docker_host: str = setting("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
     docker_runtime: str = setting("", "The runtime that Docker uses: runsc makes its containers gVisor's.")

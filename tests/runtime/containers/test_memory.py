@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.errors import SandboxUnavailableError
+from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.process.memory import available_memory
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import ContainerConfig
@@ -17,6 +18,8 @@ from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.memory import HostMemory, SizedEngine
 from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
+from toolexec.runtime.sandbox_settings import SandboxSettings
+from toolexec.runtime.sandboxes import settings_of
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -84,6 +87,38 @@ async def test_others_on_the_host_take_memory_too() -> None:
     (await waiting).release()
 
 
+async def test_a_sandbox_may_have_a_reserve_of_its_own() -> None:
+    """More stays free beside it than beside others."""
+    room = memory(Host(1000))
+    with pytest.raises(SandboxUnavailableError, match="500 MiB stay free") as caught:
+        await room.admit(501 * MIB, monotonic(), reserve=500 * MIB)
+    assert caught.value.details["reserve_bytes"] == 500 * MIB
+    (await room.admit(500 * MIB, monotonic(), reserve=500 * MIB)).release()
+    (await room.admit(1000 * MIB, monotonic(), reserve=0)).release()
+
+
+async def test_what_this_host_has_is_measured() -> None:
+    """Nothing that this machine cannot hold is admitted on it, and what it can is."""
+    room = HostMemory()
+    available = available_memory()
+    if available is None:
+        pytest.skip("this system does not say how much memory is available")
+    with pytest.raises(SandboxUnavailableError, match="too little memory") as caught:
+        await room.admit(1 << 50, monotonic(), "qemu")
+    assert caught.value.details["available_bytes"] > 0
+    (await room.admit(MIB, monotonic(), reserve=0)).release()
+
+
+async def test_the_reserve_can_be_set() -> None:
+    """The settings have it in MiB, for all machines."""
+    settings = SandboxSettings(use=("qemu",), vm_memory_reserve=2048)
+    engine = MicrovmBackend(settings_of("qemu", settings)).engine
+    assert isinstance(engine, SizedEngine)
+    assert engine.memory_reserve == 2048 * MIB
+    with pytest.raises(ConfigurationError, match="memory_reserve must be 0 or more"):
+        MicrovmConfig(memory_reserve=-1)
+
+
 async def test_the_first_who_waits_is_the_first_admitted() -> None:
     """A small one does not pass a large one that waits; a large one that gives up lets it go on."""
     room = memory(Host(1000))
@@ -111,6 +146,7 @@ class FakeEngine:
     drops: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     started = 0
+    memory_reserve = 100 * MIB
 
     def host_memory(self, spec: ContainerSpec) -> int:
         return 300 * MIB

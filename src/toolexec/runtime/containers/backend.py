@@ -383,8 +383,10 @@ class ContainerBackend:
 
     async def _share(self, spec: ContainerSpec, ends: float) -> MemoryShare | None:
         """Wait for what a container may take of the host's memory; None where it is not admitted by that."""
-        size = self.engine.host_memory(spec) if isinstance(self.engine, SizedEngine) else 0
-        return await self.memory.admit(size, ends, self.kind) if size else None
+        if not isinstance(self.engine, SizedEngine):
+            return None
+        size, reserve = self.engine.host_memory(spec), self.engine.memory_reserve
+        return await self.memory.admit(size, ends, self.kind, reserve=reserve) if size else None
 
     async def _start(self, kind: _Kind, spec: ContainerSpec, share: MemoryShare | None) -> ContainerGuest:
         """Return a new guest, which releases *share* when it is gone."""

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
 from toolexec.runtime.containers.config import ContainerConfig
+from toolexec.runtime.containers.memory import RESERVE
 from toolexec.runtime.containers.microvm.machine import VmmName
 
 __all__ = ["DEFAULT_VM_IMAGE", "AcceleratorChoice", "MicrovmConfig"]
@@ -26,7 +27,8 @@ class MicrovmConfig(ContainerConfig):
     or the path of a directory with `vmlinuz`, `vmlinux`, `initrd.img` and `rootfs.squashfs`. `program` is the path of
     the VMM, by default the one on the PATH. `accelerator` is `kvm`, `tcg` (software: only QEMU has it, and it is some
     ten times slower), or `auto`: the former where it really works, else the latter. `memory_room` is how many MiB a
-    machine gets beside the memory of the program, for its kernel and the guest. `boot_seconds` is how long a machine
+    machine gets beside the memory of the program, for its kernel and the guest, and `memory_reserve` how many of the
+    host's memory stay free: a machine starts only beside them. `boot_seconds` is how long a machine
     may take to boot, which it does once for each size. `snapshots` is how many saved machines are kept on the disk.
     With `fresh_interpreter` Python starts after the restore, so that each run has a seed of its hashes and a layout of
     memory of its own, which takes the time of that start.
@@ -39,6 +41,7 @@ class MicrovmConfig(ContainerConfig):
     program: str = ""
     accelerator: AcceleratorChoice = "auto"
     memory_room: int = 128
+    memory_reserve: int = RESERVE >> 20
     boot_seconds: float = 90.0
     snapshots: int = 6
     fresh_interpreter: bool = False
@@ -53,6 +56,6 @@ class MicrovmConfig(ContainerConfig):
             )
         if self.accelerator == "tcg" and self.vmm != "qemu":
             raise ConfigurationError(f"{self.vmm} cannot run machines in software; tcg is QEMU's: use vmm='qemu'")
-        for name, least in (("memory_room", 64), ("boot_seconds", 1), ("snapshots", 1)):
+        for name, least in (("memory_room", 64), ("memory_reserve", 0), ("boot_seconds", 1), ("snapshots", 1)):
             if not getattr(self, name) >= least:
                 raise ConfigurationError(f"{name} must be {least} or more, not {getattr(self, name)!r}")

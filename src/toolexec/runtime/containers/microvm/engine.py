@@ -110,6 +110,11 @@ class MicrovmEngine(Launcher):
         """Implement `SizedEngine.host_memory`: a machine keeps what it has touched once."""
         return shape_of(spec, self.config.memory_room).memory_mib * _MIB + OVERHEAD_BYTES[self.vmm.name]
 
+    @property
+    def memory_reserve(self) -> int:
+        """Implement `SizedEngine.memory_reserve`."""
+        return self.config.memory_reserve * _MIB
+
     async def aclose(self) -> None:
         """Implement `ContainerEngine.aclose`; a machine that is being saved is given up."""
         await self._templates.aclose()

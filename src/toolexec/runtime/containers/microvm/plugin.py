@@ -28,7 +28,8 @@ def _read(vmm: VmmName, settings: SandboxSettings) -> MicrovmConfig:
     if vmm != "qemu" and accelerator == "tcg":  # which is QEMU's alone
         accelerator = "kvm"
     program = {"qemu": settings.qemu, "firecracker": settings.firecracker}.get(vmm, "")
-    return MicrovmConfig(**shared, vmm=vmm, program=program, accelerator=accelerator)
+    reserve = settings.vm_memory_reserve
+    return MicrovmConfig(**shared, vmm=vmm, program=program, accelerator=accelerator, memory_reserve=reserve)
 
 
 def _make(settings: MicrovmConfig, _: SandboxContext) -> SandboxBackend:
