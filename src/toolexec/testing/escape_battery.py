@@ -293,7 +293,8 @@ class _Battery:
         """Return the complaints of an ordinary program that is run right after a hostile one, within *seconds*."""
         code, expected = PROBES[self._language]
         tools = self._site.tools(ESCAPES[0].limits, None)
-        request = ExecuteRequest(code=code, gateway=tools, timeout=20.0, best_effort=True, **self._settings)
+        limit = seconds / 2  # of the run itself, the first of which may load an image into a daemon
+        request = ExecuteRequest(code=code, gateway=tools, timeout=limit, best_effort=True, **self._settings)
         try:
             async with asyncio.timeout(seconds):
                 result = await self._backend.execute(request.validate())
