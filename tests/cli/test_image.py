@@ -17,6 +17,7 @@ from tests.engines.images import TEST_IMAGE, test_image
 from tests.runtime.images.test_build import require_debootstrap
 from tests.runtime.images.trees import make_tree
 
+from toolexec.runtime.images import store as store_module
 from toolexec.runtime.images.build import Recipe
 from toolexec.runtime.images.lock import Lock
 from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
@@ -207,3 +208,25 @@ def test_a_dockerfile_makes_no_image_for_machines(cli: Cli, cache: Path, tmp_pat
     done = cli("image", "build", "--kind", "vm", "--dockerfile", tmp_path / "Dockerfile")
     assert done.exit_code != 0
     assert "--kind" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root shares images")
+def test_an_image_is_shared_with_all_users(
+    cli: Cli, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shown as that, kept from being removed as one's own, and shared no longer on request."""
+    machine = tmp_path / "machine"
+    monkeypatch.setattr(store_module, "MACHINE_DIRECTORY", machine)
+    image = keep("team/tools")
+    done = cli("image", "share", "team/tools", "--json")
+    assert done.exit_code == 0, done.output
+    shared = {"name": "team/tools", "digest": image.digest, "shared": True}
+    assert json.loads(done.stdout) == {"directory": str(machine), "image": shared}
+    assert cli("image", "remove", "team/tools").exit_code == 0
+    assert f"shared by root, in {machine}: team/tools" in " ".join(cli("image", "list").stderr.split())
+    refused = cli("image", "remove", "team/tools")
+    assert refused.exit_code == 2
+    assert "toolexec image share --remove team/tools" in " ".join(refused.stderr.split())
+    assert cli("image", "share", "team/tools").exit_code == 2
+    assert "is not shared any more" in cli("image", "share", "--remove", "team/tools").stdout
+    assert ImageStore().find("team/tools") is None

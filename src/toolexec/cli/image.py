@@ -1,4 +1,4 @@
-"""`toolexec image`: build, import, list, verify and remove the images that container sandboxes run programs in."""
+"""`toolexec image`: build, import, list, verify, share and remove images for container sandboxes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VM_NAME: Final = "toolexec-vm"
 
 image: typer.Typer = typer.Typer(
     no_args_is_help=True,
-    help="Build, import, list, verify and remove the images that container sandboxes run programs in.",
+    help="Build, import, list, verify, share and remove the images that container sandboxes run programs in.",
 )
 
 
@@ -143,6 +143,20 @@ def image_verify(
     _perform(context, lambda session: command.verify(session, name), as_json)
 
 
+@image.command("share")
+def image_share(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the image.")],
+    as_json: AsJson = False,
+    *,
+    end: Annotated[bool, typer.Option("--remove", help="Share it no longer; root's own image stays.")] = False,
+) -> None:
+    """Copy an image of root, verified by its digest, to where all users of this machine find it."""
+    from toolexec.cli import image_share as command
+
+    _perform(context, lambda session: command.share(session, name, end=end), as_json)
+
+
 @image.command("remove")
 def image_remove(
     context: typer.Context,
@@ -253,7 +267,7 @@ async def import_(session: Session, source: Path, name: str) -> int:
 
 
 async def list_images(session: Session) -> int:
-    """Show every image of this user."""
+    """Show every image of this user, and those that root shares."""
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
     from toolexec.runtime.images.store import ImageStore
@@ -265,7 +279,11 @@ async def list_images(session: Session) -> int:
         screen.document({"directory": str(store.directory), "images": [_data(entry) for entry in found]})
     elif found:
         screen.show(_table(found))
-        screen.note(f"{size_text(sum(entry.size_bytes for entry in found))} in {store.directory}")
+        own = [entry for entry in found if store.owns(entry)]
+        screen.note(f"{size_text(sum(entry.size_bytes for entry in own))} in {store.directory}")
+        if shared := [entry.name for entry in found if not store.owns(entry)]:
+            place = next(entry.root.parents[2] for entry in found if not store.owns(entry))
+            screen.note(f"shared by root, in {place}: {', '.join(shared)}")
     else:
         screen.note(
             f"there are no images in {store.directory}, where those are that this user has built; root and other users "
@@ -289,8 +307,12 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     if bool(name) == everything:
         raise ConfigurationError("give the name of an image, or --all for every image")
     store = ImageStore()
-    found = await asyncio.to_thread(store.list)
+    found = [entry for entry in await asyncio.to_thread(store.list) if store.owns(entry)]
     known = None if everything else await asyncio.to_thread(store.find, name)
+    if known is not None and not store.owns(known):
+        raise ConfigurationError(
+            f"the image {name} is shared by root, who ends that: toolexec image share --remove {name}"
+        )
     if not everything and known is None:
         names = [entry.name for entry in found]
         hint = did_you_mean(name, names, otherwise=f"in {store.directory} there is: {', '.join(names) or 'none'}")

@@ -84,14 +84,20 @@ class OpenFile:
 class PrivateDirectory:
     """The directory *path*, made if it is missing, as a context manager; used by one thread.
 
-    One that others could write to is emptied and closed to them. Raises ConfigurationError when it cannot be made,
+    One that others could write to is emptied and closed to them. With *shared* it is root's, and all users may read
+    what root keeps there; one that others could write to is refused. Raises ConfigurationError when it cannot be made,
     belongs to another user, or is a link.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.path = path
+        self._shared = shared
+        self._owner = 0 if shared else os.geteuid()
         try:
+            missing = [each for each in (path, *path.parents) if shared and not each.exists()]
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for each in missing:
+                each.chmod(0o755)  # whatever the umask is
             self._directory = os.open(path, _OPEN | os.O_DIRECTORY)
         except OSError as error:
             link = " (it is a link)" if path.is_symlink() else ""
@@ -104,8 +110,12 @@ class PrivateDirectory:
 
     def _secure(self) -> None:
         status = os.fstat(self._directory)
-        if status.st_uid != os.geteuid():
+        if status.st_uid != self._owner:
             raise self._refusal(f"belongs to another user (number {status.st_uid})", foreign=True)
+        if self._shared:
+            if status.st_mode & _OTHERS_MAY_WRITE:
+                raise self._refusal("can be written to by other users", foreign=True)
+            return
         if status.st_mode & 0o077:
             os.fchmod(self._directory, 0o700)
             if status.st_mode & _OTHERS_MAY_WRITE:
@@ -182,7 +192,7 @@ class PrivateDirectory:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._directory), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)  # whatever the umask is
+                os.fchmod(file.fileno(), 0o644 if self._shared else 0o600)  # whatever the umask is
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -266,7 +276,7 @@ class PrivateDirectory:
     def _open_ours(self, name: str) -> int:
         descriptor = os.open(name, _OPEN, dir_fd=self._directory)
         status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE:
+        if stat.S_ISREG(status.st_mode) and status.st_uid == self._owner and not status.st_mode & _OTHERS_MAY_WRITE:
             return descriptor
         os.close(descriptor)
         raise _UnusableError("it is not a file that only we can write")

@@ -1,4 +1,5 @@
-"""The images of a user: root file systems that sandboxes run in, each kept in full or not at all.
+"""The images of a user, and those of the machine: root file systems that sandboxes run in, each kept in full or not at
+all.
 
 An image is a description, which names a generation, and that generation: a directory with the root file system. A new
 image of the same name gets a new generation, so that what runs in the old one goes on; a generation that no image names
@@ -13,13 +14,13 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -30,13 +31,16 @@ from toolexec.process.steps import OnStep
 from toolexec.runtime.images.archive import ArchiveParts, describe, write_archive
 from toolexec.runtime.images.layer import measure_layer
 from toolexec.runtime.images.names import file_name, name_of_file, normal_name, split_pin
-from toolexec.runtime.images.tree import remove_tree, tree_size
+from toolexec.runtime.images.tree import open_to_all, remove_tree, tree_size
 from toolexec.runtime.images.vm_files import VM_DIRECTORY, VmFiles
 
-__all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_directory"]
+__all__ = ["MACHINE_DIRECTORY", "Facts", "Hold", "ImageStore", "StoredImage", "default_directory"]
 
+T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 
+MACHINE_DIRECTORY: Final = Path("/var/lib/toolexec/images")
+"""Where the images are that root has shared with all users of this machine; see `shared.share_image`."""
 _PATIENCE: Final = 10.0
 _PAUSE: Final = 0.1
 _GENERATIONS: Final = "generations"
@@ -143,13 +147,20 @@ def default_directory() -> Path:
 
 
 class ImageStore:
-    """The images in *directory* (default: `default_directory()`), for any number of processes and threads at once.
+    """The images in *directory*, for any number of processes and threads at once.
 
+    Without one they are in `default_directory()`, and those that root has shared with all users of this machine are
+    found as well. *shared* says that it is such a directory itself: only root writes there, and all users read.
     All methods block on the disk, and raise ConfigurationError when the directory cannot be used.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, shared: bool = False) -> None:
         self.directory: Path = directory or default_directory()
+        self._shared = shared
+        self._machine = ImageStore(MACHINE_DIRECTORY, shared=True) if directory is None else None
+
+    def _opened(self) -> PrivateDirectory:
+        return PrivateDirectory(self.directory, shared=self._shared)
 
     def find(self, name: str) -> StoredImage | None:
         """Return the image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name
@@ -159,38 +170,55 @@ class ImageStore:
             plain, pin = split_pin(name)
         except ConfigurationError:
             return None
-        if not self.directory.exists():
-            return None
-        with PrivateDirectory(self.directory) as directory:
-            image = self._read(directory, plain)
-        return image if image is not None and pin in ("", image.digest) else None
+        image = None
+        if self.directory.exists():
+            with self._opened() as directory:
+                image = self._read(directory, plain)
+        if image is not None and pin in ("", image.digest):
+            return image
+        return self._of_machine(lambda machine: machine.find(name), None)
+
+    def _of_machine(self, ask: Callable[[ImageStore], T], otherwise: T) -> T:
+        """Return what the images of the machine give; *otherwise* where they are not to be used, which is logged."""
+        if self._machine is None:
+            return otherwise
+        try:
+            return ask(self._machine)
+        except ConfigurationError as error:
+            logger.warning("the images in %s are left out: %s", self._machine.directory, error)
+            return otherwise
+
+    def owns(self, image: StoredImage) -> bool:
+        """Return whether *image* is one of this directory, and not of the machine."""
+        return image.root.is_relative_to(self.directory)
 
     def missing(self, name: str, options: str = "") -> SandboxUnavailableError:
         """Return the error for an image that is not here, with the command that makes it: *options* are those before
         its name."""
         remedy = f"toolexec image build {options}--name {name.partition('@')[0]}"
         reason = (
-            f"there is no image {name} here, in {self.directory}, where those are that this user has built; root and "
-            "other users have their own"
+            f"there is no image {name} here, in {self.directory}, where those are that this user has built, or in "
+            f"{MACHINE_DIRECTORY}, where those are that root has shared; root and other users have their own"
         )
         return SandboxUnavailableError(
             f"{reason}; make it with: {remedy}", details={"image": name, "reason": reason, "remedy": remedy}
         )
 
     def list(self) -> list[StoredImage]:
-        """Return all images, by name."""
-        if not self.directory.exists():
-            return []
-        with PrivateDirectory(self.directory) as directory:
-            found = [self._read(directory, name_of_file(file.name)) for file in directory.files()]
-        return sorted((image for image in found if image is not None), key=lambda image: image.name)
+        """Return all images, by name; one of the machine only where this user has none of its name."""
+        found = {image.name: image for image in self._of_machine(lambda machine: machine.list(), [])}
+        if self.directory.exists():
+            with self._opened() as directory:
+                own = [self._read(directory, name_of_file(file.name)) for file in directory.files()]
+            found |= {image.name: image for image in own if image is not None}
+        return sorted(found.values(), key=lambda image: image.name)
 
     @contextmanager
     def scratch(self) -> Generator[Path]:
         """Yield a private directory on the disk of the store, for the making of an image; it is gone after the
         block.
         """
-        with PrivateDirectory(self.directory) as directory, directory.locked():
+        with self._opened() as directory, directory.locked():
             self._collect(directory)
         place = self.directory / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
         try:
@@ -229,7 +257,7 @@ class ImageStore:
             "layer_bytes": layer_bytes,
             "vm_digest": vm.digest if vm is not None else "",
         }
-        with PrivateDirectory(self.directory) as directory, directory.locked(progress):
+        with self._opened() as directory, directory.locked(progress):
             self._move_in(root, generation, vm.kernel.parent if vm is not None else None)
             directory.store(file_name(name), b"", about)
             self._collect(directory)
@@ -246,7 +274,7 @@ class ImageStore:
         plain = normal_name(name)
         if not self.directory.exists():
             return 0
-        with PrivateDirectory(self.directory) as directory, directory.locked():
+        with self._opened() as directory, directory.locked():
             image = self._read(directory, plain)
             archive = 0
             if image is not None:
@@ -304,6 +332,8 @@ class ImageStore:
             new = made.with_name(f".{secrets.token_hex(6)}.tar")
             try:
                 write_archive(new, image.root, image.digest, image.layer_bytes, image.parts())
+                if self._shared:
+                    new.chmod(0o644)
                 new.rename(made)
             except ValueError as error:
                 raise SandboxUnavailableError(
@@ -319,11 +349,16 @@ class ImageStore:
         place = self.directory / _GENERATIONS / generation
         try:
             place.mkdir(mode=0o700, parents=True)
-            place.chmod(0o700)
+            if self._shared:
+                place.parent.chmod(0o755)
             (place / _LEASE).touch(mode=0o600)
+            (place / _LEASE).chmod(0o644 if self._shared else 0o600)
             if vm is not None:
+                if self._shared:
+                    open_to_all(vm)
                 vm.rename(place / VM_DIRECTORY)
             root.rename(place / _ROOT)
+            place.chmod(0o755 if self._shared else 0o700)
         except OSError as error:
             shutil.rmtree(place, ignore_errors=True)
             raise self._refusal(error) from error
