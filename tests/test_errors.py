@@ -45,6 +45,9 @@ CODES = {
     "BackendUnavailableError": "backend_unavailable",
     "BackendBusyError": "backend_busy",
     "ClosedError": "closed",
+    "CassetteDriftError": "cassette_drift",
+    "CassetteError": "cassette",
+    "CassetteMissError": "cassette_miss",
     "CatalogueError": "catalogue",
     "ChainStepLimitError": "chain_step_limit",
     "CodeError": "code_error",
@@ -107,6 +110,7 @@ FURTHER_CODES = {
     "AuditError": ("ledger",),
     "BackendError": ("backend_exists", "tool_collision"),
     "BackendUnavailableError": ("circuit_open",),
+    "CassetteError": ("cassette_busy", "cassette_secret"),
     "ConfigurationError": ("already_started", "invalid_detail", "invalid_provider", "not_started"),
     "InvalidRequestError": (
         "invalid_module",

@@ -24,6 +24,7 @@ ORDER = [
     "workflow",
     "runtime",
     "durable",
+    "cassette",
     "exec",
     "integrations",
     "server",

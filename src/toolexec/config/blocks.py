@@ -58,6 +58,7 @@ __all__ = [
     "AuthBlock",
     "Block",
     "CacheBlock",
+    "CassetteBlock",
     "CatalogueBlock",
     "CodeBlock",
     "DurableBlock",
@@ -325,6 +326,15 @@ class DurableBlock(Block):
     )
 
 
+@of(
+    From(Options, only=("cassette", "cassette_mode"), renamed={"cassette": "path", "cassette_mode": "mode"}),
+    kinds={"path": File},
+    defaults={"cassette": ""},
+)
+class CassetteBlock(Block):
+    """Recorded calls, for tests without a network."""
+
+
 @of(CacheSettings, kinds={"path": File}, defaults={"path": ""}, after={"rules": "ttl"})
 class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
@@ -366,6 +376,7 @@ class Settings(Block):
     cache: CacheBlock = CacheBlock.model_construct()
     learning: LearningBlock = LearningBlock.model_construct()
     durable: DurableBlock = DurableBlock.model_construct()
+    cassette: CassetteBlock = CassetteBlock.model_construct()
     secrets: SecretsBlock = SecretsBlock.model_construct()
 
     def get(self, path: str) -> Any:

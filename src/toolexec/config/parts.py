@@ -253,11 +253,11 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
 
     paths = {
         name: f"{block}.{called}"
-        for block in ("limits", "code", "durable")
+        for block in ("limits", "code", "durable", "cassette")
         for name, called in keys_for(Options, BLOCKS[block]).items()
     }
     settings = loaded.settings
-    values = values_for(Options, settings.limits, settings.code, settings.durable)
+    values = values_for(Options, settings.limits, settings.code, settings.durable, settings.cassette)
     if settings.durable.postgres:
         paths["journal"], values["journal"] = "durable.postgres", settings.durable.postgres
     wanted = {

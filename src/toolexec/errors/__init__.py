@@ -63,6 +63,9 @@ ToolExecError
 │   ├─ RunBusyError                retryable: another process runs it, or it has not ended
 │   └─ RunWaitingError             it is suspended until something happens
 ├─ JournalError                    the journal of durable runs cannot be read or written
+├─ CassetteError                   a file of recorded calls cannot be used; no tool was called
+│   ├─ CassetteMissError           no call like this one is recorded
+│   └─ CassetteDriftError          a tool has other schemas than when it was recorded
 └─ GatewayError                    the way back from a sandbox
     ├─ ConnectionClosedError       it is closed, or the other side is gone
     ├─ GatewayTimeoutError         no answer in time (also a TimeoutError)
@@ -80,6 +83,7 @@ from toolexec.errors.base import (
     ToolExecError,
     UnsupportedPlatformError,
 )
+from toolexec.errors.cassette import CassetteDriftError, CassetteError, CassetteMissError
 from toolexec.errors.code import (
     ChainStepLimitError,
     CodeError,
@@ -162,6 +166,9 @@ __all__ = [
     "BackendError",
     "BackendNotFoundError",
     "BackendUnavailableError",
+    "CassetteDriftError",
+    "CassetteError",
+    "CassetteMissError",
     "CatalogueError",
     "ChainStepLimitError",
     "ClosedError",

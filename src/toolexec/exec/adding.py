@@ -29,6 +29,8 @@ class Adding:
         self._discovery = discovery
         self._local = local
         self._transforms = transforms
+        self.stand_ins: set[str] = set()
+        """The IDs of tools that stand for those of a recorded session, until they are added themselves."""
 
     def add(
         self,
@@ -55,12 +57,18 @@ class Adding:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
         shown = self._shown(declared.tool.check_schemas())
+        self._replace_stand_in(shown)
         self._discovery.register(shown, LocalBinding(declared.tool.id), doc)
         self._local.register(declared.tool.id, declared.handler)
         return shown
 
     def _shown(self, tool: Tool) -> Tool:
         return tool if self._transforms is None else self._transforms.apply(tool)
+
+    def _replace_stand_in(self, tool: Tool) -> None:
+        if tool.id in self.stand_ins:
+            self.stand_ins.discard(tool.id)
+            self._discovery.index.unregister(tool.id)
 
     def _add_tool(
         self,
@@ -74,6 +82,7 @@ class Adding:
         if handler is not None and not isinstance(handler, Handler) and not callable(handler):
             raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
         shown = self._shown(tool.check_schemas())
+        self._replace_stand_in(shown)
         self._discovery.register(shown, binding or LocalBinding(tool.id), doc)
         if handler is not None:
             self._local.register(tool.id, handler)

@@ -15,6 +15,7 @@ from toolexec.run.runner import DefaultRunner, Runner
 
 if TYPE_CHECKING:
     from toolexec.backend.registry import BackendRegistry
+    from toolexec.exec.cassettes import UsedCassette
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
@@ -35,25 +36,21 @@ class Calls:
         backends: BackendRegistry,
         sources: Sources,
         transforms: Transforms | None = None,
+        cassette: UsedCassette | None = None,
     ) -> None:
         self.sources = sources
-        self._limits = Timeout(
-            DefaultRunner(
-                scope.index,
-                backends,
-                resolver=scope.resolver,
-                validate_input=options.validate_input,
-                validate_output=options.output_validation,
-                schema_of=transforms.schema_of if transforms is not None else None,
-            ),
-            options.default_timeout,
-            options.max_timeout,
-        )
+        if cassette is not None:
+            backends = cassette.backends(backends)
+        self._limits = _limited(options, scope, backends, transforms)
+        self._made: Runner = self._limits
+        if cassette is not None:
+            answering = _limited(options, scope, cassette.recorded, transforms)
+            self._made = cassette.around(self._limits, scope.resolver.resolve, answering)
         self.runner: Runner = self._ruled(options, scope, transforms)
         """What every call passes: trace, gate, layers, the time limit, and what makes it."""
 
     def _ruled(self, options: Options, scope: Scope, transforms: Transforms | None) -> Runner:
-        runner: Runner = self._limits
+        runner: Runner = self._made
         if isinstance(options.gate, DefaultGate):
             runner = options.gate.wrap(runner, scope.resolver.resolve, options.layers, index=scope.index)
         elif options.gate is not None:
@@ -127,6 +124,19 @@ class Calls:
     async def aclose(self, patience: float) -> None:
         """Give handlers that ignored their cancellation so many seconds to end."""
         await self._limits.left.aclose(patience)
+
+
+def _limited(options: Options, scope: Scope, backends: BackendRegistry, transforms: Transforms | None) -> Timeout:
+    """Return what makes calls by these backends, in time."""
+    runner = DefaultRunner(
+        scope.index,
+        backends,
+        resolver=scope.resolver,
+        validate_input=options.validate_input,
+        validate_output=options.output_validation,
+        schema_of=transforms.schema_of if transforms is not None else None,
+    )
+    return Timeout(runner, options.default_timeout, options.max_timeout)
 
 
 def _check(call: ToolCall) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolexec.backend.local import LocalBackend
     from toolexec.backend.mcp import MCPSettings
     from toolexec.backend.registry import BackendRegistry
+    from toolexec.cassette.cassette import Cassette
     from toolexec.code.types import CodeEvent, CodeResult
     from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
     from toolexec.discovery.facets import Facets
@@ -146,6 +147,11 @@ class Exec:
     def learned(self) -> LearnedOutputs | None:
         """What tools without an output schema were seen to answer; None without a gate that has a `Learning` part."""
         return self._parts.scope.learned
+
+    @property
+    def cassette(self) -> Cassette | None:
+        """The recorded calls that answer, or are written; None without one."""
+        return self._parts.cassette
 
     @property
     def runner(self) -> Runner:

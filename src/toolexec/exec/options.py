@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
+from toolexec.cassette import CassetteMode
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
@@ -16,6 +17,7 @@ from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
     from toolexec.backend.registry import BackendRegistry
+    from toolexec.cassette.cassette import Cassette
     from toolexec.discovery.docs import DocStore
     from toolexec.discovery.index import Index
     from toolexec.discovery.toolset import Toolset
@@ -33,6 +35,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
         __name__,
         {
             "toolexec.backend.registry": ("BackendRegistry",),
+            "toolexec.cassette.cassette": ("Cassette",),
             "toolexec.discovery.docs": ("DocStore",),
             "toolexec.discovery.index": ("Index",),
             "toolexec.discovery.toolset": ("Toolset",),
@@ -98,7 +101,12 @@ class Options:
     engine they run elsewhere. A run that waits, and does nothing else for `linger` seconds, is suspended; for a timer
     of its program, such as a sleep, only one that is due in more than `timer_linger` seconds.
 
-    Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
+    Tests without a network: `cassette` is a file of recorded calls, or a `Cassette`. By `cassette_mode`, `replay`
+    answers every call from it and reaches no backend, `record` begins it again, `auto` replays what it has and records
+    the rest, `refresh` makes all calls again. Policy, limits and audit hold for replayed calls, too.
+
+    Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value;
+    CassetteError for a cassette that cannot be used.
 
     >>> from toolexec import Exec
     >>> options = Options(default_timeout=5, result_bytes=100_000)
@@ -153,6 +161,13 @@ class Options:
     )
     linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
     timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)
+    cassette: Cassette | str | Path | None = setting(
+        None, "The file of recorded calls, YAML; empty: calls are made, and not recorded."
+    )
+    cassette_mode: CassetteMode = setting(
+        "replay",
+        "Answer calls from it (replay), begin it again (record), add to it (auto), make all again (refresh).",
+    )
 
     def __post_init__(self) -> None:
         if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
@@ -218,3 +233,5 @@ class ExecSettings(TypedDict, total=False):
     journal: Journal | DurableEngine | str | Path | None
     linger: float
     timer_linger: float
+    cassette: Cassette | str | Path | None
+    cassette_mode: CassetteMode

@@ -17,6 +17,8 @@ from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
 
 if TYPE_CHECKING:
+    from toolexec.cassette.cassette import Cassette
+    from toolexec.exec.cassettes import UsedCassette
     from toolexec.exec.chain import Chains
     from toolexec.exec.chains_ahead import ChainPlanner
     from toolexec.exec.code import CodeRuns
@@ -56,6 +58,8 @@ class Parts:
         )
         self.adding: Adding = Adding(self.discovery, self.local, self.transforms)
         self.close_patience: float = CLOSE_PATIENCE
+        self.cassette: Cassette | None = None
+        self._cassette_given: tuple[object, str] = (None, "")
         self.configure(options)
         for backend in self.backends.list():
             if backend is not self.local:
@@ -77,8 +81,41 @@ class Parts:
         self.options = options
         self.sources.start_timeout = options.start_timeout
         self.scope: Scope = Scope(options, self.discovery, self.backends)
-        self.calls: Calls = Calls(options, self.scope, self.backends, self.sources, self.transforms)
+        used = self._use_cassette(options)
+        self.calls: Calls = Calls(options, self.scope, self.backends, self.sources, self.transforms, used)
         self.links: KeptLinks = KeptLinks(options, self.scope.index)
+
+    def _use_cassette(self, options: Options) -> UsedCassette | None:
+        """Return the cassette of the options, open; in a replay its tools are there from now on, and no backend is
+        started."""
+        if options.cassette is None and self.cassette is None:
+            return None
+        from toolexec.exec.cassettes import UsedCassette, cassette_of
+
+        before = self.cassette
+        given = (options.cassette, options.cassette_mode)
+        if before is None or given != self._cassette_given:
+            if before is not None:
+                before.close()
+            self.cassette, self._cassette_given = cassette_of(options), given
+        if self.cassette is None:
+            return None
+        used = UsedCassette(self.cassette, self.backends, self.transforms, self._is_skill)
+        if used.replays:
+            self.sources.stay_offline()
+            self.adding.stand_ins |= used.fill(self.discovery.index)
+        return used
+
+    def _is_skill(self, tool_id: str) -> bool:
+        return "skills" in self.__dict__ and tool_id in self.skills.known
+
+    def _close_cassette(self) -> None:
+        """Write what was recorded; one that was given open stays so."""
+        if self.cassette is not None:
+            if self.cassette is self.options.cassette:
+                self.cassette.save()
+            else:
+                self.cassette.close()
 
     @cached_property
     def finder(self) -> Finder:
@@ -168,7 +205,10 @@ class Parts:
                 try:
                     await self.sources.aclose()
                 finally:
-                    await self.calls.aclose(self.close_patience)
+                    try:
+                        await self.calls.aclose(self.close_patience)
+                    finally:
+                        self._close_cassette()
 
 
 def _transforms(options: Options) -> Transforms | None:

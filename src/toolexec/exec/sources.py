@@ -79,6 +79,7 @@ class Sources:
         """Whether the Exec was closed."""
         self.pending: list[Backend] = []
         """Backends that are not started yet."""
+        self._is_offline = False
 
     def add(self, backends: Sequence[Backend]) -> Added:
         """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
@@ -134,7 +135,13 @@ class Sources:
         )
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
-        self.pending.append(backend)
+        if not self._is_offline:
+            self.pending.append(backend)
+
+    def stay_offline(self) -> None:
+        """Start no backend from now on; to be called before the first start."""
+        self._is_offline = True
+        self.pending = []
 
     async def remove(self, name: str) -> None:
         """Close a backend and take its tools out of the index; unknown names are ignored."""
@@ -208,6 +215,8 @@ class Sources:
         if name is not None and not chosen:
             names = [backend.name for backend in known]
             raise BackendNotFoundError(f"no backend {name!r} can be refreshed; {did_you_mean(name, names)}")
+        if self._is_offline:
+            return [self._status(backend) for backend in chosen]
         unread = [backend for backend in self.pending if backend in chosen]
         await self.start([backend for backend in self.pending if backend in chosen])
         await asyncio.gather(*(backend.refresh() for backend in chosen if backend.enabled and backend not in unread))

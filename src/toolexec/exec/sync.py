@@ -37,6 +37,7 @@ from toolexec.run.types import OnError, Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.cassette.cassette import Cassette
     from toolexec.code.types import EventCallback
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
@@ -90,6 +91,9 @@ class SyncExec:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None:
+            cassette = self.exec.cassette
+            if cassette is not None and cassette is not self.exec.options.cassette:
+                cassette.close()  # it was opened without the loop
             return
         try:
             asyncio.run_coroutine_threadsafe(self.exec.aclose(), loop).result()
@@ -268,6 +272,11 @@ class SyncExec:
     ) -> CodeResult:
         """Run a workflow; see `Exec.run_workflow`. Callbacks are called in the event loop's thread."""
         return self._wait(self.exec.run_workflow(source, inputs, on_progress=on_progress, durable=durable, **settings))
+
+    @property
+    def cassette(self) -> Cassette | None:
+        """The recorded calls that answer, or are written; see `Exec.cassette`."""
+        return self.exec.cassette
 
     @property
     def runs(self) -> SyncRuns:

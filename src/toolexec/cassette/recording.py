@@ -1,0 +1,151 @@
+"""Write each call that is made into a cassette, below all rules and around its time limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from time import perf_counter
+from typing import Final
+
+from toolexec.backend.attempt import Attempt
+from toolexec.cassette.cassette import Cassette
+from toolexec.cassette.records import CassetteCall
+from toolexec.discovery.index import Registered
+from toolexec.errors import (
+    CassetteError,
+    ConfigurationError,
+    ExecutionError,
+    InputValidationError,
+    InvalidLimitsError,
+    InvalidSchemaError,
+    InvalidToolIDError,
+    NoBackendsError,
+    StreamNotSupportedError,
+    ToolExecError,
+    ToolNotFoundError,
+)
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONObject, JSONValue, NotJSONError
+from toolexec.model.tool import Tool
+from toolexec.run.layer import Layer, last_result
+from toolexec.run.resolve import Find, resolved
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["Recording"]
+
+_NOT_CALLED: Final = (
+    CassetteError,
+    ConfigurationError,
+    InputValidationError,
+    InvalidLimitsError,
+    InvalidSchemaError,
+    InvalidToolIDError,
+    NoBackendsError,
+    StreamNotSupportedError,
+    ToolNotFoundError,
+)
+"""Refusals that need no backend: a replay, which has the same tools, refuses the same."""
+
+
+class Recording(Layer):
+    """Records the calls of *inner*. With *replaying*, those that the cassette has are made by that instead.
+
+    Tools that *runs_here* says so for are not recorded, but make the calls that are. *own* gives the definition of a
+    tool that is shown in another form.
+    """
+
+    in_thread = False  # calls are recorded in the order of the event loop
+
+    def __init__(
+        self,
+        inner: Runner,
+        cassette: Cassette,
+        find: Find,
+        *,
+        replaying: Runner | None,
+        runs_here: Callable[[str], bool],
+        own: Callable[[Tool], Tool],
+    ) -> None:
+        super().__init__(inner)
+        self._cassette = cassette
+        self._find = find
+        self._replaying = replaying
+        self._runs_here = runs_here
+        self._own = own
+
+    async def run(self, call: ToolCall) -> Result:
+        """Make the call and record it, or replay it; see `Runner.run`."""
+        runner, kept, tool = self._begin(call)
+        if kept is None or tool is None:
+            return await runner.run(call)
+        started = perf_counter()
+        try:
+            result = await runner.run(call)
+        except BaseException as error:
+            self._failed(kept, error, perf_counter() - started)
+            raise
+        kept.end(result, None, self._cassette.redact, _output(tool))
+        return result
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Make the call piece by piece and record it, or replay it; see `Runner.stream`."""
+        runner, kept, tool = self._begin(call)
+        started = perf_counter()
+        chunks: list[JSONValue] = []
+        result: Result | None = None
+        events = runner.stream(call)
+        try:
+            async for event in events:
+                if event.kind == "chunk":
+                    chunks.append(event.data)
+                elif event.kind in ("done", "error"):
+                    result = last_result(event, call)
+                    result.duration = perf_counter() - started
+                    if kept is not None and tool is not None:  # the caller may not ask for another event
+                        kept.end(result, chunks, self._cassette.redact, _output(tool))
+                yield event
+        except BaseException as error:
+            if kept is not None and result is None:
+                self._failed(kept, error, perf_counter() - started)
+            raise
+        finally:
+            await events.aclose()
+
+    def _begin(self, call: ToolCall) -> tuple[Runner, CassetteCall | None, Tool | None]:
+        """Return what makes the call, and where it is recorded, if it is."""
+        entry = self._entry(call)
+        if entry is None or (entry.binding.kind == "local" and self._runs_here(entry.binding.tool)):
+            return self.inner, None, None
+        tool = self._own(entry.tool)
+        try:
+            if self._replaying is not None and self._cassette.reserve(tool, call.args):
+                return self._replaying, None, None
+            return self.inner, self._cassette.begin(entry, tool, call.args), tool
+        except (NotJSONError, InvalidSchemaError):
+            return self.inner, None, None  # the runner refuses it, with the reason
+
+    def _entry(self, call: ToolCall) -> Registered | None:
+        if type(call) is Attempt:
+            return call.entry
+        try:
+            return resolved(call, self._find)
+        except ToolExecError:
+            return None  # the runner raises it again
+
+    def _failed(self, kept: CassetteCall, error: BaseException, seconds: float) -> None:
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            given_up = ExecutionError(
+                f"the caller gave up this call of {kept.tool} before it ended", tool_id=kept.tool, op="execute"
+            )
+            kept.fail(given_up, self._cassette.redact, seconds)
+        elif isinstance(error, ToolExecError) and not isinstance(error, _NOT_CALLED):
+            kept.fail(error, self._cassette.redact, seconds)
+        else:
+            self._cassette.leave_out(kept)
+
+
+def _output(tool: Tool) -> JSONObject | None:
+    schema = tool.output_schema.to_json() if tool.output_schema is not None else None
+    return schema if isinstance(schema, Mapping) else None
