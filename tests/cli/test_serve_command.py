@@ -372,7 +372,7 @@ def test_whatever_happens_has_an_exit_code(
 ) -> None:
     """Every outcome has an exit code, and a message on stderr where the user can act on it."""
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr(module, "load_for_serving", fail)

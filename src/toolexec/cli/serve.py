@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolexec.server.auth import ApiKey, LiveKeys
     from toolexec.server.settings import ServeSettings
 
-__all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve"]
+__all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve", "without_sources"]
 
 FLAGS: Final[Mapping[str, str]] = {
     "transport": "server.transport",
@@ -97,6 +97,12 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"] | None,
     typer.Option(help="What goes to stderr.", show_default="warning"),
 ]
+Replay = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay", metavar="FILE", help="Serve the tools of this cassette, answered from it, and reach no backend."
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting: --set limits.call_timeout=5. May be repeated."),
@@ -116,6 +122,7 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     log_level: LogLevel = None,
+    replay: Replay = None,
     settings: Set = None,
     config: Config = None,
 ) -> None:
@@ -138,19 +145,21 @@ def serve(
         "log_level": log_level,
     }
     shared, _ = context.obj
-    raise typer.Exit(_run((*shared, *(config or ())), given, settings or []))
+    raise typer.Exit(_run((*shared, *(config or ())), given, settings or [], replay))
 
 
-def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str]) -> int:
+def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str], replay: Path | None) -> int:
     """Serve until it is over, and give the exit code; all that is said goes to stderr."""
     from toolexec.cli.terminal import Screen
 
     screen = Screen(sys.stderr)
     try:
-        loaded = load_for_serving(files, given, settings, screen)
+        loaded = load_for_serving(files, given, settings, screen, tools_needed=replay is None)
         with ExitStack() as stack:
             stack.enter_context(logged(loaded.settings.server.log_level))
-            return _serve(loaded, screen, stack, partial(_read_keys, loaded.files, given, settings))
+            if replay is not None:
+                loaded = without_sources(loaded)
+            return _serve(loaded, screen, stack, partial(_read_keys, loaded.files, given, settings), replay)
     except ToolExecError as error:
         screen.error(error)
         return exit_code(error)
@@ -211,21 +220,26 @@ def _read_keys(files: tuple[Path, ...], given: Mapping[str, object], settings: l
     return load_api_keys(files, environment=os.environ, flags=flags, flag_names=names)
 
 
-def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: ReadKeys) -> int:
+def without_sources(loaded: LoadedConfig) -> LoadedConfig:
+    """Return the same settings with no servers, providers and Python files: a cassette takes their place."""
+    return replace(loaded, servers=(), server_origins={}, providers={}, python=())
+
+
+def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: ReadKeys, replay: Path | None) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
     if _offer(loaded).transport == "stdio":
         from toolexec.server.stdio import stdio_wire
 
         wire = stack.enter_context(stdio_wire())  # before any Python file of the user is run
-        built = _build(loaded, stack)
+        built = _build(loaded, stack, replay)
         return asyncio.run(_until_signal(_over_stdio(built, wire, screen)))
     from toolexec.cli.terminal import only_results_on_stdout
     from toolexec.server.http import Metrics
 
     stack.enter_context(only_results_on_stdout())
     metrics = Metrics()
-    built = _build(loaded, stack, metrics)
+    built = _build(loaded, stack, replay, metrics)
     return asyncio.run(_until_signal(_over_http(built, metrics, screen, read_keys)))
 
 
@@ -237,12 +251,16 @@ def _offer(loaded: LoadedConfig) -> ServeSettings:
     return read(ServeSettings, loaded.settings.server)
 
 
-def _build(loaded: LoadedConfig, stack: ExitStack, metrics: Any = None) -> Built:
+def _build(loaded: LoadedConfig, stack: ExitStack, replay: Path | None, metrics: Any = None) -> Built:
     from toolexec.cli.approval_prompt import terminal_approver
     from toolexec.config.build import build
 
     built = build(loaded, serving=True, terminal=terminal_approver, trace=metrics)
     stack.callback(built.close)
+    if replay is not None:
+        from toolexec.cassette.cassette import Cassette
+
+        built.ex.reconfigure(cassette=Cassette(replay, repeats=True))
     if loaded.settings.telemetry.enabled:
         from toolexec.config.exporting import start_exporting
 
