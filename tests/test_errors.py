@@ -129,6 +129,7 @@ FURTHER_CODES = {
         "run_cancelled",
         "run_changed",
         "run_diverged",
+        "run_unanswered",
     ),
     "SandboxDeniedError": ("signature_invalid", "signature_replayed", "signature_stale", "unauthenticated"),
     "SandboxFailedError": ("remote_run_lost",),

@@ -53,6 +53,7 @@ _ELSEWHERE: Final = {
     "skill": ("skill", "skill", None),
     "test": ("program_tests", "check_programs", None),
     "runs": ("runs", "runs", None),
+    "replay": ("replay", "replay", None),
     "doctor": ("code_mode", "doctor", None),
     "serve": ("serve", "serve", _SERVER),
     "record": ("record", "record", _SERVER),

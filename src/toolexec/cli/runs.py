@@ -93,6 +93,47 @@ def replay_command(context: typer.Context, run: RunID, config: Config = None, as
     _perform(context, lambda s: replay(s, run), config, as_json)
 
 
+@runs.command("fork")
+def fork_command(
+    context: typer.Context,
+    run: RunID,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="The call where the new run leaves it: its number from 1 on, or its step."),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What that call is answered with: JSON; - for stdin.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What that call fails with: JSON with a message; - for stdin.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(metavar="FILE", help="A changed program; - for stdin.")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", help="The ID of the new run.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Make calls that nothing answers on real tools.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a new run as another one, up to a call, and go on in another way; offline, unless --live."""
+    from toolexec.cli import run_forks
+
+    wanted = run_forks.ForkWanted(run, at, answer, error, source, new_id, live=live)
+    _perform(context, lambda s: run_forks.fork(s, wanted), config, as_json)
+
+
+@runs.command("diff")
+def diff_command(
+    context: typer.Context,
+    run_a: Annotated[str, typer.Argument(metavar="A", help="The ID of a run.")],
+    run_b: Annotated[str, typer.Argument(metavar="B", help="The ID of another run.")],
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two runs call by call; exit with 1 where they differ."""
+    from toolexec.cli import run_forks
+
+    _perform(context, lambda s: run_forks.diff(s, run_a, run_b), config, as_json)
+
+
 @runs.command("delete")
 def delete_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
     """Forget a run that has ended."""
@@ -151,10 +192,14 @@ async def show(session: Session, run_id: str) -> int:
     if session.screen.as_json:
         data = _facts(run) | {"source": run.source, "settings": dict(run.settings.get("given") or {})}
         kept = [{"name": signal.name, "sent": _moment(signal.sent), "sender": signal.sender} for signal in signals]
+        if parent := dict(run.settings.get("parent") or {}):
+            data["parent"] = parent
         data |= {"result": run.result, "calls": [_call(call) for call in calls], "signals": kept}
         session.screen.document(data)
         return OK
     session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {_moment(run.created)}")
+    if parent := dict(run.settings.get("parent") or {}):
+        session.screen.note(f"forked from {parent['id']} at call {parent['call']}")
     for wait in run.waits:
         times = f" since {_moment(wait.since)}" if wait.since else ""
         times += f" until {_moment(wait.due)}" if wait.due is not None else ""
@@ -173,6 +218,7 @@ async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bo
     """Go on with one run, or with all that can; FAILED where one has failed, else WAITING where one waits again."""
     from toolexec.cli.exit_codes import FAILED, OK, WAITING, code_of_run
     from toolexec.cli.finding import connect
+    from toolexec.cli.run_results import show_result
     from toolexec.errors import ConfigurationError
 
     if bool(run_id) == due:
@@ -187,7 +233,7 @@ async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bo
         session.screen.document({"runs": documents} if due else documents[run_id])
     else:
         for each, result in results.items():
-            _show_result(session, each, result)
+            show_result(session, each, result)
     codes = {code_of_run(result.error) for result in results.values()}
     return next((code for code in (FAILED, WAITING) if code in codes), OK)
 
@@ -196,6 +242,7 @@ async def work(session: Session) -> int:
     """Go on with runs until the command is stopped."""
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
+    from toolexec.cli.run_results import show_result
 
     await connect(session)
 
@@ -203,7 +250,7 @@ async def work(session: Session) -> int:
         if session.screen.as_json:
             session.screen.json_line({"run": run_id, **result.to_dict()})
         else:
-            _show_result(session, run_id, result)
+            show_result(session, run_id, result)
 
     if not session.screen.as_json:
         session.screen.note("waiting for runs that can go on; Ctrl-C ends it")
@@ -261,24 +308,6 @@ async def delete(session: Session, run_id: str) -> int:
     else:
         session.screen.note(f"{run_id} is {'deleted' if deleted else 'not there'}")
     return OK if deleted else NOT_RUN
-
-
-def _show_result(session: Session, run_id: str, result: RunResult) -> None:
-    from toolexec.cli.code_output import Printed
-    from toolexec.cli.tables import value_text
-    from toolexec.code.types import CodeResult
-    from toolexec.errors import RunWaitingError
-
-    if isinstance(result, CodeResult):
-        Printed(session.screen).finish(result)
-    if isinstance(result.error, RunWaitingError):
-        for wait in result.error.waits:
-            session.screen.note(f"{run_id} waits for {wait.get('name') or wait['kind']}")
-    elif result.error is not None:
-        session.screen.error(result.error)
-    else:
-        session.screen.note(f"{run_id} is done")
-        session.screen.value(value_text(result.value))
 
 
 def _payload(text: str | None) -> JSONValue:

@@ -8,7 +8,7 @@ from typing import Protocol
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Deliveries", "is_timer", "timer_step"]
+__all__ = ["Deliveries", "Probe", "is_timer", "probe_of", "timer_step"]
 
 
 def timer_step(number: int) -> str:
@@ -91,3 +91,28 @@ class Deliveries(Protocol):
     def checkpoint(self) -> None:
         """Take note that the engine waits: its state may be kept now."""
         ...
+
+
+class Probe(Protocol):
+    """Looks into code that is made again with recorded answers, and ends it where it has seen enough.
+
+    It is the attribute `probe` of the `Deliveries` of such a run. Methods may be called from any thread.
+    """
+
+    @property
+    def guest_program(self) -> str:
+        """The Python source that a guest runs before the code; empty for none."""
+        ...
+
+    def report(self, found: JSONObject) -> bool:
+        """Take what that program has found; return whether the code is to be ended."""
+        ...
+
+    def observe(self, machine: object) -> None:
+        """Record the machine that is about to run a workflow."""
+        ...
+
+
+def probe_of(deliveries: Deliveries) -> Probe | None:
+    """Return what looks into the code of a run; None for any run but one that is made again for that."""
+    return getattr(deliveries, "probe", None)

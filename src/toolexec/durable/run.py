@@ -52,7 +52,7 @@ class Execution:
     The calls that are not recorded are made by *inner*, whose tools *find* finds and *index* lists. A run that waits,
     and does nothing else for *linger* seconds, is suspended, unless that is soon over: within *timer_linger* seconds
     for a timer of its program, else within *linger*. *lease* is for how many seconds it stays the owner's when
-    the process dies. *snapshot* is the last state of a workflow that was kept.
+    the process dies. *snapshot* is the last state of a workflow that was kept, *runner* what makes the calls.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Execution:
         timer_linger: float,
         lease: float,
         snapshot: Snapshot | None = None,
+        runner: type[DurableRunner] = DurableRunner,
     ) -> None:
         self._journal = journal
         self._run = run
@@ -81,7 +82,7 @@ class Execution:
         self.replay: Replay = Replay(run.id, run.kind, calls, groups, snapshot=snapshot)
         self.replay.saver = partial(journal.save, run.id, owner)
         self.waits: Waits = Waits(log, index)
-        self.runner: DurableRunner = DurableRunner(inner, find, log, self.replay, self.waits)
+        self.runner: DurableRunner = runner(inner, find, log, self.replay, self.waits)
         self.replay.sleeper = self.runner.sleep
         self._suspended: tuple[Wait, ...] | None = None
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done when waiting is in vain

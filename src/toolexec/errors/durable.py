@@ -21,6 +21,7 @@ class RunError(ToolExecError):
         "run_cancelled",
         "run_changed",
         "run_diverged",
+        "run_unanswered",
     )
 
     @property

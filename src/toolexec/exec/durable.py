@@ -19,6 +19,7 @@ from toolexec.durable.engine import DurableEngine
 from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
 from toolexec.durable.journals import is_journal_kind, make_journal
 from toolexec.durable.log import OwnedRun
+from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
 from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.replay import Replay
 from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
@@ -39,9 +40,12 @@ from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain, steps_of
 from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
 from toolexec.exec.run_data import (
     APPROVED,
+    OFFLINE,
+    TIMERS,
     chain_from_json,
     chain_to_json,
     code_from_json,
+    code_settings,
     code_to_json,
     origin_from_json,
     origin_to_json,
@@ -64,6 +68,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from toolexec.code.types import EventCallback
+    from toolexec.exec.debug import Recording
+    from toolexec.exec.fork import Change, Fork
+    from toolexec.exec.offline import Offline
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
@@ -84,8 +91,6 @@ _LOOK_AGAIN: Final = 0.5
 _LOOK_FAR: Final = 5.0
 _DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 _MAX_ID: Final = 200
-TIMERS: Final = "timers"
-"""The setting of a run that says what its program's timers are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,8 +299,7 @@ class DurableRuns:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
         if not isinstance(run_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"durable must be the ID of a run, a string, or None, not {run_id!r}")
-        if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
-            raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
+        _checked_id(run_id)
         digest = run_digest(kind, source, settings)
         origin = current_origin()
         kept: JSONDict = {"given": settings, "origin": origin_to_json(origin), APPROVED: approved}
@@ -330,13 +334,18 @@ class DurableRuns:
 
     # -- going on -----------------------------------------------------------------------------------------------
 
-    async def resume(self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS) -> RunResult:
-        """Go on with a run; see `Runs.resume`."""
+    async def resume(
+        self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS, is_due: bool = False
+    ) -> RunResult:
+        """Go on with a run; see `Runs.resume`. One that *is_due*, and was forked to be looked at offline, stays as it
+        is, with a RunBusyError: only a caller who asks for it may have it call real tools."""
         if self.engine is not None:
             if accept_changes:
                 raise _not_there("accept_changes", "a call of such a run gets the tool as its worker has it")
             return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
+        if is_due and run.settings.get(OFFLINE):
+            raise RunBusyError(f"the run {run_id} is a fork that was made offline", op="resume")
         with acting(origin_from_json(run.settings.get("origin") or {})):
             return await self._go_on(run, new_owner(), hooks, accept_changes=accept_changes)
 
@@ -389,9 +398,16 @@ class DurableRuns:
             woken.set()
 
     async def _go_on(
-        self, run: RunRecord, owner: str, hooks: RunHooks, *, accept_changes: bool = False, approved: bool = False
+        self,
+        run: RunRecord,
+        owner: str,
+        hooks: RunHooks,
+        *,
+        accept_changes: bool = False,
+        approved: bool = False,
+        offline: bool = False,
     ) -> RunResult:
-        if self._sources.pending:
+        if self._sources.pending and not offline:
             await self._sources.start()
         if run.state not in ("done", "failed", "cancelled"):
             run = await self.do(self.journal.claim, run.id, owner, _LEASE)
@@ -404,8 +420,10 @@ class DurableRuns:
             snapshot = await self.do(self.journal.snapshot, run.id) if run.kind == "workflow" else None
             if not accept_changes:
                 check_tools(run.id, calls, self._scope.resolver.resolve)
-            execution = self._execution(run, owner, calls, groups, snapshot)
-            result = await execution.run(self.work(run, execution.runner, hooks, approved=approved))
+            execution = self._execution(run, owner, calls, groups, snapshot, offline=offline)
+            made = execution.runner
+            work = self.offline.work(run, made) if offline else self.work(run, made, hooks, approved=approved)
+            result = await execution.run(work)
         except RunWaitingError as error:
             return self._failed(run, error)
         except (RunError, JournalError) as error:
@@ -424,6 +442,8 @@ class DurableRuns:
         calls: Sequence[CallRecord],
         groups: Sequence[Sequence[str]],
         snapshot: Snapshot | None = None,
+        *,
+        offline: bool = False,
     ) -> Execution:
         return Execution(
             self.journal,
@@ -431,13 +451,14 @@ class DurableRuns:
             owner,
             calls=calls,
             groups=groups,
-            inner=self._runner,
-            find=self._scope.resolver.resolve,
+            inner=Unreachable() if offline else self._runner,
+            find=find_nothing if offline else self._scope.resolver.resolve,
             index=self._scope.index,
             linger=self._options.linger,
             timer_linger=self._options.timer_linger,
             lease=_LEASE,
             snapshot=snapshot,
+            runner=UnansweredRunner if offline else DurableRunner,
         )
 
     def work(
@@ -456,14 +477,9 @@ class DurableRuns:
                 dry_run=settings["dry_run"],
                 asks=asks,
             )
-        own: Any = settings_from_json(settings) | {"on_event": hooks.on_event}
-        for name in ("seed", "now"):
-            if run.kind == "code" or name == "now":
-                own.setdefault(name, run.settings[name])
-        if own.get("allowed_tools") is not None:
-            own["allowed_tools"] = [*own["allowed_tools"], "run:*"]
-        # A clock that the caller has fixed stays fixed, and so does that of runs which were begun without this.
-        runner.replay.keeps_time = run.settings.get(TIMERS) == "steps" and "now" not in settings
+        own: Any
+        own, runner.replay.keeps_time = code_settings(run)
+        own["on_event"] = hooks.on_event
         code = self._code()
 
         def change(config: CodeConfig) -> CodeConfig:
@@ -541,7 +557,7 @@ class DurableRuns:
         calls = await self.do(journal.calls, run_id)
         groups = await self.do(journal.deliveries, run_id)
         replay = Replay(run.id, run.kind, calls, groups, verify=True)
-        runner = DurableRunner(self._runner, self._scope.resolver.resolve, OwnedRun(journal, run.id, ""), replay)
+        runner = DurableRunner(Unreachable(), find_nothing, OwnedRun(journal, run.id, ""), replay)
         replay.sleeper = runner.sleep
         task = asyncio.ensure_future(self.work(run, runner, NO_HOOKS, approved=True))
         loop = asyncio.get_running_loop()
@@ -564,9 +580,82 @@ class DurableRuns:
         error = failure if isinstance(failure, RunError) else None
         return ReplayReport(run_id=run_id, same=failure is None, calls=count, error=error, result=result)
 
+    # -- looking at, and forking --------------------------------------------------------------------------------
+
+    @property
+    def offline(self) -> Offline:
+        """What makes programs again with nothing that they could reach."""
+        from toolexec.exec.offline import Offline
+
+        return Offline(self._scope, self._code)
+
+    async def recording(self, run_id: str) -> Recording:
+        """Return all that is recorded of a run that nothing changes now. Raises RunBusyError for one that runs, and
+        ConfigurationError for one on an engine."""
+        from toolexec.exec.debug import Recording, check_still
+
+        if self.engine is not None:
+            raise _not_there("to look at a run step by step, or to fork it", "its history is there, and its workers'")
+        run = await self.do(self.journal.get, run_id)
+        calls, groups = await self.do(self.journal.calls, run_id), await self.do(self.journal.deliveries, run_id)
+        return check_still(Recording(run, calls, groups, self._options.default_language))
+
+    async def fork(self, run_id: str, change: Change, *, new_id: str | None, live: bool) -> Fork:
+        """Begin a run as another one, up to a call; see `Runs.fork`."""
+        from toolexec.exec.fork import Fork, fork_record, plan_fork, read_source, write_fork
+
+        change.check()
+        recording = await self.recording(run_id)
+        change = replace(change, source=read_source(recording, change.source))
+        plan = await plan_fork(self.offline, recording, change, self._scope.index)
+        new_id = _checked_id(new_id) if new_id is not None else await self._free_id(run_id)
+        record = fork_record(recording, change, plan, new_id, live=live)
+        approved = False
+        if live:
+            if self._sources.pending:
+                await self._sources.start()
+            check_tools(run_id, plan.calls, self._scope.resolver.resolve)
+            approved = await self._admit(lambda: self._asked(record))
+        owner = new_owner()
+        kept = {**record.settings, APPROVED: approved}
+        record = replace(record, settings=kept, owner=owner, lease=time.time() + _LEASE)
+        made = await self.do(write_fork, self.journal, record, plan)
+        result = await self._go_on(made, owner, NO_HOOKS, accept_changes=True, approved=approved, offline=not live)
+        return Fork(
+            run_id=new_id, parent=run_id, call=plan.number, step=plan.step, reused=len(plan.calls), result=result
+        )
+
+    async def _free_id(self, run_id: str) -> str:
+        """Return the ID of the next fork of a run."""
+        base, number = run_id[: _MAX_ID - 20], 0
+        while True:
+            number += 1
+            found = f"{base}.fork-{number}"
+            try:
+                await self.do(self.journal.get, found)
+            except RunError as error:
+                if error.code != "run_not_found":
+                    raise
+                return found
+
+    def _asked(self, run: RunRecord) -> RunRequest:
+        """Return a run as the gate decides on it."""
+        if run.kind == "chain":
+            return asked_chain(steps_of(steps_from_text(run.source), self._options.max_timeout), current_origin())
+        code = self._code()
+        settings: Any = settings_from_json(run.settings.get("given") or {})
+        return code.asked(code.request(run.source, settings))
+
     async def do(self, method: Callable[..., T], *args: Any) -> T:
         """Call a method of the journal, and do not hold up the event loop."""
         return await asyncio.to_thread(method, *args) if self.journal.is_remote else method(*args)
+
+
+def _checked_id(run_id: str) -> str:
+    """Return the ID of a new run; raises ConfigurationError for what cannot be one."""
+    if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
+        raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
+    return run_id
 
 
 def _not_there(what: str, why: str) -> ConfigurationError:

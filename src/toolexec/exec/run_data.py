@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
-from toolexec.durable.journal import CallRecord
+from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, read_outcome
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
@@ -22,12 +22,17 @@ from toolexec.run.types import StepResult, UndoneStep
 
 __all__ = [
     "APPROVED",
+    "OFFLINE",
+    "PARENT",
+    "TIMERS",
     "chain_from_json",
     "chain_to_json",
     "code_from_json",
+    "code_settings",
     "code_to_json",
     "origin_from_json",
     "origin_to_json",
+    "parent_of",
     "run_digest",
     "settings_from_json",
     "settings_to_json",
@@ -39,6 +44,12 @@ __all__ = [
 
 APPROVED: Final = "approved"
 """The setting of a run that says whether it was approved when it began."""
+TIMERS: Final = "timers"
+"""The setting of a run that says what its program's timers are."""
+OFFLINE: Final = "offline"
+"""The setting of a fork that only a caller who asks for it may go on with on real tools."""
+PARENT: Final = "parent"
+"""The setting of a fork that says which run it was forked from, and where."""
 
 
 def run_digest(kind: str, source: str, settings: JSONObject) -> str:
@@ -82,6 +93,26 @@ def settings_from_json(data: JSONObject) -> dict[str, Any]:
     if "stdin" in settings:
         settings["stdin"] = base64.b64decode(settings["stdin"])
     return settings
+
+
+def code_settings(run: RunRecord) -> tuple[dict[str, Any], bool]:
+    """Return the settings of a run of code or a workflow as it was begun, and whether its timers are steps of it. Of
+    that its clock follows what is recorded; one that the caller has fixed stays fixed, and so does that of runs which
+    were begun without this."""
+    given = run.settings.get("given") or {}
+    settings = settings_from_json(given)
+    for name in ("seed", "now"):
+        if run.kind == "code" or name == "now":
+            settings.setdefault(name, run.settings[name])
+    if settings.get("allowed_tools") is not None:
+        settings["allowed_tools"] = [*settings["allowed_tools"], "run:*"]
+    return settings, run.settings.get(TIMERS) == "steps" and "now" not in given
+
+
+def parent_of(run: RunRecord) -> JSONDict:
+    """Return which run a fork was forked from: its `id`, the `step` and number of the `call`, and what was changed;
+    empty for a run that is not a fork."""
+    return dict(run.settings.get(PARENT) or {})
 
 
 def origin_to_json(origin: Origin) -> JSONDict:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Final
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
 from toolexec.durable.waits import check_input
 from toolexec.errors import JournalError, RunBusyError, ToolExecError
-from toolexec.model.json_value import JSONValue
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.origin import current_origin
 from toolexec.model.settings import check_ranges, checked
 
 if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
+    from toolexec.exec.debug import DebugSession
+    from toolexec.exec.diff import RunDiff
     from toolexec.exec.durable import DurableRuns, ReplayReport, RunResult, WaitsCallback
+    from toolexec.exec.fork import Fork
     from toolexec.model.call import ProgressCallback
 
 __all__ = ["Runs"]
@@ -122,7 +125,7 @@ class Runs:
         async def go_on(run_id: str) -> None:
             async with room:
                 try:
-                    results[run_id] = await durable.resume(run_id)
+                    results[run_id] = await durable.resume(run_id, is_due=True)
                 except RunBusyError:
                     return
                 except ToolExecError as error:
@@ -180,6 +183,53 @@ class Runs:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
         whether it does the same. Raises ConfigurationError for an engine, whose workers repeat runs by themselves."""
         return await self._durable().replay(run_id)
+
+    @checked("runs.debug")
+    def debug(self, run_id: str) -> DebugSession:
+        """Return a session that makes a run again offline, step by step, as `async with ex.runs.debug(run_id) as s`;
+        see `DebugSession`, also for what opening it raises."""
+        from toolexec.exec.debug import DebugSession
+
+        return DebugSession(lambda: self._durable().offline, lambda: self._durable().recording(run_id))
+
+    @checked("runs.fork")
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: int | str | None = None,
+        answer: JSONValue = ...,
+        error: JSONDict | str | None = None,
+        source: str | None = None,
+        id: str | None = None,
+        live: bool = False,
+    ) -> Fork:
+        """Begin a new run that does what another one did up to call *at* (its number from 1 on, or its step), gets
+        *answer* or *error* for that call, and goes on from there; return it, with its result.
+
+        Answers of calls before come from the other run's journal. From there on, a call is made on real tools with
+        *live*, by the same gate as ever; without it the new run stops at the first call that nothing answers, with a
+        RunError of the code `run_unanswered`, and waits until you resume it. *source* is a changed program; without
+        *at* the answers are used until it makes another call. *id* is that of the new run (default: the run's,
+        with `.fork-1`). It belongs to the caller who forks.
+
+        Raises RunError for a run or call that is not there, or with the code `run_diverged` for a changed program that
+        does something else before it comes to the call; RunBusyError for a run that runs now; InputValidationError for
+        an answer that the tool would not give; ConfigurationError for what makes no sense, and for an engine.
+        """
+        from toolexec.exec.fork import UNSET, Change
+
+        change = Change(at=at, answer=UNSET if answer is ... else answer, error=error, source=source)
+        return await self._durable().fork(run_id, change, new_id=id, live=live)
+
+    @checked("runs.diff")
+    async def diff(self, run_a: str, run_b: str) -> RunDiff:
+        """Return how two runs differ: their calls, step by step, and what they came to."""
+        from toolexec.exec.diff import diff_runs
+
+        store = self._durable().store
+        first, second = await store.get(run_a), await store.get(run_b)
+        return diff_runs(first, await store.calls(run_a), second, await store.calls(run_b))
 
     @checked("runs.delete")
     async def delete(self, run_id: str) -> bool:

@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from toolexec.cassette.cassette import Cassette
     from toolexec.code.types import EventCallback
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
+    from toolexec.exec.debug_sync import SyncDebugSession
+    from toolexec.exec.diff import RunDiff
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.facade import Exec
+    from toolexec.exec.fork import Fork
     from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
     from toolexec.model.json_value import JSONValue
@@ -469,6 +472,34 @@ class SyncRuns:
         """Make a run again that has ended; see `Runs.replay`."""
         report: ReplayReport = self._wait(self._runs.replay(run_id))
         return report
+
+    def debug(self, run_id: str) -> SyncDebugSession:
+        """Return a session that makes a run again, as `with ex.runs.debug(run_id) as session`; see `Runs.debug`."""
+        from toolexec.exec.debug_sync import SyncDebugSession
+
+        return SyncDebugSession(self._runs.debug(run_id), self._wait)
+
+    def fork(
+        self,
+        run_id: str,
+        *,
+        at: int | str | None = None,
+        answer: JSONValue = ...,
+        error: JSONDict | str | None = None,
+        source: str | None = None,
+        id: str | None = None,
+        live: bool = False,
+    ) -> Fork:
+        """Begin a new run as another one; see `Runs.fork`."""
+        forked: Fork = self._wait(
+            self._runs.fork(run_id, at=at, answer=answer, error=error, source=source, id=id, live=live)
+        )
+        return forked
+
+    def diff(self, run_a: str, run_b: str) -> RunDiff:
+        """Return how two runs differ; see `Runs.diff`."""
+        found: RunDiff = self._wait(self._runs.diff(run_a, run_b))
+        return found
 
     def delete(self, run_id: str) -> bool:
         """Forget a run that has ended; see `Runs.delete`."""

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter, time
 from typing import Any, Final
 
-from toolexec.code.deliveries import Deliveries
+from toolexec.code.deliveries import Deliveries, probe_of
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
 from toolexec.errors import JournalError, RunError, ToolExecError
@@ -68,6 +68,8 @@ async def run_workflow(
         machine = restore(program, kept["machine"])
     else:
         kept, machine = None, Machine(program, inputs, now=time() if now is None else now, budget=budget)
+    if tools.deliveries is not None and (probe := probe_of(tools.deliveries)) is not None:
+        probe.observe(machine)
     driver = Driver(machine, tools, on_state, is_alone=kept is not None and kept["alone"])
     if deliveries is not None:
         deliveries.watch(driver.state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError
 from toolexec.errors.outcome import Outcome as CallOutcome
@@ -35,6 +35,7 @@ __all__ = [
     "Paused",
     "Pending",
     "Sleep",
+    "Watcher",
     "restore",
 ]
 
@@ -99,6 +100,22 @@ class Finished(Outcome):
     error: ToolExecError | None = None
 
 
+class Watcher(Protocol):
+    """Follows a machine step by step. What its methods raise ends `advance`."""
+
+    def step(self, thread: Thread) -> None:
+        """Record that the thread is about to take the step at its `pc`."""
+        ...
+
+    def ask(self, thread: Thread, request: JSONDict) -> None:
+        """Record a request, with its `key`, before it is made."""
+        ...
+
+    def fault(self, thread: Thread, fault: Fault) -> None:
+        """Record a failure in the thread, before anything handles it."""
+        ...
+
+
 class Machine:
     """One run of a program. Not safe for several threads at once.
 
@@ -117,6 +134,8 @@ class Machine:
         self.limit: Budget = budget or Budget()
         self.context: Context = Context(now)
         self.budget: WorkBudget | None = None
+        self.watcher: Watcher | None = None
+        """Follows what is done, step by step, which takes longer."""
         self._code: list[tuple[Handler, JSONValue]] = [(INSTRUCTIONS[op], arg) for op, arg, *_ in program.code]
         self._root = Thread("0", 0)
         self._ready: deque[Thread] = deque([self._root])
@@ -144,7 +163,11 @@ class Machine:
             if thread.is_over or thread.wait is not None:
                 self._ready.popleft()
             else:
-                is_long = self._run(thread, min(end, self.limit.steps + 1))
+                most = min(end, self.limit.steps + 1)
+                if self.watcher is not None:
+                    self.watcher.step(thread)
+                    most = min(most, self.steps + 1)
+                is_long = self._run(thread, most)
         return self._outcome(is_long)
 
     def answer(self, key: str, value: object, *, may_repeat: bool = False) -> None:
@@ -231,6 +254,8 @@ class Machine:
         """Let the thread wait for the answer to a request."""
         _, _, line, column = self.program.code[thread.pc - 1]
         request |= {"key": thread.key(), "line": line, "column": column}
+        if self.watcher is not None:
+            self.watcher.ask(thread, request)
         thread.wait = request
         self._waiting[request["key"]] = thread
         if request["kind"] == "call":
@@ -362,6 +387,8 @@ class Machine:
 
     def _unwind(self, thread: Thread, fault: Fault) -> None:
         """Let a failure go up, through blocks and branches, to what handles it."""
+        if self.watcher is not None:
+            self.watcher.fault(thread, fault)
         if fault.is_final:
             self._finish(None, fault)
             return

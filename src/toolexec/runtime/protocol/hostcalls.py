@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from toolexec.backend.failures import cancel_begun, is_cancelled
-from toolexec.code.deliveries import Deliveries, timer_step
+from toolexec.code.deliveries import Deliveries, probe_of, timer_step
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
 from toolexec.errors import ProtocolError, ToolExecError
@@ -90,6 +90,7 @@ class HostCalls:
         """What a program that ended itself without its result gave as its exit code."""
         self._server = server
         self._deliveries = server.deliveries
+        self._probe = probe_of(server.deliveries) if server.deliveries is not None else None
         self._output = output
         self._ends = ends
         self._loop = asyncio.get_running_loop()
@@ -277,6 +278,10 @@ class HostCalls:
         wait = None
         for message in decode_frame(frame):
             kind = message.type
+            if kind == "probe" and self._probe is not None:
+                if self._probe.report(message.payload):
+                    raise GuestStoppedError
+                continue
             try:
                 self._state.receive(message)
             except ProtocolError as error:

@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from toolexec.code.deliveries import Probe, probe_of
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
@@ -133,7 +134,9 @@ class PythonLanguage:
         others = len(self._runs)
         keeps_time = request.gateway is not None and RequestServer(request.gateway).keeps_time
         # A run alone is as quick here, and a clock that is recorded is in this process.
-        workers = self.workers if others >= self.company and not keeps_time else None
+        deliveries = request.gateway.deliveries if isinstance(request.gateway, Tools) else None
+        probe = probe_of(deliveries) if deliveries is not None else None
+        workers = self.workers if others >= self.company and not keeps_time and probe is None else None
         elsewhere = workers is not None and workers.meet(others)
         kept: list[AnyInstance] = []
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
@@ -145,6 +148,8 @@ class PythonLanguage:
             instance = there or (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
             settings = self.settings(request)
+            if probe is not None:
+                _install(probe, instance, settings, run)
             if (clock := recorded_clock(request, run.gateway)) is not None:
                 settings = replace(settings, clock=clock)
             instance.prepare(settings, run.gateway, PythonOutput(request.output))
@@ -321,6 +326,16 @@ class PythonLanguage:
         if instance is not None:
             details["fuel_used"] = instance.fuel_used
         return BackendInfo(kind="wasm", isolation="wasm", details=details)
+
+
+def _install(probe: Probe, instance: AnyInstance, settings: InstanceSettings, run: PythonRun) -> None:
+    """Run the program of a probe in the guest. The guest is prepared again afterwards: what this has used of its clock
+    and its random numbers does not count."""
+    from toolexec.runtime.wasm.probe import install_frame
+
+    if source := probe.guest_program:
+        instance.prepare(settings, run.gateway, PythonOutput())
+        instance.run(install_frame(source))
 
 
 def _lowest(ours: int, asked: int) -> int:

@@ -1,0 +1,244 @@
+"""A recorded run is made again offline and looked into: stops, variables, calls, expressions, and the way back."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolexec import Exec, Step
+from toolexec.durable.sqlite import SQLiteJournal
+from toolexec.errors import (
+    ConfigurationError,
+    ExecutionError,
+    InvalidRequestError,
+    JournalError,
+    RunBusyError,
+    RunError,
+)
+
+CODE = """
+total = 0
+for n in range(1, 6):
+    got = tools.t.double(n=n)
+    total += got
+def last(words):
+    secret = "\\x1b[0;31m " + words
+    return tools.t.double(n=100)
+total += last("end")
+return total
+"""
+FLOW = """
+total := 0
+for n in [1, 2, 3] {
+    got := run("t:double", {n: n})
+    total = total + got
+}
+both := parallel { a: run("t:double", {n: 10}), b: run("t:double", {n: 20}) }
+return total + both.a
+"""
+
+
+class Counter:
+    """What the tools have really done."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def double(self, n: int) -> int:
+        """Return twice the number; fail for a negative one."""
+        self.calls.append(n)
+        if n < 0:
+            raise ExecutionError("no negative numbers", code="negative")
+        return 2 * n
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+async def ex(tmp_path: Path, counter: Counter) -> AsyncIterator[Exec]:
+    async with Exec(journal=tmp_path / "runs.db", linger=0.05) as made:
+        made.add(counter.double, "t:double")
+        yield made
+
+
+async def test_python_stops_at_calls_lines_and_back(ex: Exec, counter: Counter) -> None:
+    """The program is where it is asked to be, with its variables and its calls, and nothing is called."""
+    await ex.execute_code(CODE, durable="order")
+    counter.calls.clear()
+    async with ex.runs.debug("order") as session:
+        await session.to_call(3)
+        assert (session.reason, session.line) == ("call", 4)
+        assert session.variables == {"total": "6", "n": "3", "got": "4"}
+        assert [(call.args, call.value, call.is_open) for call in session.calls] == [
+            ({"n": 1}, 2, False),
+            ({"n": 2}, 4, False),
+            ({"n": 3}, None, True),
+        ]
+        assert await session.evaluate("[total] * n") == "[6, 6, 6]"
+        await session.step()
+        assert (session.reason, session.line, session.variables["got"]) == ("line", 5, "6")
+        await session.next_call()
+        assert (session.line, session.calls[-1].args) == (4, {"n": 4})
+        await session.to_call(6)
+        assert [frame.function for frame in session.stack] == ["last", "<module>"]
+        assert session.variables == {"words": "'end'", "secret": "'\\x1b[0;31m end'"}
+        await session.back()
+        assert session.calls[-1].args == {"n": 4}
+        await session.to_line(9)
+        assert (session.reason, session.line, session.variables["total"]) == ("line", 9, "30")
+        await session.to_end()
+        assert (session.reason, session.value) == ("end", 230)
+    assert counter.calls == []
+
+
+async def test_python_stops_where_it_failed(ex: Exec) -> None:
+    """The variables are those of the line that failed, and an expression is evaluated there."""
+    code = "def check(order):\n    limit = order * 2\n    raise ValueError(f'over {limit}')\ncheck(tools.t.double(n=2))"
+    await ex.execute_code(code, durable="order")
+    async with ex.runs.debug("order") as session:
+        await session.to_error()
+        assert (session.reason, session.line, session.variables) == ("error", 3, {"order": "4", "limit": "8"})
+        assert "over 8" in str(session.error)
+        assert await session.evaluate("limit + 1") == "9"
+        with pytest.raises(InvalidRequestError, match="nothing is called"):
+            await session.evaluate("tools.t.double(n=1)")
+
+
+async def test_concurrent_python_shows_what_is_under_way(ex: Exec) -> None:
+    """Calls that were gathered are open until the program has their answers."""
+    code = """
+import asyncio
+async def one(n):
+    first = await tools.t.double(n=n)
+    return await tools.t.double(n=first)
+return await asyncio.gather(one(1), one(2), one(3))
+"""
+    await ex.execute_code(code, durable="order")
+    async with ex.runs.debug("order") as session:
+        await session.to_call(3)
+        assert [(call.args, call.is_open) for call in session.calls] == [({"n": n}, True) for n in (1, 2, 3)]
+        assert session.variables == {"n": "3"}
+        await session.to_call(6)
+        assert session.variables == {"n": "3", "first": "6"}
+
+
+async def test_a_workflow_stops_at_calls_and_lines(ex: Exec, counter: Counter) -> None:
+    """A workflow's line and variables are known at every step."""
+    await ex.run_workflow(FLOW, durable="flow")
+    counter.calls.clear()
+    async with ex.runs.debug("flow") as session:
+        await session.to_call(2)
+        assert (session.reason, session.line) == ("call", 4)
+        assert session.variables == {"total": "2", "n": "2", "got": "2"}
+        assert await session.evaluate("total + n * 10") == "22"
+        await session.step()
+        assert (session.line, session.variables["got"]) == (5, "4")
+        await session.to_call(5)
+        assert (session.line, [call.is_open for call in session.calls]) == (7, [False, False, False, True, True])
+        await session.to_end()
+        assert (session.reason, session.value) == ("end", 32)
+        await session.back()
+        assert session.line == 7
+    assert counter.calls == []
+
+
+async def test_a_workflow_stops_where_it_failed(ex: Exec) -> None:
+    """A failure that was handled before is not the one."""
+    flow = 'a := try { run("t:double", {n: -1}) } catch err { 7 }\nrun("t:double", {n: a - 8})'
+    result = await ex.run_workflow(flow, durable="flow")
+    assert result.error is not None
+    async with ex.runs.debug("flow") as session:
+        await session.to_error()
+        assert (session.reason, session.line, session.variables["a"]) == ("error", 2, "7")
+        assert [call.error is not None for call in session.calls] == [True, True]
+
+
+async def test_a_chain_stops_at_its_steps(ex: Exec, counter: Counter) -> None:
+    """The variables of a chain are what its next step can refer to."""
+    steps = [
+        Step("t:double", {"n": 2}, name="first"),
+        Step("t:double", {"n": {"$ref": "first"}}),
+        Step("t:double", {"n": -1}),
+    ]
+    await ex.run_chain(steps, durable="chain")
+    counter.calls.clear()
+    async with ex.runs.debug("chain") as session:
+        await session.to_call(2)
+        assert (session.line, session.calls[-1].args) == (2, {"n": 4})
+        assert session.variables == {"first": "4", "previous": "4", "steps.0": "4"}
+        assert await session.evaluate("first * 3") == "12"
+        await session.to_error()
+        assert (session.reason, session.line, session.variables["steps.1"]) == ("error", 3, "8")
+        await session.back()
+        assert session.line == 2
+    assert counter.calls == []
+
+
+async def test_it_stops_at_what_a_stopped_run_wants(ex: Exec) -> None:
+    """The call that nothing has answered yet is shown with its arguments."""
+    await ex.execute_code('a = tools.t.double(n=1)\ntools.run("run:signal", {"name": f"go{a}"})', durable="order")
+    async with ex.runs.debug("order") as session:
+        await session.to_call(2)
+        assert (session.line, session.calls[-1].args) == (2, {"name": "go2"})
+        await session.to_end()
+        assert isinstance(session.error, RunError)
+        assert session.error.code == "run_unanswered"
+
+
+async def test_nothing_can_be_reached(tmp_path: Path, counter: Counter) -> None:
+    """No handler is called, no server is started, and nothing is written, for tools that are not even there."""
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        ex.add(counter.double, "t:double")
+        await ex.execute_code(CODE, durable="order")
+        await ex.run_workflow(FLOW, durable="flow")
+        await ex.run_chain([Step("t:double", {"n": 1})], durable="chain")
+        before = await ex.runs.list()
+    counter.calls.clear()
+
+    touched = tmp_path / "touched"
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        ex.add_mcp("server", command=[sys.executable, "-c", f"open({str(touched)!r}, 'w')"])
+        for run_id in ("order", "flow", "chain"):
+            async with ex.runs.debug(run_id) as session:
+                await session.to_call(1)
+                await session.step()
+                await session.to_end()
+                assert session.reason == "end", session.error
+        assert await ex.runs.list() == before
+    assert (counter.calls, touched.exists()) == ([], False)
+
+
+async def test_bad_input_is_named(ex: Exec, tmp_path: Path) -> None:
+    """A call that is not there, a run that runs, a session that is closed, a journal that is damaged."""
+    await ex.run_chain([Step("t:double", {"n": 1})], durable="chain")
+    session = ex.runs.debug("chain")
+    with pytest.raises(ConfigurationError, match="not open"):
+        await session.step()
+    async with session:
+        with pytest.raises(RunError, match="has no call 2"):
+            await session.to_call(2)
+        with pytest.raises(InvalidRequestError, match="place"):
+            await session.evaluate("1")
+    with pytest.raises(RunError, match="no run"):
+        async with ex.runs.debug("other"):
+            pass
+    with SQLiteJournal(tmp_path / "runs.db") as journal:
+        run = await ex.runs.get("chain")
+        journal.create(replace(run, id="busy", state="running", result=None, created=0.0))
+    with pytest.raises(RunBusyError, match="runs now"):
+        async with ex.runs.debug("busy"):
+            pass
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
+        database.execute("UPDATE calls SET outcome = '{}'")
+    with pytest.raises(JournalError):
+        async with ex.runs.debug("chain"):
+            pass
