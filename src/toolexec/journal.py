@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error, read_outcome
     from toolexec.durable.plugin import JOURNAL_API, JournalPlugin
     from toolexec.durable.postgres import PostgresJournal
+    from toolexec.durable.queues import Queue, QueueRecord, QueueStore
     from toolexec.durable.replay import TOOK, Replay
     from toolexec.durable.runner import DurableRunner
+    from toolexec.durable.schedules import Schedule, Timing
     from toolexec.durable.sqlite import SQLiteJournal
     from toolexec.durable.waits import SETTLE_QUESTION, Waits, approval_of, whole_length
     from toolexec.model.arguments import RefusedArgs
@@ -92,8 +94,10 @@ else:
         ),
         "toolexec.durable.plugin": ("JOURNAL_API", "JournalPlugin"),
         "toolexec.durable.postgres": ("PostgresJournal",),
+        "toolexec.durable.queues": ("Queue", "QueueRecord", "QueueStore"),
         "toolexec.durable.replay": ("TOOK", "Replay"),
         "toolexec.durable.runner": ("DurableRunner",),
+        "toolexec.durable.schedules": ("Schedule", "Timing"),
         "toolexec.durable.sqlite": ("SQLiteJournal",),
         "toolexec.durable.waits": ("SETTLE_QUESTION", "Waits", "approval_of", "whole_length"),
         "toolexec.model.arguments": ("RefusedArgs",),
@@ -129,6 +133,9 @@ __all__ = [
     "JournalPlugin",
     "PathName",
     "PostgresJournal",
+    "Queue",
+    "QueueRecord",
+    "QueueStore",
     "RefusedArgs",
     "Registered",
     "Replay",
@@ -138,11 +145,13 @@ __all__ = [
     "RunState",
     "Runner",
     "SQLiteJournal",
+    "Schedule",
     "Seconds",
     "SecretResolver",
     "Session",
     "Signal",
     "Snapshot",
+    "Timing",
     "ToolCall",
     "Wait",
     "WaitKind",

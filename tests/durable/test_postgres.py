@@ -53,7 +53,7 @@ def test_a_newer_version_is_refused(database: Server, schema: str) -> None:
     PostgresJournal(database.dsn, schema=schema).close()
     with psycopg.connect(database.dsn) as connection:
         connection.execute(f"UPDATE {schema}.version SET version = 99".encode())
-    with pytest.raises(JournalError, match=r"version 99, and this toolexec knows 1; use a newer"):
+    with pytest.raises(JournalError, match=r"version 99, and this toolexec knows 2; use a newer"):
         PostgresJournal(database.dsn, schema=schema)
 
 

@@ -88,7 +88,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version=99")
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=r"version 99, and this toolexec knows 1; use a newer"):
+    with pytest.raises(JournalError, match=r"version 99, and this toolexec knows 2; use a newer"):
         SQLiteJournal(path)
     assert path.read_bytes() == before
 

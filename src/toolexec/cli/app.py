@@ -54,6 +54,7 @@ _ELSEWHERE: Final = {
     "test": ("program_tests", "check_programs", None),
     "runs": ("runs", "runs", None),
     "replay": ("replay", "replay", None),
+    "schedules": ("schedules", "schedules", None),
     "doctor": ("code_mode", "doctor", None),
     "serve": ("serve", "serve", _SERVER),
     "record": ("record", "record", _SERVER),

@@ -34,7 +34,7 @@ async def run(session: Session, options: CodeOptions) -> int:
     settings = read_settings(options, program)
     _check(session, options)
     if options.durable is not None:  # before the sandbox is prepared: then it is too late
-        from toolexec.cli.runs import use_journal
+        from toolexec.cli.journal import use_journal
 
         use_journal(session.ex)
     await _connect(session)

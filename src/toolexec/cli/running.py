@@ -104,7 +104,7 @@ async def chain(session: Session, source: str, *, on_error: OnError, dry_run: bo
     steps = read_chain(source)
     await connect(session)
     if durable is not None:
-        from toolexec.cli.runs import use_journal
+        from toolexec.cli.journal import use_journal
 
         use_journal(session.ex)
     with watch(session.screen, "chain") as report:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.cli.journal import perform_with_journal as _perform
+from toolexec.cli.options import AsJson, Config
+from toolexec.cli.queues import add_queue_commands
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.durable.journal import CallRecord, RunRecord
-    from toolexec.exec import Exec
     from toolexec.exec.durable import RunResult
     from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["runs", "use_journal"]
+__all__ = ["runs"]
 
 runs: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Durable runs: chains, workflows and code that go on where they stopped."
 )
+add_queue_commands(runs)
 
-State = Literal["running", "waiting", "done", "failed", "cancelled"]
+State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 RunID = Annotated[str, typer.Argument(metavar="RUN", help="The ID of the run.", show_default=False)]
 
 
@@ -62,7 +64,7 @@ def resume_command(
 
 @runs.command("work")
 def work_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """Go on with runs as they wake, until it is stopped."""
+    """Go on with runs as they wake, take those of queues, make those of schedules, until it is stopped."""
     _perform(context, work, config, as_json, lines=True)
 
 
@@ -138,23 +140,6 @@ def diff_command(
 def delete_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
     """Forget a run that has ended."""
     _perform(context, lambda s: delete(s, run), config, as_json)
-
-
-def _perform(context: typer.Context, command: Any, config: Any, as_json: bool, **more: Any) -> None:
-    async def with_journal(session: Session) -> int:
-        use_journal(session.ex)
-        code: int = await command(session)
-        return code
-
-    perform_command(context, with_journal, config, as_json, tools_needed=False, **more)
-
-
-def use_journal(ex: Exec) -> None:
-    """Give an Exec without a journal the one in the state directory."""
-    from toolexec.config.build import RUNS_FILE, state_directory
-
-    if ex.options.journal is None:
-        ex.reconfigure(journal=state_directory() / RUNS_FILE)
 
 
 async def list_runs(session: Session, state: State | None, limit: int) -> int:
@@ -331,6 +316,7 @@ def _facts(run: RunRecord) -> JSONDict:
         "updated": _moment(run.updated),
         "calls": run.calls,
         "waits": [wait_to_json(wait) for wait in run.waits],
+        **({"queue": run.queue, "priority": run.priority} if run.queue else {}),
     }
 
 

@@ -150,7 +150,7 @@ async def _run_durably(session: Session, found: Skill, words: Sequence[str], dur
     from toolexec.cli.code_output import show_failure
     from toolexec.cli.exit_codes import code_of_run
     from toolexec.cli.finding import connect
-    from toolexec.cli.runs import use_journal
+    from toolexec.cli.journal import use_journal
     from toolexec.cli.tables import value_text
     from toolexec.exec.skills import skill_settings
 

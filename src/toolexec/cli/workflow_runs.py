@@ -55,7 +55,7 @@ async def run_source(
     """Run a workflow as it is *wanted*; raises WorkflowSyntaxError before anything runs."""
     # Imported here: commands that only read and write workflows need no sandboxes.
     from toolexec.cli.finding import connect
-    from toolexec.cli.runs import use_journal
+    from toolexec.cli.journal import use_journal
     from toolexec.exec.code import WorkflowSettings
     from toolexec.workflow.inputs import input_schema
     from toolexec.workflow.parser import parse

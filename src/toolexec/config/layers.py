@@ -22,6 +22,8 @@ from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.config.moved import hint_at, moved_table, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
+from toolexec.config.queues import BLOCK as QUEUES
+from toolexec.config.queues import QueueEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.config.transforms import BLOCK as TRANSFORMS
@@ -79,6 +81,7 @@ class Layers:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
         self.toolset_entries: dict[str, ToolsetEntry] = {}
+        self.queue_entries: dict[str, QueueEntry] = {}
         self.transform_entries: dict[str, TransformEntry] = {}
         self.provider_entries: dict[str, ProviderEntry] = {}
         self.journal_values: dict[str, dict[str, Value]] = {}
@@ -96,6 +99,8 @@ class Layers:
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
             self._add_toolsets(document, table.pop(TOOLSETS))
+        if QUEUES in table:
+            self._add_queues(document, table.pop(QUEUES))
         if TRANSFORMS in table:
             self._add_transforms(document, table.pop(TRANSFORMS))
         if PROVIDERS in table:
@@ -109,6 +114,16 @@ class Layers:
         for name, data in table.items():
             place = (TOOLSETS, str(name))
             self.toolset_entries[str(name)] = ToolsetEntry(
+                data=plain(data), where=document.where(place), origin=document.origin(place)
+            )
+
+    def _add_queues(self, document: Document, table: object) -> None:
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where((QUEUES,)), f"{QUEUES} must be a table of queues")
+            return
+        for name, data in table.items():
+            place = (QUEUES, str(name))
+            self.queue_entries[str(name)] = QueueEntry(
                 data=plain(data), where=document.where(place), origin=document.origin(place)
             )
 

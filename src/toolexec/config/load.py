@@ -15,6 +15,7 @@ from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import auth_settings, check_parts
 from toolexec.config.providers import ProviderEntry, is_openapi, openapi_entry, read_providers
+from toolexec.config.queues import read_queues
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.config.transforms import read_transforms
 from toolexec.errors import ConfigurationError
@@ -78,6 +79,8 @@ def load_settings(
         entries=servers.entries,
         providers=providers,
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
+        queues=read_queues(layers.queue_entries, mistakes),
+        queue_origins={name: entry.origin for name, entry in layers.queue_entries.items()},
         transforms=read_transforms(layers.transform_entries, mistakes),
         journals=layers.journal_values,
         toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.config.providers import ConfiguredProvider
     from toolexec.discovery.toolset import Toolset
+    from toolexec.durable.queues import Queue
     from toolexec.model.transform import ToolTransform
 
 __all__ = ["LoadedConfig", "Value"]
@@ -39,7 +40,8 @@ class LoadedConfig:
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
-    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `transforms`
+    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets, `queues` and
+    `queue_origins` for queues of durable runs. `transforms`
     say how tools are shown, by their own IDs. `journals` has the settings of each kind of journal that is set up, of a
     package or a plugin, by name: all of them, also the defaults. `python` are the Python files and modules, `skills`
     the files of skills and directories of them, `files` all that were named. `moved` are the settings of
@@ -54,6 +56,8 @@ class LoadedConfig:
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict[str, "ConfiguredProvider"])
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    queues: Mapping[str, Queue] = field(default_factory=dict[str, "Queue"])
+    queue_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     transforms: Mapping[str, ToolTransform] = field(default_factory=dict[str, "ToolTransform"])
     journals: Mapping[str, Mapping[str, Value]] = field(default_factory=dict[str, "Mapping[str, Value]"])
     python: tuple[str, ...] = ()

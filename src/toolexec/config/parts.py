@@ -269,6 +269,8 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         wanted["runtime_backends"] = sandbox_settings(loaded)
     if loaded.journals:
         wanted["journal"] = journal(loaded)
+    if loaded.queues:
+        wanted["queues"] = {**base.queues, **loaded.queues}
     return replace(base, **wanted)
 
 

@@ -19,6 +19,7 @@ from toolexec.model.redaction import REDACTED, redactor
 __all__ = [
     "key_table",
     "render_provider",
+    "render_queue",
     "render_server",
     "render_toolset",
     "shown_providers",
@@ -47,6 +48,12 @@ _NO_TOOLSETS: Final = """\
 # [toolsets.safe-read]
 # read_only = true
 # deny = ["secrets:*"]"""
+_NO_QUEUES: Final = """\
+# Queues of durable runs, for toolexec runs enqueue and toolexec runs work (docs/queues.md).
+# [queues.mail]
+# concurrency = 5          # runs at once, in all processes together; 0: any number
+# worker_concurrency = 8   # runs at once in one process
+# rate = [10, 1.0]         # how many begin within how many seconds"""
 _NO_PROVIDERS: Final = """\
 # Providers: other tools, by their kind (docs/providers.md). Secrets as for servers.
 # [providers.github]
@@ -89,6 +96,11 @@ def render_toolset(name: str, entry: Mapping[str, object], notes: Sequence[str] 
     return _render("toolsets", name, entry, notes)
 
 
+def render_queue(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
+    """Return one queue as a TOML table, with *notes* above it as comments."""
+    return _render("queues", name, entry, notes)
+
+
 def render_provider(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
     """Return one provider as a TOML table, with *notes* above it as comments."""
     return _render("providers", name, entry, notes)
@@ -120,7 +132,7 @@ def template(servers: Sequence[str] = ()) -> str:
             lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
         parts.append("\n".join(lines))
     own = servers or [_NO_SERVERS]
-    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_PROVIDERS, *own]) + "\n"
+    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_QUEUES, _NO_PROVIDERS, *own]) + "\n"
 
 
 def key_table() -> str:

@@ -22,8 +22,9 @@ __all__ = [
 ]
 
 RunKind: TypeAlias = Literal["chain", "workflow", "code"]
-RunState: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
-"""A `running` run may have lost its process: see `RunRecord.owner`. The last three are final."""
+RunState: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+"""A `queued` run has not begun: a worker takes it from its queue. A `running` one may have lost its process: see
+`RunRecord.owner`. The last three are final."""
 CallState: TypeAlias = Literal["begun", "done", "failed", "not_done"]
 """`done`, or `failed` where it ended with an error; `not_done` certainly never began. A `begun` call is under way, or
 its process died: then its outcome is unknown."""
@@ -68,6 +69,7 @@ class RunRecord:
     it. `owner` is the process that runs it, until `lease` (seconds since 1970). `result` is that of a run that has
     ended, as JSON-able data. `calls` is how many calls it has begun.
     `updated` is when it was last claimed, began a call, was suspended or ended.
+    A run of a `queue` began when it was taken from there, at `started`; of those in it the lowest `priority` is next.
     """
 
     id: str
@@ -85,6 +87,9 @@ class RunRecord:
     waits: tuple[Wait, ...] = ()
     result: JSONObject | None = None
     calls: int = 0
+    queue: str = ""
+    priority: int = 0
+    started: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

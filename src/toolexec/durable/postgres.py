@@ -11,7 +11,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolexec.durable.sql import DAY, Execute, SQLJournal
+from toolexec.durable.queues_sql import QueuedSQLJournal
+from toolexec.durable.sql import DAY, Execute
 from toolexec.errors import ConfigurationError, JournalError
 from toolexec.errors.extras import extra_needed
 from toolexec.errors.outcome import Outcome
@@ -47,12 +48,25 @@ CREATE TABLE signals (seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run B
     name TEXT NOT NULL, payload TEXT NOT NULL, sent DOUBLE PRECISION NOT NULL, sender TEXT NOT NULL,
     taken_by TEXT NOT NULL, mark BIGINT NOT NULL, UNIQUE (run, id));
 """,
+    """
+ALTER TABLE runs ADD COLUMN queue TEXT NOT NULL DEFAULT '', ADD COLUMN priority BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN started DOUBLE PRECISION NOT NULL DEFAULT 0;
+DROP INDEX runs_by_wake;
+CREATE INDEX runs_by_wake ON runs (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX runs_by_queue ON runs (queue, state, priority, num) WHERE queue <> '';
+CREATE TABLE queues (name TEXT PRIMARY KEY);
+CREATE TABLE starts (queue TEXT NOT NULL, moment DOUBLE PRECISION NOT NULL);
+CREATE INDEX starts_by_queue ON starts (queue, moment);
+CREATE TABLE schedules (name TEXT PRIMARY KEY, timing TEXT NOT NULL, program TEXT NOT NULL, mark BIGINT NOT NULL,
+    due DOUBLE PRECISION NOT NULL, created DOUBLE PRECISION NOT NULL, paused INTEGER NOT NULL, last DOUBLE PRECISION,
+    fired BIGINT NOT NULL, missed BIGINT NOT NULL, late BIGINT NOT NULL);
+""",
 )
 """What makes each version of the tables of the one before; the first of nothing. See `sqlite` for their shape."""
 
 
 @checked("PostgresJournal")
-class PostgresJournal(SQLJournal):
+class PostgresJournal(QueuedSQLJournal):
     """Keeps durable runs in the PostgreSQL database *dsn*, a connection string, in its schema *schema*.
 
     Processes on many machines may share it. Tables are made at the first use; later that needs no right but to read

@@ -37,7 +37,9 @@ __all__ = [
 
 Row: TypeAlias = Sequence[Any]
 
-RUN_COLUMNS: Final = "id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls"
+RUN_COLUMNS: Final = (
+    "id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls, queue, priority, started"
+)
 CALL_COLUMNS: Final = "id, step, tool, definition, args, state, sent, place, began, ended, outcome, mark, outcome_mark"
 SIGNAL_COLUMNS: Final = "id, name, payload, sent, sender, taken_by, mark"
 
@@ -102,7 +104,8 @@ def run_of(
     row: Row, source: str = "", settings: JSONObject | None = None, result: JSONObject | None = None
 ) -> RunRecord:
     """Return the run of RUN_COLUMNS."""
-    run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls = row
+    run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls, *in_queue = row
+    queue, priority, started = in_queue
     if state not in _STATES:
         raise _damaged(f"the run {run_id}")
     return RunRecord(
@@ -121,6 +124,9 @@ def run_of(
         waits=_waits_of(waits) if waits else (),
         result=result,
         calls=calls,
+        queue=queue,
+        priority=priority,
+        started=started,
     )
 
 
@@ -131,9 +137,10 @@ def runs_of(rows: Sequence[Row]) -> list[RunRecord]:
     """
     if not rows:
         return []
-    ids, kinds, digests, callers, states, created, updated, owners, wakes, cancels, waits, calls = zip(
+    ids, kinds, digests, callers, states, created, updated, owners, wakes, cancels, waits, calls, *in_queue = zip(
         *rows, strict=True
     )
+    queues, priorities, starts = in_queue
     if not _STATES.issuperset(states):
         return [run_of(row) for row in rows]  # raises for the first that is damaged
     runs = [*map(RunRecord.__new__, repeat(RunRecord, len(rows)))]
@@ -153,6 +160,9 @@ def runs_of(rows: Sequence[Row]) -> list[RunRecord]:
         "waits": _waits_of_all(waits),
         "result": repeat(None),
         "calls": calls,
+        "queue": queues,
+        "priority": priorities,
+        "started": starts,
     }
     for name, values in columns.items():
         _fill(_SET_RUN[name], runs, values)

@@ -35,14 +35,15 @@ from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.model.json_value import JSONObject
 from toolexec.process.owner import is_orphan
 
-__all__ = ["DAY", "Execute", "Rows", "SQLJournal"]
+__all__ = ["DAY", "ENDED", "Execute", "Rows", "SQLJournal", "cancel_run", "get_run", "is_free"]
 
 DAY: Final = 86_400.0
 ENDED: Final = ("done", "failed", "cancelled")
-STATES: Final = ("running", "waiting", *ENDED)
+STATES: Final = ("queued", "running", "waiting", *ENDED)
 _MADE_ROOM_FOR: Final = 2
 
-_INSERT_RUN: Final = f"INSERT INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * 12)}) ON CONFLICT DO NOTHING"
+_WIDTH: Final = RUN_COLUMNS.count(",") + 1
+_INSERT_RUN: Final = f"INSERT INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * _WIDTH)}) ON CONFLICT DO NOTHING"
 _SELECT_RUN: Final = (
     f"SELECT {RUN_COLUMNS}, source, settings, mark, result, result_mark "
     "FROM runs JOIN programs ON programs.run = runs.num WHERE runs.id = ?"
@@ -115,32 +116,35 @@ class SQLJournal(ABC):
     def create(self, run: RunRecord) -> RunRecord:
         """Implement `Journal.create`."""
         now = self._now()
-        created = run.created or now
-        settings = to_text(run.settings)
-        wake = run.lease if run.owner else 0.0
         with self._writing("create") as execute:
             self._make_room(execute, now)
-            while not execute(
-                _INSERT_RUN,
-                (
-                    *(run.id, run.kind, run.digest, run.caller, "running", created, now, run.owner, wake),
-                    *(0, "", 0),
-                ),
-            ).rowcount:
-                if found := _find(execute, run.id):
-                    return found
-                created += 1e-6  # no two runs have the same, as lists go on after one
-            (num,) = execute("SELECT num FROM runs WHERE id = ?", (run.id,)).fetchone()
-            execute(
-                "INSERT INTO programs (run, source, settings, mark) VALUES (?, ?, ?, ?)",
-                (num, run.source, settings, mark_of(run.source, settings)),
-            )
-            return _get(execute, run.id)
+            return self._insert(execute, run, "running", run.lease if run.owner else 0.0, now)
+
+    def _insert(self, execute: Execute, run: RunRecord, state: RunState, wake: float | None, now: float) -> RunRecord:
+        """Write down a new run; return it, or the one that has its ID."""
+        created = run.created or now
+        settings = to_text(run.settings)
+        while not execute(
+            _INSERT_RUN,
+            (
+                *(run.id, run.kind, run.digest, run.caller, state, created, now, run.owner, wake),
+                *(0, "", 0, run.queue, run.priority, 0.0),
+            ),
+        ).rowcount:
+            if found := _find(execute, run.id):
+                return found
+            created += 1e-6  # no two runs have the same, as lists go on after one
+        (num,) = execute("SELECT num FROM runs WHERE id = ?", (run.id,)).fetchone()
+        execute(
+            "INSERT INTO programs (run, source, settings, mark) VALUES (?, ?, ?, ?)",
+            (num, run.source, settings, mark_of(run.source, settings)),
+        )
+        return get_run(execute, run.id)
 
     def get(self, run_id: str) -> RunRecord:
         """Implement `Journal.get`."""
         with self._reading("get") as execute:
-            return _get(execute, run_id)
+            return get_run(execute, run_id)
 
     def runs(
         self,
@@ -171,19 +175,26 @@ class SQLJournal(ABC):
         with self._writing("claim") as execute:
             num, state, holder, wake, cancel = self._held(execute, run_id)
             if state in ENDED:
-                return _get(execute, run_id)
-            if holder != owner and not _is_free(holder, wake, now):
+                return get_run(execute, run_id)
+            if state == "queued":
+                raise RunBusyError(
+                    f"the run {run_id} has not begun: a worker takes it from its queue in its turn; toolexec runs work "
+                    "is one",
+                    op="claim",
+                    details={"run_id": run_id, "state": state},
+                )
+            if holder != owner and not is_free(holder, wake, now):
                 raise RunBusyError(
                     f"another process runs {run_id}", op="claim", details={"run_id": run_id, "owner": holder}
                 )
             if cancel:
-                _cancel(execute, num, now)
+                cancel_run(execute, num, now)
             else:
                 execute(
                     "UPDATE runs SET state = 'running', owner = ?, wake = ?, waits = '', updated = ? WHERE num = ?",
                     (owner, now + lease, now, num),
                 )
-            return _get(execute, run_id)
+            return get_run(execute, run_id)
 
     def renew(self, run_id: str, owner: str, lease: float) -> None:
         """Implement `Journal.renew`."""
@@ -335,14 +346,15 @@ class SQLJournal(ABC):
     def due(self, now: float, limit: int = 100) -> list[str]:
         """Implement `Journal.due`."""
         with self._reading("due") as execute:
-            rows = execute("SELECT id FROM runs WHERE wake <= ? ORDER BY wake LIMIT ?", (now, max(0, limit))).fetchall()
+            query = "SELECT id FROM runs WHERE queue = '' AND wake <= ? ORDER BY wake LIMIT ?"
+            rows = execute(query, (now, max(0, limit))).fetchall()
             found = dict.fromkeys([run_id for (run_id,) in rows])
             for process in _processes(execute):
                 if len(found) >= limit:
                     break
                 if is_orphan(process):
                     rows = execute(
-                        "SELECT id FROM runs WHERE owner <> '' AND owner >= ? AND owner < ? LIMIT ?",
+                        "SELECT id FROM runs WHERE owner <> '' AND owner >= ? AND owner < ? AND queue = '' LIMIT ?",
                         (process, _after(process), limit),
                     ).fetchall()
                     found |= dict.fromkeys([run_id for (run_id,) in rows])
@@ -379,8 +391,8 @@ class SQLJournal(ABC):
             num, state, holder, wake, _ = self._held(execute, run_id)
             if state in ENDED:
                 return state == "cancelled"
-            if _is_free(holder, wake, now):
-                _cancel(execute, num, now)
+            if is_free(holder, wake, now):
+                cancel_run(execute, num, now)
                 return True
             execute("UPDATE runs SET cancel = 1 WHERE num = ?", (num,))
             return False
@@ -454,11 +466,12 @@ def _find(execute: Execute, run_id: str) -> RunRecord | None:
     row = execute(_SELECT_RUN, (run_id,)).fetchone()
     if row is None:
         return None
-    source, settings = program_of(row[12:15], run_id)
-    return run_of(row[:12], source, settings, result_of(row[15:], run_id))
+    source, settings = program_of(row[_WIDTH : _WIDTH + 3], run_id)
+    return run_of(row[:_WIDTH], source, settings, result_of(row[_WIDTH + 3 :], run_id))
 
 
-def _get(execute: Execute, run_id: str) -> RunRecord:
+def get_run(execute: Execute, run_id: str) -> RunRecord:
+    """Return a run; raises RunError for one that is not there."""
     found = _find(execute, run_id)
     if found is None:
         raise _not_found(run_id)
@@ -481,7 +494,8 @@ def _deliver(execute: Execute, num: int, delivered: Sequence[Sequence[str]]) -> 
     )
 
 
-def _cancel(execute: Execute, num: int, now: float) -> None:
+def cancel_run(execute: Execute, num: int, now: float) -> None:
+    """Have a run end as cancelled."""
     execute(
         "UPDATE runs SET state = 'cancelled', owner = '', wake = NULL, waits = '', cancel = 1, updated = ? "
         "WHERE num = ?",
@@ -496,7 +510,7 @@ def _delete(execute: Execute, num: int) -> None:
     execute("DELETE FROM runs WHERE num = ?", (num,))
 
 
-def _is_free(holder: str, wake: float | None, now: float) -> bool:
+def is_free(holder: str, wake: float | None, now: float) -> bool:
     """Return whether anyone may claim a run: it has no owner, its lease is over, or its process has died."""
     return not holder or wake is None or wake <= now or is_orphan(_process(holder))
 

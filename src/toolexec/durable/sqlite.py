@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from toolexec.durable.flush import Flusher
-from toolexec.durable.sql import DAY, Execute, SQLJournal
+from toolexec.durable.queues_sql import QueuedSQLJournal
+from toolexec.durable.sql import DAY, Execute
 from toolexec.errors import JournalError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.settings import checked
@@ -45,14 +46,30 @@ CREATE TABLE signals (seq INTEGER PRIMARY KEY, run INTEGER NOT NULL, id TEXT NOT
     payload TEXT NOT NULL, sent REAL NOT NULL, sender TEXT NOT NULL, taken_by TEXT NOT NULL, mark INTEGER NOT NULL,
     UNIQUE (run, id));
 """,
+    """
+ALTER TABLE runs ADD COLUMN queue TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN started REAL NOT NULL DEFAULT 0;
+DROP INDEX runs_by_wake;
+CREATE INDEX runs_by_wake ON runs (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX runs_by_queue ON runs (queue, state, priority, num) WHERE queue <> '';
+CREATE TABLE queues (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE starts (queue TEXT NOT NULL, moment REAL NOT NULL);
+CREATE INDEX starts_by_queue ON starts (queue, moment);
+CREATE TABLE schedules (name TEXT PRIMARY KEY, timing TEXT NOT NULL, program TEXT NOT NULL, mark INTEGER NOT NULL,
+    due REAL NOT NULL, created REAL NOT NULL, paused INTEGER NOT NULL, last REAL, fired INTEGER NOT NULL,
+    missed INTEGER NOT NULL, late INTEGER NOT NULL) WITHOUT ROWID;
+""",
 )
 """What makes each version of the tables of the one before; the first of nothing. `programs` are apart from `runs`, as
 they may be long, and `runs` change with each call. `calls.id` is the number of the run, then that of the call, in 32
-bits each, so that those of a run lie together."""
+bits each, so that those of a run lie together. `wake` of a run that is queued is when it may begin, or NULL once it
+may; `starts` are when runs of a queue began, as its rate counts them; a row of `queues` is what processes lock that
+take from one."""
 
 
 @checked("SQLiteJournal")
-class SQLiteJournal(SQLJournal):
+class SQLiteJournal(QueuedSQLJournal):
     """Keeps durable runs in the SQLite database *path*, which only its owner may read; several processes may share it.
 
     Whatever a method has written survives the end of the process at any point. What a power failure may take depends

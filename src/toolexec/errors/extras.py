@@ -15,6 +15,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "aiohttp": "docker",
     "anyio": "mcp",
     "componentize_py": "sandbox-build",
+    "cronsim": "schedules",
     "cryptography": "egress",
     "debian": "images",
     "google": "containerd",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from toolexec.durable.journals import is_journal_kind, make_journal
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
 from toolexec.durable.outcomes import error_from_json
+from toolexec.durable.queues import Queue, QueueStore
 from toolexec.durable.replay import Replay
 from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
@@ -38,18 +38,16 @@ from toolexec.errors import (
 )
 from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain, steps_of
 from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
+from toolexec.exec.program import MAX_ID, Program, check_run_id
 from toolexec.exec.run_data import (
     APPROVED,
     OFFLINE,
-    TIMERS,
     chain_from_json,
     chain_to_json,
     code_from_json,
     code_settings,
     code_to_json,
     origin_from_json,
-    origin_to_json,
-    run_digest,
     settings_from_json,
     settings_to_json,
     steps_from_text,
@@ -77,7 +75,7 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult", "WaitsCallback"]
+__all__ = ["LEASE", "NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult", "WaitsCallback", "check_same"]
 
 T = TypeVar("T")
 RunResult: TypeAlias = ChainResult | CodeResult
@@ -85,12 +83,13 @@ RunResult: TypeAlias = ChainResult | CodeResult
 WaitsCallback: TypeAlias = Callable[[tuple[Wait, ...]], None]
 """Receives what a run waits for; nothing once it goes on."""
 
-_LEASE: Final = 30.0
+LEASE: Final = 30.0
+"""For how many seconds a run stays its owner's whose process has died."""
+_ENDED: Final = ("done", "failed", "cancelled")
 _LOOK_FIRST: Final = 0.1
 _LOOK_AGAIN: Final = 0.5
 _LOOK_FAR: Final = 5.0
 _DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
-_MAX_ID: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +223,20 @@ class DurableRuns:
         return await self.do(self.journal.due, host_clock.now(), limit)
 
     @property
+    def queues(self) -> Mapping[str, Queue]:
+        """The queues of the options, by name."""
+        return self._options.queues
+
+    @property
+    def queue_store(self) -> QueueStore:
+        """The journal, where it keeps queues and schedules. Raises ConfigurationError where it does not."""
+        if self.engine is not None:
+            raise _not_there("a queue or schedule", "it has its own; see the documents of that engine")
+        if not isinstance(self.journal, QueueStore):
+            raise ConfigurationError("this journal keeps no queues and schedules; a file or PostgreSQL does")
+        return self.journal
+
+    @property
     def store(self) -> DurableEngine | _JournalStore:
         """What can be asked for runs: the engine, or the journal. Raises as `journal` does."""
         return self.engine or _JournalStore(self.journal, self.do)
@@ -253,24 +266,32 @@ class DurableRuns:
         dry_run: bool,
     ) -> ChainResult:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
+        program = await self.chain_program(steps, on_error=on_error, dry_run=dry_run)
+        hooks = RunHooks(on_progress=on_progress)
+        return cast("ChainResult", await self._begin(run_id, program, hooks))
+
+    async def chain_program(self, steps: Sequence[Step | JSONObject], *, on_error: OnError, dry_run: bool) -> Program:
+        """Return a chain as runs are made of it, once the gate has admitted it."""
         chain = steps_of(steps, self._options.max_timeout)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
         await refuse_excess(self._runner, chain, current_origin().within("chain", ""))  # of which nothing is written
         approved = await self._admit(lambda: asked_chain(chain, current_origin()))
-        hooks = RunHooks(on_progress=on_progress)
-        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, hooks, approved)
-        return cast("ChainResult", result)
+        return Program.here("chain", steps_to_text(chain), settings, approved=approved)
 
     async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
         """Run code as the run *run_id*; see `Exec.execute_code`."""
+        program = await self.code_program(code, settings)
+        hooks = RunHooks(on_event=settings.get("on_event"))
+        return cast("CodeResult", await self._begin(run_id, program, hooks))
+
+    async def code_program(self, code: str, settings: CodeSettings) -> Program:
+        """Return code, or a workflow, as runs are made of it, once the gate has admitted it."""
         language = settings.get("language") or self._options.default_language
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         runs = self._code()
         request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
         approved = await self._admit(lambda: runs.asked(request))
-        hooks = RunHooks(on_event=settings.get("on_event"))
-        given = settings_to_json(settings)
-        return cast("CodeResult", await self._begin(run_id, kind, code, given, hooks, approved))
+        return Program.here(kind, code, settings_to_json(settings), approved=approved)
 
     async def run_workflow(
         self,
@@ -293,44 +314,16 @@ class DurableRuns:
         gate = self._options.own_gate
         return gate is not None and await admit_durable(gate, asked())
 
-    async def _begin(
-        self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks, approved: bool
-    ) -> RunResult:
+    async def _begin(self, run_id: str, program: Program, hooks: RunHooks) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
-        if not isinstance(run_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"durable must be the ID of a run, a string, or None, not {run_id!r}")
-        _checked_id(run_id)
-        digest = run_digest(kind, source, settings)
-        origin = current_origin()
-        kept: JSONDict = {"given": settings, "origin": origin_to_json(origin), APPROVED: approved}
-        if kind != "chain":
-            now = host_clock.now()
-            kept |= {"seed": secrets.randbits(63), "now": round(now, 6) if kind == "code" else float(int(now))}
-        if kind == "code":
-            kept |= {TIMERS: "steps"}
-        owner = new_owner()
-        wanted = RunRecord(
-            id=run_id,
-            kind=kind,
-            source=source,
-            digest=digest,
-            settings=kept,
-            caller=origin.caller.id,
-            owner=owner,  # so that no other process takes it before this one does
-            lease=time.time() + _LEASE,
-        )
+        check_run_id(run_id)
+        owner = new_owner()  # so that no other process takes it before this one does
+        wanted = program.record(run_id, owner=owner, lease=time.time() + LEASE)
         if self.engine is not None:
             return await self._come_to(await self.engine.run(replace(wanted, owner="", lease=0.0)))
         run = await self.do(self.journal.create, wanted)
-        if run.digest != digest or run.caller != origin.caller.id:
-            raise RunError(
-                f"there is a run {run_id} already, begun with another source, other inputs or settings, or by another "
-                "caller; take another ID, or resume it with those",
-                code="run_changed",
-                op="begin",
-                details={"run_id": run_id},
-            )
-        return await self._go_on(run, owner, hooks, approved=approved)
+        check_same(run, wanted)
+        return await self._go_on(run, owner, hooks, approved=program.approved)
 
     # -- going on -----------------------------------------------------------------------------------------------
 
@@ -346,8 +339,14 @@ class DurableRuns:
         run = await self.do(self.journal.get, run_id)
         if is_due and run.settings.get(OFFLINE):
             raise RunBusyError(f"the run {run_id} is a fork that was made offline", op="resume")
+        return await self.go_on(run, new_owner(), hooks, accept_changes=accept_changes)
+
+    async def go_on(
+        self, run: RunRecord, owner: str, hooks: RunHooks = NO_HOOKS, *, accept_changes: bool = False
+    ) -> RunResult:
+        """Go on with a run that *owner* is to have, for the caller that began it."""
         with acting(origin_from_json(run.settings.get("origin") or {})):
-            return await self._go_on(run, new_owner(), hooks, accept_changes=accept_changes)
+            return await self._go_on(run, owner, hooks, accept_changes=accept_changes)
 
     async def follow(self, run_id: str, hooks: RunHooks, on_waits: WaitsCallback | None) -> RunResult:
         """Go on with a run until it has ended; see `Runs.follow`."""
@@ -355,6 +354,8 @@ class DurableRuns:
         try:
             while True:
                 try:
+                    if self.engine is None and await self._is_for_workers(run_id):
+                        await self._until_woken(run_id, woken, on_waits, by_workers=True)
                     result = await self.resume(run_id, hooks=hooks)
                 except RunBusyError:  # another process goes on with it
                     await asyncio.sleep(_LOOK_AGAIN)
@@ -365,15 +366,22 @@ class DurableRuns:
         finally:
             self._followed.pop(run_id, None)
 
-    async def _until_woken(self, run_id: str, woken: asyncio.Event, on_waits: WaitsCallback | None) -> None:
-        """Return once a run that waits can go on, or another process goes on with it."""
+    async def _is_for_workers(self, run_id: str) -> bool:
+        """Return whether workers take the run from a queue, by the limits of that."""
+        run = await self.store.get(run_id)
+        return bool(run.queue) and run.state not in _ENDED
+
+    async def _until_woken(
+        self, run_id: str, woken: asyncio.Event, on_waits: WaitsCallback | None, *, by_workers: bool = False
+    ) -> None:
+        """Return once a run that waits can go on, or another process goes on with it; *by_workers*: once it ended."""
         known: tuple[Wait, ...] = ()
         pause = _LOOK_FIRST
-        while (run := await self.store.get(run_id)).state == "waiting":
+        while (run := await self.store.get(run_id)).state == "waiting" or (by_workers and run.state not in _ENDED):
             if on_waits is not None and run.waits != known:
                 known = run.waits
                 on_waits(known)
-            if self.engine is None and await self._can_go_on(run):
+            if self.engine is None and not by_workers and await self._can_go_on(run):
                 break
             try:
                 await asyncio.wait_for(woken.wait(), pause)
@@ -409,9 +417,9 @@ class DurableRuns:
     ) -> RunResult:
         if self._sources.pending and not offline:
             await self._sources.start()
-        if run.state not in ("done", "failed", "cancelled"):
-            run = await self.do(self.journal.claim, run.id, owner, _LEASE)
-        if run.state in ("done", "failed", "cancelled"):
+        if run.state not in _ENDED:
+            run = await self.do(self.journal.claim, run.id, owner, LEASE)
+        if run.state in _ENDED:
             return self._ended(run, await self.do(self.journal.calls, run.id))
         execution = None
         try:
@@ -456,7 +464,7 @@ class DurableRuns:
             index=self._scope.index,
             linger=self._options.linger,
             timer_linger=self._options.timer_linger,
-            lease=_LEASE,
+            lease=LEASE,
             snapshot=snapshot,
             runner=UnansweredRunner if offline else DurableRunner,
         )
@@ -608,7 +616,9 @@ class DurableRuns:
         recording = await self.recording(run_id)
         change = replace(change, source=read_source(recording, change.source))
         plan = await plan_fork(self.offline, recording, change, self._scope.index)
-        new_id = _checked_id(new_id) if new_id is not None else await self._free_id(run_id)
+        if new_id is None:
+            new_id = await self._free_id(run_id)
+        check_run_id(new_id)
         record = fork_record(recording, change, plan, new_id, live=live)
         approved = False
         if live:
@@ -618,7 +628,7 @@ class DurableRuns:
             approved = await self._admit(lambda: self._asked(record))
         owner = new_owner()
         kept = {**record.settings, APPROVED: approved}
-        record = replace(record, settings=kept, owner=owner, lease=time.time() + _LEASE)
+        record = replace(record, settings=kept, owner=owner, lease=time.time() + LEASE)
         made = await self.do(write_fork, self.journal, record, plan)
         result = await self._go_on(made, owner, NO_HOOKS, accept_changes=True, approved=approved, offline=not live)
         return Fork(
@@ -627,7 +637,7 @@ class DurableRuns:
 
     async def _free_id(self, run_id: str) -> str:
         """Return the ID of the next fork of a run."""
-        base, number = run_id[: _MAX_ID - 20], 0
+        base, number = run_id[: MAX_ID - 20], 0
         while True:
             number += 1
             found = f"{base}.fork-{number}"
@@ -651,11 +661,16 @@ class DurableRuns:
         return await asyncio.to_thread(method, *args) if self.journal.is_remote else method(*args)
 
 
-def _checked_id(run_id: str) -> str:
-    """Return the ID of a new run; raises ConfigurationError for what cannot be one."""
-    if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
-        raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
-    return run_id
+def check_same(run: RunRecord, wanted: RunRecord) -> None:
+    """Raise RunError unless the run that has the ID is the one that is *wanted*."""
+    if run.digest != wanted.digest or run.caller != wanted.caller:
+        raise RunError(
+            f"there is a run {run.id} already, begun with another source, other inputs or settings, or by another "
+            "caller; take another ID, or resume it with those",
+            code="run_changed",
+            op="begin",
+            details={"run_id": run.id},
+        )
 
 
 def _not_there(what: str, why: str) -> ConfigurationError:

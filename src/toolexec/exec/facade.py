@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from toolexec.exec.options import ExecSettings, Options
     from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.runs import Runs
+    from toolexec.exec.schedules import Schedules
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
     from toolexec.exec.vendor_calls import Unknown
@@ -613,8 +614,13 @@ class Exec:
 
     @property
     def runs(self) -> Runs:
-        """The durable runs in the `journal` of the options: list, resume, signal, cancel, replay."""
+        """The durable runs in the `journal` of the options: list, resume, enqueue, signal, cancel, replay."""
         return self._parts.runs
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules in the `journal` of the options, whose times make durable runs: add, list, remove, pause."""
+        return self._parts.schedules
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what it does while it does it: prints and tool calls, then one event `done` with the

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.toolset import Toolset
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
+    from toolexec.durable.queues import Queue
     from toolexec.model.transform import ToolTransform
     from toolexec.run.default_gate import DefaultGate
     from toolexec.run.gate import Gate
@@ -41,6 +42,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.discovery.toolset": ("Toolset",),
             "toolexec.durable.engine": ("DurableEngine",),
             "toolexec.durable.journal": ("Journal",),
+            "toolexec.durable.queues": ("Queue",),
             "toolexec.model.transform": ("ToolTransform",),
             "toolexec.run.default_gate": ("DefaultGate",),
             "toolexec.run.gate": ("Gate",),
@@ -99,7 +101,8 @@ class Options:
     Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
     `secretref:` to one, a `PostgresJournal`, and the kind of a plugin, such as `temporal`, what that has; with an
     engine they run elsewhere. A run that waits, and does nothing else for `linger` seconds, is suspended; for a timer
-    of its program, such as a sleep, only one that is due in more than `timer_linger` seconds.
+    of its program, such as a sleep, only one that is due in more than `timer_linger` seconds. `queues` are those that
+    runs are put into and workers take from, by name.
 
     Tests without a network: `cassette` is a file of recorded calls, or a `Cassette`. By `cassette_mode`, `replay`
     answers every call from it and reaches no backend, `record` begins it again, `auto` replays what it has and records
@@ -161,6 +164,7 @@ class Options:
     )
     linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
     timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)
+    queues: Mapping[str, Queue] = field(default_factory=dict[str, "Queue"])
     cassette: Cassette | str | Path | None = setting(
         None, "The file of recorded calls, YAML; empty: calls are made, and not recorded."
     )
@@ -233,5 +237,6 @@ class ExecSettings(TypedDict, total=False):
     journal: Journal | DurableEngine | str | Path | None
     linger: float
     timer_linger: float
+    queues: Mapping[str, Queue]
     cassette: Cassette | str | Path | None
     cassette_mode: CassetteMode

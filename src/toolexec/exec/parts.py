@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import CallRemote, Options
     from toolexec.exec.runs import Runs
+    from toolexec.exec.schedules import Schedules
     from toolexec.exec.skills import Skills
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
@@ -158,6 +159,13 @@ class Parts:
         from toolexec.exec.runs import Runs
 
         return Runs(lambda: self.durable)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What makes such runs again and again."""
+        from toolexec.exec.schedules import Schedules
+
+        return Schedules(lambda: self.durable)
 
     @cached_property
     def skills(self) -> Skills:

@@ -104,6 +104,8 @@ def code_settings(run: RunRecord) -> tuple[dict[str, Any], bool]:
     for name in ("seed", "now"):
         if run.kind == "code" or name == "now":
             settings.setdefault(name, run.settings[name])
+    if run.started and "now" not in given:  # it has waited in a queue, and its clock begins when it does
+        settings["now"] = round(run.started, 6) if run.kind == "code" else float(int(run.started))
     if settings.get("allowed_tools") is not None:
         settings["allowed_tools"] = [*settings["allowed_tools"], "run:*"]
     return settings, run.settings.get(TIMERS) == "steps" and "now" not in given

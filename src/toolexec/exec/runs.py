@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
 from toolexec.durable.waits import check_input
-from toolexec.errors import JournalError, RunBusyError, ToolExecError
+from toolexec.exec.queued import QueuedRuns
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.origin import current_origin
 from toolexec.model.settings import check_ranges, checked
@@ -20,15 +18,13 @@ if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
     from toolexec.exec.debug import DebugSession
     from toolexec.exec.diff import RunDiff
-    from toolexec.exec.durable import DurableRuns, ReplayReport, RunResult, WaitsCallback
+    from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.fork import Fork
     from toolexec.model.call import ProgressCallback
 
 __all__ = ["Runs"]
 
-logger: logging.Logger = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 1.0
-_AT_ONCE: Final = 8
 _HOMES: Final = {
     "EventCallback": "toolexec.code.types",
     "ProgressCallback": "toolexec.model.call",
@@ -37,15 +33,12 @@ _HOMES: Final = {
 }
 
 
-class Runs:
+class Runs(QueuedRuns):
     """The durable runs in the journal of an `Exec`, its own and those of other processes.
 
     Every method raises ConfigurationError without a journal, JournalError when it cannot be used, and RunError with the
     code `run_not_found` for a run that is not there.
     """
-
-    def __init__(self, durable: Callable[[], DurableRuns]) -> None:
-        self._durable = durable
 
     @checked("runs.list")
     async def list(
@@ -58,8 +51,8 @@ class Runs:
     ) -> list[RunRecord]:
         """Return runs, those created last first, without their source, settings and result.
 
-        *states* (`running`, `waiting`, `done`, `failed`, `cancelled`), *caller* and *before* (seconds since 1970)
-        narrow them down. *limit* is 0 or more.
+        *states* (`queued`, `running`, `waiting`, `done`, `failed`, `cancelled`), *caller* and *before* (seconds since
+        1970) narrow them down. *limit* is 0 or more.
         """
         check_ranges("runs.list", least={"limit": limit})
         return await self._durable().store.runs(states=states, caller=caller, limit=limit, before=before)
@@ -113,44 +106,25 @@ class Runs:
 
     @checked("runs.resume_due")
     async def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
-        """Go on with all runs that can: what they waited for is there, or their process has died. Return their results,
-        by ID; those that another process takes meanwhile, or that cannot be resumed, are left out, and logged. Raises
-        ConfigurationError for an engine, whose workers do this."""
+        """Go on with all runs that can: what they waited for is there, their process has died, or their schedule or
+        queue has them begin, by the limits of that. Return their results, by ID; those that another process takes
+        meanwhile, or that cannot be resumed, are left out, and logged. Raises ConfigurationError for an engine, whose
+        workers do this."""
         check_ranges("runs.resume_due", least={"limit": limit})
-        durable = self._durable()
-        run_ids = await durable.due(limit)
-        results: dict[str, RunResult] = {}
-        room = asyncio.Semaphore(_AT_ONCE)
+        from toolexec.exec.working import RunWorker
 
-        async def go_on(run_id: str) -> None:
-            async with room:
-                try:
-                    results[run_id] = await durable.resume(run_id, is_due=True)
-                except RunBusyError:
-                    return
-                except ToolExecError as error:
-                    logger.warning("the run %s could not be resumed: %s", run_id, error)
-
-        await asyncio.gather(*map(go_on, run_ids))
-        return results
+        return await RunWorker(self._durable()).drain(limit)
 
     @checked("runs.work", homes=_HOMES)
     async def work(
         self, *, idle: float = _IDLE_SECONDS, on_result: Callable[[str, RunResult], None] | None = None
     ) -> None:
-        """Go on with runs whenever they can, until it is cancelled; look for them every *idle* seconds."""
+        """Go on with runs whenever they can, until it is cancelled; look for them every *idle* seconds. That takes from
+        the queues of the options, by their limits, and makes the runs of schedules."""
         check_ranges("runs.work", least={"idle": idle})
-        while True:
-            try:
-                results = await self.resume_due()
-            except JournalError as error:
-                logger.warning("the journal cannot be read, and is tried again: %s", error)
-                results = {}
-            for run_id, result in results.items():
-                if on_result is not None:
-                    on_result(run_id, result)
-            if not results:
-                await asyncio.sleep(idle)
+        from toolexec.exec.working import RunWorker
+
+        await RunWorker(self._durable(), on_result).work(idle)
 
     @checked("runs.signal")
     async def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:

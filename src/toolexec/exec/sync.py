@@ -40,18 +40,22 @@ if TYPE_CHECKING:
     from toolexec.cassette.cassette import Cassette
     from toolexec.code.types import EventCallback
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
+    from toolexec.durable.queues import Queue, QueueRecord
+    from toolexec.durable.schedules import Missed, Schedule
     from toolexec.exec.debug_sync import SyncDebugSession
     from toolexec.exec.diff import RunDiff
     from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.facade import Exec
     from toolexec.exec.fork import Fork
     from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.queued import ProgramSettings
     from toolexec.exec.runs import Runs
+    from toolexec.exec.schedules import Schedules
     from toolexec.model.json_value import JSONValue
     from toolexec.workflow.skill import Skill
     from toolexec_grpc import AddedGRPC
 
-__all__ = ["SyncCodeSession", "SyncExec", "SyncRuns"]
+__all__ = ["SyncCodeSession", "SyncExec", "SyncRuns", "SyncSchedules"]
 
 T = TypeVar("T")
 
@@ -286,6 +290,11 @@ class SyncExec:
         """The durable runs; see `Exec.runs`."""
         return SyncRuns(self.exec.runs, self._wait)
 
+    @property
+    def schedules(self) -> SyncSchedules:
+        """The schedules of durable runs; see `Exec.schedules`."""
+        return SyncSchedules(self.exec.schedules, self._wait)
+
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> Iterator[CodeEvent]:
         """Run code and yield what it does; see `Exec.stream_code`. Closing the iterator stops the code."""
         return self._each(self.exec.stream_code(code, **settings))
@@ -458,6 +467,25 @@ class SyncRuns:
         results: dict[str, RunResult] = self._wait(self._runs.resume_due(limit))
         return results
 
+    def enqueue(
+        self,
+        queue: str,
+        *,
+        run_id: str = "",
+        priority: int = 0,
+        delay: float = 0.0,
+        **program: Unpack[ProgramSettings],
+    ) -> RunRecord:
+        """Put a run into a queue; see `Runs.enqueue`."""
+        enqueue = self._runs.enqueue
+        run: RunRecord = self._wait(enqueue(queue, run_id=run_id, priority=priority, delay=delay, **program))
+        return run
+
+    def queues(self) -> dict[str, tuple[Queue | None, QueueRecord]]:
+        """Return the queues by name; see `Runs.queues`."""
+        found: dict[str, tuple[Queue | None, QueueRecord]] = self._wait(self._runs.queues())
+        return found
+
     def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:
         """Send a run a signal; see `Runs.signal`."""
         waited: bool = self._wait(self._runs.signal(run_id, name, payload, id=id))
@@ -505,6 +533,49 @@ class SyncRuns:
         """Forget a run that has ended; see `Runs.delete`."""
         deleted: bool = self._wait(self._runs.delete(run_id))
         return deleted
+
+
+class SyncSchedules:
+    """A `Schedules` whose methods block; `SyncExec.schedules` gives it."""
+
+    def __init__(self, schedules: Schedules, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._schedules = schedules
+        self._wait = wait
+
+    def add(
+        self,
+        name: str,
+        *,
+        cron: str = "",
+        tz: str = "UTC",
+        every: float = 0.0,
+        missed: Missed = "once",
+        most: int = 10,
+        queue: str = "",
+        priority: int = 0,
+        replace: bool = False,
+        **program: Unpack[ProgramSettings],
+    ) -> Schedule:
+        """Have a program run again and again; see `Schedules.add`."""
+        times: Any = {"cron": cron, "tz": tz, "every": every, "missed": missed, "most": most}
+        add = self._schedules.add(name, **times, queue=queue, priority=priority, replace=replace, **program)
+        schedule: Schedule = self._wait(add)
+        return schedule
+
+    def list(self) -> list[Schedule]:
+        """Return the schedules; see `Schedules.list`."""
+        found: list[Schedule] = self._wait(self._schedules.list())
+        return found
+
+    def remove(self, name: str) -> bool:
+        """Forget a schedule; see `Schedules.remove`."""
+        removed: bool = self._wait(self._schedules.remove(name))
+        return removed
+
+    def pause(self, name: str, paused: bool = True) -> bool:
+        """Have a schedule make no runs, or again; see `Schedules.pause`."""
+        found: bool = self._wait(self._schedules.pause(name, paused))
+        return found
 
 
 def _serve(runner: asyncio.Runner) -> None:

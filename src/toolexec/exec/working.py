@@ -1,0 +1,157 @@
+"""A worker for the runs of a journal: what is due, what queues have next, and what schedules are to make."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import toolexec.durable.clock as host_clock
+from toolexec.durable.journal import RunRecord, Wait
+from toolexec.durable.queues import QueueStore
+from toolexec.durable.run import new_owner
+from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
+from toolexec.exec.durable import LEASE
+from toolexec.exec.schedules import fire_due
+
+if TYPE_CHECKING:
+    from toolexec.exec.durable import DurableRuns, RunResult
+
+__all__ = ["RunWorker"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_AT_ONCE: Final = 8
+"""How many runs that are in no queue one worker goes on with at once."""
+
+
+class RunWorker:
+    """Goes on with the runs of one journal that can, each in a task of its own."""
+
+    def __init__(self, durable: DurableRuns, on_result: Callable[[str, RunResult], None] | None = None) -> None:
+        self._durable = durable
+        self._on_result = on_result
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._results: dict[str, RunResult] = {}
+        self._again = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def work(self, idle: float) -> None:
+        """Do that until it is cancelled; look every *idle* seconds, and when a run has ended."""
+        self._results = _Forgotten()
+        try:
+            while True:
+                self._again.clear()
+                try:
+                    await self._look(100)
+                except JournalError as error:
+                    logger.warning("the journal cannot be read, and is tried again: %s", error)
+                with suppress(TimeoutError):  # `wait_for` would lose a cancellation that comes with a result
+                    async with asyncio.timeout(idle):
+                        await self._again.wait()
+                self._check()
+        finally:
+            await self._stop()
+
+    async def drain(self, limit: int) -> dict[str, RunResult]:
+        """Go on with what can, at most *limit* runs that are in no queue, and return the results by ID."""
+        try:
+            await self._look(limit)
+            while self._tasks:
+                await asyncio.wait([*self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+                self._check()
+                if self._again.is_set():
+                    self._again.clear()
+                    await self._take()
+            self._check()
+        finally:
+            await self._stop()
+        return self._results
+
+    async def _look(self, limit: int) -> None:
+        if _has_queues(self._durable):
+            await fire_due(self._durable)
+        for run_id in await self._durable.due(limit):
+            if run_id not in self._tasks:
+                self._begin(run_id, self._resume(run_id))
+        await self._take()
+
+    async def _take(self) -> None:
+        """Take from each queue what it has for this process."""
+        if not self._durable.queues:
+            return
+        store = self._durable.queue_store
+        for name, limits in self._durable.queues.items():
+            while True:
+                owner = new_owner()
+                run = await self._durable.do(store.take_next, name, limits, owner, LEASE)
+                if run is None:
+                    break
+                self._begin(owner, self._run_taken(run, owner))
+
+    def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks[key] = task
+        task.add_done_callback(lambda task: self._ended(key, task))
+
+    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(key, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = error
+            self._again.set()
+
+    def _check(self) -> None:
+        """Raise what no run should: a mistake in this program, or of the one that is given the results."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _resume(self, run_id: str) -> None:
+        async with self._room:
+            try:
+                self._has(run_id, await self._durable.resume(run_id, is_due=True))
+            except RunBusyError:
+                return
+            except ToolExecError as error:
+                logger.warning("the run %s could not be resumed: %s", run_id, error)
+
+    async def _run_taken(self, run: RunRecord, owner: str) -> None:
+        try:
+            self._has(run.id, await self._durable.go_on(run, owner))
+        except ClosedError:  # this process ends, and the next one takes it
+            return
+        except ToolExecError as error:
+            logger.warning("the run %s of the queue %s cannot be run here: %s", run.id, run.queue, error)
+            await self._give_up(run.id, owner, error)
+            self._again.set()
+
+    async def _give_up(self, run_id: str, owner: str, why: ToolExecError) -> None:
+        """Have a run wait for a decision: it would be the next one of its queue for ever."""
+        wait = Wait(step="", kind="settle", name="retry", details={"error": why.to_dict()}, since=host_clock.now())
+        with suppress(RunError, JournalError):
+            await self._durable.do(self._durable.journal.suspend, run_id, owner, [wait])
+
+    def _has(self, run_id: str, result: RunResult) -> None:
+        self._results[run_id] = result
+        self._again.set()
+        if self._on_result is not None:
+            self._on_result(run_id, result)
+
+    async def _stop(self) -> None:
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Forgotten(dict[str, Any]):
+    """Keeps nothing: a worker may go on for months."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        return
+
+
+def _has_queues(durable: DurableRuns) -> bool:
+    """Return whether the journal keeps queues and schedules."""
+    return durable.engine is None and isinstance(durable.journal, QueueStore)
