@@ -78,7 +78,7 @@ class _Wants:
 
 async def _replay(session: Session, run_id: str, wants: _Wants) -> int:
     from toolexec.cli.exit_codes import OK
-    from toolexec.cli.runs import use_journal
+    from toolexec.cli.journal import use_journal
 
     use_journal(session.ex)
     async with session.ex.runs.debug(run_id) as debug:
