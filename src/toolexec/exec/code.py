@@ -222,7 +222,7 @@ class CodeRuns:
             own: dict[str, Any] = dict(group)
             asked: Limits = own.pop("limits", None) or Limits()
             asked = asked.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
-            limits = limits.grant(asked, of="the session")  # for the first group, there are none yet
+            limits = limits.grant(asked, of="the session")  # the first group has no limits of a session before it
             opted_in = own.pop("unsafe_opt_in", False) or opted_in
             merged |= own
         merged["profile"] = merged.get("profile") or self._options.security_profile
