@@ -123,6 +123,26 @@ def test_its_table_is_read_like_every_other(shelf: Path) -> None:
     ]
 
 
+def test_each_kind_has_keys_of_its_own(shelf: Path) -> None:
+    """Where there are two, each table is read by the settings of its own kind, whichever came first."""
+    other = PLUGIN.replace('kind="shelf"', 'kind="board"').replace("token", "pin")
+    install(shelf, "board", "[toolexec.journals]\nboard = board_plugin:PLUGIN\n", {"board_plugin": other})
+    program = """
+    for kind, name in (("shelf", "token"), ("board", "pin"), ("board", "token"), ("shelf", "pin")):
+        try:
+            loaded = load_settings([], environment={}, flags={f"durable.{kind}.{name}": "x"})
+            print(kind, [*loaded.journals[kind]], loaded.journals[kind][name].value)
+        except ConfigurationError as error:
+            print(error.details["mistakes"][0].partition(";")[0])
+    """
+    assert run(shelf, BEGIN + "if True:" + program) == [
+        "shelf ['directory', 'lease', 'most', 'token'] x",
+        "board ['directory', 'lease', 'most', 'pin'] x",
+        "--set durable.board.token: unknown key durable.board.token",
+        "--set durable.shelf.pin: unknown key durable.shelf.pin",
+    ]
+
+
 def test_journal_in_a_file_names_it(shelf: Path) -> None:
     """`journal = "shelf"` is the kind, and no file; an empty table, as templates of files have it, chooses nothing."""
     (shelf / "a.toml").write_text('[durable]\njournal = "shelf"\n')

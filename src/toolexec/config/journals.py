@@ -29,7 +29,10 @@ BLOCK: Final = "durable"
 
 @cache
 def _block_of(kind: str) -> type[Block]:
-    return of(journal_plugin(kind).settings_class())(Block)
+    class Table(Block):
+        """The settings of one kind of journal: a class of its own for each, as its fields are added to it."""
+
+    return of(journal_plugin(kind).settings_class())(Table)
 
 
 @cache
