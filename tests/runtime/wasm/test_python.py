@@ -117,6 +117,20 @@ class TestPrograms:
         assert await value(python, request) == [["--x", "ü"], "zwölf"]
         assert await value(python, kit.request("import sys\nsys.stdin.read()")) == ""
 
+    async def test_names_in_builtins(self, python: PythonLanguage, kit: Kit) -> None:
+        """Find what a program puts there, whatever rules there are for its calls."""
+        code = "import builtins\nbuiltins.later = 3\nlater"
+        for names in ({}, {"kit:add(": "a,b"}):
+            assert await value(python, kit.request(code, names=names)) == 3
+
+    async def test_a_program_without_files(
+        self, python: PythonLanguage, kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ask nothing of its disk, as it starts in its directory, and share the objects of the image."""
+        monkeypatch.setattr("toolexec.runtime.wasm.guest.MemoryFiles", None)
+        code = "import json, os, sys\n[os.getcwd(), sys._is_immortal(json.dumps), sys._is_immortal([])]"
+        assert await value(python, kit.request(code)) == ["/workspace", True, False]
+
     async def test_files(self, python: PythonLanguage, kit: Kit) -> None:
         """Only those that were made or changed come back; one that was given and deleted does not."""
         code = "import os\nopen('a.txt', 'a').write('!')\nos.remove('b.txt')\nopen('c.txt').read()"

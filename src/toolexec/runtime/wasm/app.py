@@ -80,10 +80,21 @@ def settle() -> None:
     sys.path_importer_cache.clear()
     zoneinfo.reset_tzpath(to=())
     sys.meta_path.insert(0, Refusals(toolexec_stdlib.UNAVAILABLE))  # before any search for files
+    _enter_directory()
     gc.collect()
     gc.freeze()  # what is here stays; collecting it again would touch, and so copy, all of the shared memory
     _list_objects()
     _fill_holes()
+
+
+def _enter_directory() -> None:
+    """Enter a directory whose path is as long as that of `/workspace`, which is not there yet: the builder writes the
+    one over the other, so that a run is there from its start on."""
+    path = f"{_HERE}/".ljust(len("/workspace"), "_")
+    if len(path) == len("/workspace") and not path.endswith("/"):
+        Path(path).mkdir()
+        os.chdir(path)
+        (_HERE / "directory.txt").write_text(path, "utf-8")
 
 
 _OF_CODE = ("co_consts", "co_names", "co_filename", "co_name", "co_qualname", "co_linetable", "co_exceptiontable")

@@ -19,7 +19,7 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.requirements import normal_requirements
-from toolexec.runtime.wasm.immortal import with_immortal_objects
+from toolexec.runtime.wasm.memory_image import in_directory, with_immortal_objects
 from toolexec.runtime.wasm.requirements import (
     EXTRA,
     add_time_zones,
@@ -54,7 +54,7 @@ _ENTRY: Final = "from toolexec_world import WitWorld, settle\n\nsettle()\n"
 """
 
 _WORLD: Final = "world.wit"
-_AFTER: Final = "immortal.py"  # what is done to the component in the end
+_AFTER: Final = "memory_image.py"  # what is done to the component in the end
 _USUAL_SECONDS: Final = 10.0
 _CAP_SECONDS: Final = 300.0
 _TOO_LARGE: Final = "too much data is being copied between the host and the guest"
@@ -160,6 +160,9 @@ def _build(
     built = work / "python.wasm"
     report = _componentize(work, app, built, progress)
     data = with_immortal_objects(built.read_bytes(), (app / "objects.bin").read_bytes())
+    stand_in = app / "directory.txt"
+    if stand_in.is_file():
+        data = in_directory(data, stand_in.read_text("utf-8"))
     target.write_bytes(data)
     return Component(
         sha256=hashlib.sha256(data).hexdigest(),

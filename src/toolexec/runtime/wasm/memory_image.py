@@ -1,8 +1,8 @@
-"""Make the objects of a built component immortal, so that a guest can use them without writing to their memory.
+"""Change the memory image of a built component, so that its guests have less to do.
 
-CPython counts the references to an object in the object itself. In a guest that has started from the image of the
-component, that writes to a page which it has shared with all others until then, and which the system has to copy. The
-count of an immortal object stays as it is.
+CPython counts the references to an object in the object itself. In a guest that has started from the image, that writes
+to a page which it has shared with all others until then, and which the system has to copy. The count of an immortal
+object stays as it is. And a guest that has to enter the directory of its program asks its host for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["with_immortal_objects"]
+__all__ = ["DIRECTORY", "in_directory", "with_immortal_objects"]
+
+DIRECTORY: Final = "/workspace"
+"""Where programs run. It is part of a guest's own disk, and so not there while the component is built."""
 
 _PREAMBLE: Final = 8
 _CORE_MODULE: Final = 1
@@ -51,6 +54,17 @@ def with_immortal_objects(component: bytes, objects: bytes) -> bytes:
     except (IndexError, struct.error) as error:
         raise ValueError(f"not a component: {error}") from error
     return bytes(patched)
+
+
+def in_directory(component: bytes, stand_in: str) -> bytes:
+    """Return *component* with its guests in DIRECTORY. Until now they are in *stand_in*, whose path is as long.
+
+    Where its C library has that path in another form, they enter DIRECTORY by themselves, as before. Raises ValueError
+    for a path of another length.
+    """
+    if len(stand_in) != len(DIRECTORY):
+        raise ValueError(f"{stand_in!r} cannot stand for {DIRECTORY!r}: it has another length")
+    return component.replace(f"{stand_in}\0".encode(), f"{DIRECTORY}\0".encode())
 
 
 def _segments(component: bytes) -> Iterator[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Objects of a component that are made immortal in its image."""
+"""What is changed in the memory image of a component: objects become immortal, and guests are where programs run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from toolexec.runtime.wasm.immortal import with_immortal_objects
+from toolexec.runtime.wasm.memory_image import in_directory, with_immortal_objects
 
 KIND, OTHER = 0x9_0000, 0xA_0000
 BASE = 0x12345  # two bytes of it have the seventh bit
@@ -82,3 +82,12 @@ def test_anything_but_a_component_is_refused(cut: int) -> None:
     made = component(segment(words(1, KIND)))
     with pytest.raises(ValueError, match="not a component"):
         with_immortal_objects(made[:cut], b"")
+
+
+def test_guests_are_where_programs_run() -> None:
+    """Write the path over each that is as long, and ends there."""
+    made = component(segment(b"/0/_______\0/0/________\0"), segment(b"/0/_______\0"))
+    wanted = component(segment(b"/workspace\0/0/________\0"), segment(b"/workspace\0"))
+    assert in_directory(made, "/0/_______") == wanted
+    with pytest.raises(ValueError, match="another length"):
+        in_directory(made, "/0/______")
