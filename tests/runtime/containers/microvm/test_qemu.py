@@ -208,7 +208,8 @@ async def test_a_vmm_that_is_killed_while_it_boots(tmp_path: Path) -> None:
 
 
 async def test_machines_are_confined() -> None:
-    """A QEMU is a user of its own, in an empty directory, without a network, and with a filter of system calls."""
+    """A QEMU is a user of its own, in an empty directory, without a network, and with a filter of system calls; of
+    processes there are its shell and itself."""
     async with opened() as (ex, _, waits):
         running = asyncio.create_task(ex.execute_code("tools.test.wait()", timeout=60))
         await reached(waits, running)
@@ -218,7 +219,9 @@ async def test_machines_are_confined() -> None:
         assert min(map(int, status["Uid"].split())) >= 0x6000_0000
         assert (status["Seccomp"], status["NoNewPrivs"], int(status["CapEff"], 16)) == ("2", "1", 0)
         assert [*(proc / "root").iterdir()] == []
-        assert (proc / "ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+        for kind in ("net", "mnt", "ipc", "uts", "pid"):
+            assert (proc / "ns" / kind).readlink() != Path("/proc/self/ns", kind).readlink()
+        assert status["NSpid"].split()[1:] == ["2"]
         running.cancel()
 
 

@@ -24,11 +24,13 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.microvm.child import ChildMachine
 from toolexec.runtime.containers.microvm.config import AcceleratorChoice
+from toolexec.runtime.containers.microvm.jail import exit_code
 from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.microvm.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmFiles, VmmName
 from toolexec.runtime.containers.microvm.qemu.command import Descriptors, qemu_command
 from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
 from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
+from toolexec.runtime.contract import VMM_NAMESPACES
 
 __all__ = ["RAM", "STATE", "QemuMachine", "QemuVmm"]
 
@@ -44,6 +46,7 @@ _SECONDS: Final = 30.0
 _OWN_THREADS: Final = 64
 _KEPT: Final = 4
 """How many memories are kept open, those that were restored last."""
+_SCRIPT: Final = '"$@"; exit $?'
 _SECCOMP: Final = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
 
 
@@ -59,6 +62,9 @@ class QemuMachine(ChildMachine[Stream]):
         self.user: UserClaim | None = None
         """The user that it runs as, where root has started it."""
         super().__init__(f"qemu-{child.pid}", child, group, control, stdio)
+
+    def _exit_code(self, code: int) -> int:
+        return exit_code(code, self.said())
 
     async def _release(self) -> None:
         for stream in (self._control, self._stdio, self.monitor):
@@ -88,6 +94,7 @@ class QemuVmm:
         self._program = ""
         self._version = ""
         self._accelerator: Accelerator = "tcg"
+        self._apart: list[str] = []
         self._cgroups: Cgroups | None = None
         self._looked = False
         self._users = UserClaims()
@@ -120,6 +127,7 @@ class QemuVmm:
                 )
             self._version = found[1]
             await self._choose()
+            self._apart = await self._walls()
         except SandboxUnavailableError as error:
             about = error.details
             reason = str(about.get("reason", error))
@@ -180,6 +188,15 @@ class QemuVmm:
         if self._choice == "kvm":
             slow = "name the sandbox qemu to have its machines run in software, which is slow"
             raise unavailable(lack.reason, f"{lack.remedy}; or {slow}" if lack.remedy else slow)
+
+    async def _walls(self) -> list[str]:
+        """Return what starts it apart from the host; nothing where users may make no namespaces."""
+        root = os.geteuid() == 0
+        found = _namespaces(root=root)
+        code = 0 if root else (await _ask([*found, "true"]))[0]
+        if code:
+            logger.warning("machines of QEMU get no namespaces: this user can make none")
+        return [] if code else found
 
     def _look(self) -> None:
         if not self._looked:
@@ -304,7 +321,7 @@ class QemuVmm:
                     restore=restore,
                     confine=_confinement(user),
                 )
-                command = [*_namespaces(), *command]
+                command = [*self._apart, *command]
                 child = Child(
                     group.joining(command) if group is not None else command, env={"PATH": _PATH}, fds=fds.all()
                 )
@@ -336,9 +353,21 @@ def _empty_directory() -> Path:
     return empty
 
 
-def _namespaces() -> list[str]:
-    """Return what starts it apart from the host's network and other resources."""
-    return ["unshare", "--net", "--ipc", "--uts", "--", "setpriv", "--no-new-privs", "--"] if os.geteuid() == 0 else []
+def _namespaces(*, root: bool) -> list[str]:
+    """Return what starts it apart from the host's network, processes and other resources; a shell is the first process
+    of its namespace, as in a `Jail`. It sees no process but these: there is another /proc. Who is not *root* needs a
+    namespace of users for that."""
+    user = () if root else ("--user", "--map-current-user")
+    apart = [
+        "unshare",
+        *user,
+        *(f"--{name}" for name in VMM_NAMESPACES),
+        "--mount-proc",
+        "--fork",
+        "--kill-child",
+        "--",
+    ]
+    return [*apart, "/bin/sh", "-c", _SCRIPT, "sh", "setpriv", "--no-new-privs", "--"]
 
 
 def _find(asked: str) -> str:
