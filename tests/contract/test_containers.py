@@ -11,6 +11,7 @@ import pytest
 from tests.engines.backends import KINDS, Make, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
 from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
+from tests.promises import KNOWN_GAPS
 
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.containers.backend import ContainerBackend
@@ -36,12 +37,6 @@ and one of the others, the soak tier all."""
 SLOW = ("qemu",)
 """Kinds whose processor may be software: they fill less memory, and may take `SLOWER` seconds longer."""
 SLOWER = 4.0
-GAPS: Mapping[str, Mapping[str, str]] = {
-    "kubernetes": {
-        "cpu_budget": "CPU time can be read only with permissions that would allow much more",
-    }
-}
-"""By kind of sandbox: hostile programs that get out of it, each with the reason."""
 
 
 @pytest.fixture(params=KINDS)
@@ -127,7 +122,7 @@ async def attack(backend: ContainerBackend, kind: str, language: str, escapes: S
     if kind in SLOW:
         escapes = [replace(each, timeout=each.timeout + SLOWER) for each in escapes]
     names = {escape.name for escape in escapes}
-    gaps = {name: reason for name, reason in GAPS.get(kind, {}).items() if name in names}
+    gaps = {name: reason for name, reason in KNOWN_GAPS.get(kind, {}).items() if name in names}
     try:
         report = await run_battery(backend, language=language, escapes=escapes, known_gaps=gaps)
     finally:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.promises import BEGIN, DOCUMENT, merged, read_record, table
+from tests.promises import BEGIN, DOCUMENT, KNOWN_GAPS, merged, read_record, table
 from tests.runtime.containers.test_bpf import AUDIT, interpret
 
 from toolexec.code.limits import Limits
@@ -16,14 +17,17 @@ from toolexec.runtime.base import PROFILES
 from toolexec.runtime.containers.bubblewrap.args import bwrap_args, file_bounds, masked_files
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
+from toolexec.runtime.containers.docker.checks import drops_of
 from toolexec.runtime.containers.docker.spec import create_body
 from toolexec.runtime.containers.gvisor.runsc import bundle_config
 from toolexec.runtime.containers.microvm.jail import Jail
+from toolexec.runtime.containers.microvm.qemu import vmm
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.seccomp import Condition, default_profile, syscall_numbers
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.contract import (
     CORE_BYTES,
+    COVERED,
     DEVICES,
     HOSTNAME,
     ISOLATIONS,
@@ -166,7 +170,7 @@ def test_the_command_of_bubblewrap_is_made_from_it(tmp_path: Path) -> None:
 
 
 def test_the_request_to_docker_is_made_from_it() -> None:
-    """The daemon hides and bars what it always does; the rest is in the request."""
+    """Hidden and barred paths are in the request; Podman takes hidden ones as an option, and always bars the rest."""
     body = create_body("image", spec())
     assert (body["User"], body["Hostname"]) == (NOBODY, HOSTNAME)
     host = body["HostConfig"]
@@ -176,6 +180,21 @@ def test_the_request_to_docker_is_made_from_it() -> None:
     assert (host["NetworkMode"], host["IpcMode"]) == ("none", "private")
     assert {each["Name"]: each["Hard"] for each in host["Ulimits"]} == {"core": CORE_BYTES, "nofile": OPEN_FILES}
     assert "Devices" not in host
+    hidden = [*(f"/proc/{name}" for name in MASKED), *COVERED]
+    assert host["MaskedPaths"] == hidden
+    assert host["ReadonlyPaths"] == [f"/proc/{name}" for name in READ_ONLY]
+    podman = create_body("image", spec(), podman=True)["HostConfig"]
+    assert f"mask={':'.join(hidden)}" in podman["SecurityOpt"]
+    assert not {"MaskedPaths", "ReadonlyPaths"} & {*podman}
+
+
+def test_a_guest_filters_by_itself_where_a_daemon_takes_no_filter() -> None:
+    """A Podman on another machine has only its own, which knows nothing of these promises."""
+    filters = {"SecurityOptions": ["name=seccomp,profile=default"]}
+    assert drops_of(filters, "") == ()
+    assert drops_of(filters, "", filtered=False) == ("seccomp",)
+    assert drops_of({}, "") == ("landlock", "seccomp")
+    assert drops_of({}, "runsc", filtered=False) == ()
 
 
 def test_the_jail_of_a_machine_is_made_from_it(tmp_path: Path) -> None:
@@ -185,9 +204,25 @@ def test_the_jail_of_a_machine_is_made_from_it(tmp_path: Path) -> None:
     assert [word.removeprefix("--") for word in command[1 : len(VMM_NAMESPACES) + 1]] == [*VMM_NAMESPACES]
 
 
+@pytest.mark.parametrize("root", [True, False])
+def test_qemu_is_started_apart_by_it(root: bool) -> None:
+    """QEMU has the same namespaces, with another /proc; an ordinary user makes them in one of users."""
+    command = vars(vmm)["_namespaces"](root=root)
+    apart = [word.removeprefix("--") for word in command[1 : command.index("--fork")]]
+    assert apart == [*([] if root else ["user", "map-current-user"]), *VMM_NAMESPACES, "mount-proc"]
+    assert command[-3:] == ["setpriv", "--no-new-privs", "--"]
+
+
 def test_the_table_of_the_document_is_up_to_date() -> None:
     """The table is what `python -m tests.promises` writes: a promise that is new is never measured here until it is."""
     assert f"{BEGIN}\n\n{table(read_record())}\n" in DOCUMENT.read_text("utf-8"), "run: python -m tests.promises"
+
+
+def test_what_is_recorded_as_weaker_has_a_reason() -> None:
+    """The record is what the tests of engines expect: all that gets out is known by name, with the reason."""
+    for kind, runs in read_record().items():
+        for who, run in runs.items():
+            assert {*run["weaker"]} == {*KNOWN_GAPS.get(kind if who == "root" else f"{kind}:{who}", {})}, (kind, who)
 
 
 def test_nothing_is_recorded_that_was_not_measured() -> None:
@@ -200,3 +235,17 @@ def test_nothing_is_recorded_that_was_not_measured() -> None:
     [row] = [line for line in table(merged({}, run)).splitlines() if "hypervisor" in line]
     assert "| weaker: `vsock` | never measured here |" in row
     assert "| kept" not in table(merged({}, run))
+
+
+def test_root_and_users_are_recorded_apart() -> None:
+    """The table names who it was only where they differ; a sandbox can be recorded under another name."""
+    column = {"kind": "docker", "isolation": "container", "profile": "standard", "image": "", "version": ""}
+    outcome: dict[str, Any] = {"name": "io_uring", "held": True}
+    run = {"language": "python", "user": 0, "sandboxes": [{**column, "outcomes": [outcome]}]}
+    record = merged(merged({}, run, "podman"), {**run, "user": 65534}, "podman")
+    assert [*record] == ["podman"]
+    [row] = [line for line in table(record).splitlines() if "behind the filter" in line]
+    assert "| kept (1) |" in row
+    outcome["held"] = False
+    [row] = [line for line in table(merged(record, run, "podman")).splitlines() if "behind the filter" in line]
+    assert "| weaker: `io_uring` (root); kept (1) (a user without rights) |" in row

@@ -1,0 +1,143 @@
+"""A sandbox as an ordinary user starts it, in a process of its own: `python -m tests.ordinary KIND IMAGE WHAT`.
+
+That process begins as root, which may read this tree, and runs `WHAT` once so that all is imported. Then it becomes a
+user without rights, does the same, and prints what came of it as JSON: `wall`, what got out of `tests.wall`, or `all`,
+the run of a check with the whole battery, for `tests.promises`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.engines.bubblewrap import require_bwrap
+from tests.engines.gvisor import require_runsc
+from tests.engines.images import test_image
+from tests.engines.microvm import require_qemu
+from tests.wall import fallen
+
+from toolexec.runtime.containers.backend import ContainerBackend
+from toolexec.runtime.images.store import ImageStore
+from toolexec.testing.escapes import ESCAPES
+from toolexec.testing.matrix import measure
+
+__all__ = ["ORDINARY", "run_as_user"]
+
+ORDINARY: Final = ("bubblewrap", "gvisor", "qemu")
+"""The kinds whose programs run with the rights of who starts them; a daemon has its own."""
+_USER: Final = 65534
+_PARTS: Final = ("usr", "bin", "lib", "lib64", "etc", "work")
+
+
+def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
+    """Return what came of *what* in a sandbox of *kind* that an ordinary user has started, within *seconds*.
+
+    Needs root. Skips, or in CI fails, where the engine is missing.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="tx-user-", dir="/var/tmp"))  # of which all above can be looked into
+    try:
+        directory.chmod(0o755)
+        for name in ("root", "user"):
+            (directory / name).mkdir()
+        os.chown(directory / "user", _USER, _USER)
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.ordinary", kind, _image(kind, directory), what],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+            cwd=Path(__file__).parents[1],
+            env=_environment(directory),
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        return json.loads(done.stdout.splitlines()[-1])
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _environment(directory: Path) -> Mapping[str, str]:
+    return {
+        "PATH": f"{directory}:{os.environ['PATH']}",
+        "HOME": str(directory / "root"),
+        "TOOLEXEC_CACHE": str(directory / "root"),
+        "TOOLEXEC_TEST_PLACE": str(directory / "user"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _image(kind: str, directory: Path) -> str:
+    """Return an image that an ordinary user can read: root's store is closed to others, and so is its `runsc`."""
+    match kind:
+        case "bubblewrap":
+            require_bwrap()
+            return "host"
+        case "gvisor":
+            shutil.copy(require_runsc(), directory)
+            root = directory / "image"
+            root.mkdir()
+            for part in (test_image().root / name for name in _PARTS):
+                if part.exists():
+                    same = ["cp", "-a", "--link", str(part), str(root)]
+                    if subprocess.run(same, check=False, capture_output=True).returncode:
+                        subprocess.run(["cp", "-a", str(part), str(root)], check=True, capture_output=True)
+            return str(root)
+        case _:
+            image = ImageStore().find(require_qemu())
+            assert image is not None
+            files = ImageStore().vm_files(image)
+            copied = shutil.copytree(files.kernel.parent, directory / "image")
+            for file in copied.iterdir():
+                file.chmod(0o644)
+            return str(copied)
+
+
+def _backend(kind: str, image: str) -> ContainerBackend:
+    match kind:
+        case "bubblewrap":
+            from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
+
+            return BubblewrapBackend(BubblewrapConfig(image=image))
+        case "gvisor":
+            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+
+            return GvisorBackend(GvisorConfig(image=image))
+        case _:
+            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+
+            return MicrovmBackend(MicrovmConfig(image=image, vmm="qemu"))
+
+
+def _main(kind: str, image: str, what: str) -> None:
+    asyncio.run(fallen(_backend(kind, image)))
+    if what == "all":  # the battery, too, is imported by who may read it
+        asyncio.run(_measured(kind, image, most=1))
+    place = os.environ["TOOLEXEC_TEST_PLACE"]
+    os.environ.update(HOME=place, TMPDIR=place, TOOLEXEC_CACHE=place)
+    tempfile.tempdir = place
+    sys.executable = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    os.chdir("/")
+    os.setgroups([])
+    os.setgid(_USER)
+    os.setuid(_USER)
+    job = fallen(_backend(kind, image)) if what == "wall" else _measured(kind, image)
+    print(json.dumps(asyncio.run(job)))
+
+
+async def _measured(kind: str, image: str, most: int = len(ESCAPES)) -> dict[str, Any]:
+    backend = _backend(kind, image)
+    try:
+        return (await measure([backend], promises=ESCAPES[:most])).to_dict()
+    finally:
+        await backend.aclose()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,124 @@
+"""Measure what the engines of the tests promise, and record it: `python -m tests.record_promises KIND...`.
+
+Each kind is measured with the whole battery as root, or with `KIND:user` as an ordinary user, for those that run with
+the rights of who starts them. See `tests.promises` for the record and the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.engines.containerd import ContainerdDaemon
+from tests.engines.docker import DockerDaemon
+from tests.engines.images import test_image
+from tests.engines.microvm import require_qemu
+from tests.engines.podman import PodmanService
+from tests.ordinary import run_as_user
+from tests.promises import RECORD, merged, read_record, table, write
+
+from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.containers.config import DEFAULT_LIMITS
+from toolexec.testing.escape_battery import Outcome
+from toolexec.testing.escapes import ESCAPES, Escape
+from toolexec.testing.matrix import measure
+
+__all__ = ["main"]
+
+_SECONDS: Final = 3600.0
+_SLOWER: Final = 4.0
+"""How many seconds longer programs may take in a machine whose processor is software."""
+
+
+def main(kinds: Sequence[str]) -> None:
+    """Measure, record and write the table, one kind after the other."""
+    for each in kinds:
+        kind, _, who = each.partition(":")
+        run = run_as_user(kind, "all", seconds=_SECONDS) if who == "user" else asyncio.run(_measured(kind))
+        for column in run["sandboxes"]:
+            if kind in ("gvisor", "qemu"):  # a user has a copy of it
+                column["image"] = require_qemu() if kind == "qemu" else test_image().name
+            weaker = [outcome for outcome in column["outcomes"] if not outcome["held"]]
+            print(each, len(column["outcomes"]), column["reason"], *(f"{x['name']}: {x['evidence']}" for x in weaker))
+        record = merged(read_record(), run, kind)
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+        write(table(record))
+
+
+async def _measured(kind: str) -> dict[str, Any]:
+    def report(backend: SandboxBackend, outcome: Outcome) -> None:
+        print(kind, outcome.name, "held" if outcome.held else outcome.evidence, flush=True)
+
+    with ExitStack() as end:
+        backend = await asyncio.to_thread(_backend, kind, end)
+        try:
+            return (await measure([backend], promises=_promises(kind), on_outcome=report)).to_dict()
+        finally:
+            await backend.aclose()
+
+
+def _promises(kind: str) -> Sequence[Escape]:
+    return [replace(each, timeout=each.timeout + _SLOWER) for each in ESCAPES] if kind == "qemu" else ESCAPES
+
+
+def _backend(kind: str, end: ExitStack) -> SandboxBackend:
+    """Return a backend of *kind*, whose daemon ends with *end*."""
+    match kind:
+        case "wasm":
+            from toolexec.runtime.wasm.backend import WasmBackend
+
+            return WasmBackend()
+        case "bubblewrap":
+            from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
+
+            return BubblewrapBackend(BubblewrapConfig(image=test_image().name))
+        case "docker" | "podman":
+            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+
+            daemon = PodmanService() if kind == "podman" else DockerDaemon()
+            end.callback(daemon.stop)
+            daemon.start()
+            daemon.load()
+            return DockerBackend(DockerConfig(image=test_image().name, host=daemon.host))
+        case "containerd":
+            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+
+            server = ContainerdDaemon()
+            end.callback(server.stop)
+            server.start()
+            place = {"address": server.socket, "snapshotter": server.snapshotter}
+            return ContainerdBackend(ContainerdConfig(image=test_image().name, **place))
+        case "kubernetes":
+            return _pods(end)
+        case "qemu":
+            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+
+            small = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
+            return MicrovmBackend(MicrovmConfig(image=require_qemu(), vmm="qemu", limits=small))
+        case "gvisor":
+            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+
+            return GvisorBackend(GvisorConfig(image=test_image().name))
+        case _:
+            raise SystemExit(f"there is no engine {kind!r} for tests")
+
+
+def _pods(end: ExitStack) -> SandboxBackend:
+    from packages.kubernetes.tests.kube.cluster import KubeCluster
+
+    from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
+
+    cluster = KubeCluster()
+    end.callback(cluster.stop)
+    cluster.start()
+    where = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.make_namespace()}
+    return KubernetesBackend(KubernetesConfig(image=test_image().name, **where))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,48 @@
+"""All that asks the kernel for what no sandbox may have, as one program: the wall of an engine, in one start of a guest."""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import Any, Final
+
+from toolexec.code.types import CodeResult
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.testing.escapes import LIMITS, Attempt, Site
+from toolexec.testing.escapes.kernel import KERNEL_ESCAPES
+
+__all__ = ["NAMES", "PROGRAM", "fallen", "judge"]
+
+NAMES: Final = tuple(escape.name for escape in KERNEL_ESCAPES)
+PROGRAM: Final = "".join(
+    [
+        *(f"def {each.name}():\n{indent(each.programs['python'], '    ')}\n" for each in KERNEL_ESCAPES),
+        f"return {{{', '.join(f'{name!r}: {name}()' for name in NAMES)}}}\n",
+    ]
+)
+"""Its value is that of each program, by name."""
+
+
+def judge(value: Any, isolation: str) -> dict[str, str]:
+    """Return what got out under *isolation*, by the *value* of `PROGRAM`: the names of the programs, each with the
+    evidence."""
+    found: dict[str, str] = {}
+    for escape in KERNEL_ESCAPES:
+        one = CodeResult(value=value.get(escape.name) if isinstance(value, dict) else None)
+        evidence = escape.check(Attempt(result=one, raised=None, tools=None, isolation=isolation))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        if evidence:
+            found[escape.name] = evidence
+    return found
+
+
+async def fallen(backend: SandboxBackend, *, timeout: float = 120.0) -> dict[str, str]:
+    """Run `PROGRAM` in *backend* and return what got out of it; closes it. Raises what the run raises."""
+    try:
+        async with Site() as site:
+            settings: dict[str, Any] = {"limits": LIMITS, "profile": "standard", "best_effort": True}
+            gateway = site.tools(LIMITS, None)
+            request = ExecuteRequest(code=PROGRAM, gateway=gateway, timeout=timeout, **settings)
+            result = await backend.execute(request.validate())
+            gateway.close()
+    finally:
+        await backend.aclose()
+    return judge(result.raise_for_error().value, backend.isolation)
