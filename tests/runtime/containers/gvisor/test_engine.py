@@ -599,7 +599,7 @@ class TestCheck:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_an_ordinary_user() -> None:
-    """Runs without root: processes and disk space are bounded, memory is reported as unbounded."""
+    """Runs without root: processes and disk space are bounded, memory is reported as unbounded, CPU time is known."""
     image = ImageStore().find(TEST_IMAGE)
     assert image is not None
     code = """
@@ -618,7 +618,8 @@ async def main():
     print(engine.rootless, found.ok, found.reason, held.memory, held.pids, held.disk)
     spec = spec_for(image="x", command=("python3", "-c", look), limits=Limits(pids=20), profile="standard", config=config, kind="gvisor")
     container = await engine.start(await engine.resolve(sys.argv[1]), spec)
-    print((await container.stream.read()).decode(), await container.wait(), container.said())
+    used = await container.cpu_seconds()
+    print((await container.stream.read()).decode(), await container.wait(), container.said(), used is not None)
     await container.aclose()
 asyncio.run(main())
 """
@@ -645,6 +646,7 @@ asyncio.run(main())
         first, *rest = done.stdout.splitlines()
         assert first == "True True  False True True", done.stdout + done.stderr
         assert rest[0] == "20", done.stdout + done.stderr
+        assert rest[-1].endswith(" True"), done.stdout + done.stderr
         assert [*(directory / "temp").iterdir()] == []
     finally:
         await asyncio.to_thread(shutil.rmtree, directory)

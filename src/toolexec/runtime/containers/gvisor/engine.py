@@ -15,6 +15,7 @@ from toolexec.model.settings import checked
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.child import Child
 from toolexec.process.settling import uncut
+from toolexec.process.watch import Watch
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import ContainerConfig
@@ -42,6 +43,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 _PLATFORMS: Final = ("systrap", "ptrace", "kvm")
 _LOOK: Final = 0.2
 _GRACE: Final = 1.0
+_SELDOM: Final = 3600.0
 
 
 @checked("GvisorConfig")
@@ -169,7 +171,8 @@ class GvisorEngine(Launcher):
         except OSError as error:
             await asyncio.to_thread(_remove, bundle, group, hold)
             raise SandboxUnavailableError(f"{self._runsc} cannot be started: {error.strerror or error}") from error
-        watch = _Starving(group) if group is not None else None
+        # Without a control group the CPU time is that of the tree; memory cannot be seen so, as the sandbox maps little.
+        watch = _Starving(group) if group is not None else Watch(child.tree, period=_SELDOM)
         return ChildContainer(child, group, id=bundle.name, watch=watch, remove=partial(_remove, bundle, None, hold))
 
     def _prepare(self, image: Image, spec: ContainerSpec) -> tuple[Bundle, Group | None, Hold | None]:
