@@ -242,3 +242,35 @@ async def test_bad_input_is_named(ex: Exec, tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         async with ex.runs.debug("chain"):
             pass
+
+
+async def test_javascript_stops_at_calls(ex: Exec, counter: Counter) -> None:
+    """The line is known by the failure that ends the program there; its variables are not."""
+    pytest.importorskip("quickjs_rs")
+    code = "const a = await tools.t.double({n: 1});\nconst b = await tools.t.double({n: a});\nreturn b;"
+    result = await ex.execute_code(code, language="javascript", durable="order")
+    assert result.value == 4, result.error
+    counter.calls.clear()
+    async with ex.runs.debug("order") as session:
+        await session.to_call(2)
+        assert (session.reason, session.line, session.variables) == ("call", 2, {})
+        assert [(call.args, call.value) for call in session.calls] == [({"n": 1}, 2), ({"n": 2}, None)]
+        with pytest.raises(InvalidRequestError, match="JavaScript"):
+            await session.to_line(1)
+        await session.next_call()
+        assert (session.reason, session.value) == ("end", 4)
+    assert counter.calls == []
+
+
+def test_the_blocking_twin_does_the_same(tmp_path: Path, counter: Counter) -> None:
+    """Sessions, forks and differences need no event loop."""
+    with Exec(journal=tmp_path / "runs.db", linger=0.05).sync as ex:
+        ex.add(counter.double, "t:double")
+        ex.run_workflow(FLOW, durable="flow")
+        with ex.runs.debug("flow") as session:
+            session.to_call(2)
+            assert (session.line, session.variables["n"], session.evaluate("n + 1")) == (4, "2", "3")
+            assert (session.step().line, session.back().line, session.to_end().value) == (5, 4, 32)
+        fork = ex.runs.fork("flow", at=5, answer=1)
+        found = ex.runs.diff("flow", fork.run_id)
+        assert found.to_dict()["first"] == found.calls[4].step

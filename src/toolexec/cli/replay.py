@@ -82,7 +82,7 @@ async def _replay(session: Session, run_id: str, wants: _Wants) -> int:
 
     use_journal(session.ex)
     async with session.ex.runs.debug(run_id) as debug:
-        if wants.asks and not session.screen.as_json and sys.stdin.isatty():
+        if wants.asks and not session.screen.as_json and _is_terminal():
             await _converse(session, debug)
             return OK
         for place in wants.to or ["error"]:
@@ -174,6 +174,10 @@ def _is_move(words: str) -> bool:
         return False
     alone = {"s", "step", "n", "next", "c", "continue", "end", "error", "b", "back"}
     return (len(parts) == 1 and parts[0] in alone) or (len(parts) == 2 and parts[0] in ("call", "line"))
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _typed() -> str:

@@ -126,6 +126,7 @@ class OfflineReplay(Replay):
         self._next = len(self._numbers)
         self._arrived: dict[str, ToolCall] = {}
         self._answered: set[str] = set()
+        self._left_open = ""
 
     @property
     def consumed(self) -> int:
@@ -141,8 +142,13 @@ class OfflineReplay(Replay):
 
     def arrive(self, call: ToolCall) -> None:
         """Record a call that the program makes."""
-        if not is_timer(call.step):
+        if not is_timer(call.step) and not self._left_open:
             self._arrived[call.step] = call
+
+    def leave_open(self, call: ToolCall) -> None:
+        """Record a call at which the program stops: nothing that comes after it is seen."""
+        self.arrive(call)
+        self._left_open = self._left_open or call.step
 
     def seen(self) -> list[SeenCall]:
         """Return the calls so far, in the order of their numbers, each as the program knows it now."""
@@ -153,7 +159,7 @@ class OfflineReplay(Replay):
         args = None if type(call.args) is RefusedArgs else to_json_lossy(dict(call.args or {}))
         record = self.records.get(step)
         seen = SeenCall(number=self.number(step), step=step, tool=call.tool_id, args=args, at=call.at)
-        if record is None or not is_over(record) or step not in self._answered:
+        if record is None or not is_over(record) or step not in self._answered or step == self._left_open:
             return replace(seen, at=call.at or (record.at if record is not None else None))
         value, error = _ended(record)
         return replace(seen, is_open=False, value=value, error=error, seconds=seconds_of(record) or 0.0, at=record.at)
@@ -240,7 +246,7 @@ class OfflineRunner(DurableRunner):
     async def run(self, call: ToolCall) -> Result:
         """Answer the call from the records; see `DurableRunner.run`."""
         if self._comes is not None and self._comes(call.step):
-            self._offline.arrive(call)
+            self._offline.leave_open(call)
             failure = self._answers(call.step) if self._answers is not None else None
             if failure is not None:
                 raise failure

@@ -40,7 +40,7 @@ class CallSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDiff:
-    """One step of two runs, with what differs; `a` and `b` are None where that run has no such step.
+    """One step of two runs, with what differs; `a` or `b` is None where that run has no such step.
 
     Arguments are compared by their digests, as a journal has no more of them: they are equal, or they are not.
     """
