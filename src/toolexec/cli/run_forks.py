@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,9 +98,16 @@ def _side(side: CallSide | None) -> str:
 
 
 def _read(name: str) -> str:
-    from toolexec.cli.workflow_runs import read_source
+    from toolexec.cli.arguments import read_stdin
+    from toolexec.errors import ConfigurationError
 
-    return read_source(name)
+    if name == "-":
+        return read_stdin()
+    try:
+        return Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"cannot read {name}: {reason}") from error
 
 
 def _read_json(name: str) -> Any:
