@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,23 @@ async def test_a_fork_belongs_to_its_maker(ex: Exec, counter: Counter) -> None:
     with acting(Origin(caller=Caller(id="bob"))):
         fork = await ex.runs.fork("order", at=1, answer=4)
     assert (await ex.runs.get(fork.run_id)).caller == "bob"
+
+
+async def test_a_fork_that_was_not_written_whole_calls_nothing(
+    ex: Exec, counter: Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process died while it copied the answers: what lacks would be made again."""
+    await began(ex, "chain", counter)
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteJournal, "end", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            await ex.runs.fork("order", at=3, live=True)
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
+        database.execute("UPDATE runs SET owner = '' WHERE id = 'order.fork-1'")
+    result = await ex.runs.resume("order.fork-1")
+    assert result.error is not None
+    assert (result.error.code, counter.calls) == ("run_changed", [])
+
+
+def _dies(*_: Any) -> None:
+    raise KeyboardInterrupt

@@ -44,6 +44,7 @@ from toolexec.exec.run_data import (
     OFFLINE,
     chain_from_json,
     chain_to_json,
+    check_parent,
     code_from_json,
     code_settings,
     code_to_json,
@@ -424,6 +425,7 @@ class DurableRuns:
         execution = None
         try:
             calls = await self.do(self.journal.calls, run.id)
+            check_parent(run, calls)
             groups = await self.do(self.journal.deliveries, run.id)
             snapshot = await self.do(self.journal.snapshot, run.id) if run.kind == "workflow" else None
             if not accept_changes:

@@ -267,7 +267,7 @@ def _read_error(tool_id: str, given: JSONDict | str) -> ToolExecError:
 def fork_record(recording: Recording, change: Change, plan: Plan, run_id: str, *, live: bool) -> RunRecord:
     """Return the new run, for the caller who forks it: whatever it calls is that one's doing."""
     run, origin = recording.run, current_origin()
-    parent = {"id": run.id, "step": plan.step, "call": plan.number, "changed": change.what}
+    parent = {"id": run.id, "step": plan.step, "call": plan.number, "changed": change.what, "reused": len(plan.calls)}
     settings: JSONDict = {**run.settings, "origin": origin_to_json(origin), PARENT: parent}
     settings |= {APPROVED: False, OFFLINE: not live}
     source = change.source if change.source is not None else run.source

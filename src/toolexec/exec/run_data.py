@@ -13,7 +13,7 @@ from toolexec.code.limits import Limits
 from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, read_outcome
-from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.errors import ConfigurationError, RunError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, to_json, to_json_lossy
 from toolexec.model.origin import Caller, Origin
@@ -27,6 +27,7 @@ __all__ = [
     "TIMERS",
     "chain_from_json",
     "chain_to_json",
+    "check_parent",
     "code_from_json",
     "code_settings",
     "code_to_json",
@@ -115,6 +116,20 @@ def parent_of(run: RunRecord) -> JSONDict:
     """Return which run a fork was forked from: its `id`, the `step` and number of the `call`, and what was changed;
     empty for a run that is not a fork."""
     return dict(run.settings.get(PARENT) or {})
+
+
+def check_parent(run: RunRecord, calls: Sequence[CallRecord]) -> None:
+    """Raise RunError for a fork that lacks calls of its parent, as its process died while it wrote them: those would be
+    made again."""
+    wanted = parent_of(run).get("reused", 0)
+    if sum(call.outcome is not None for call in calls) < wanted:
+        raise RunError(
+            f"the fork {run.id} was not written to its end, and lacks answers of its parent; cancel and delete it, and "
+            "fork again",
+            code="run_changed",
+            op="resume",
+            details={"run_id": run.id},
+        )
 
 
 def origin_to_json(origin: Origin) -> JSONDict:
