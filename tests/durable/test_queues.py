@@ -202,7 +202,7 @@ async def test_an_id_is_one_run_in_all_queues(journal: SQLiteJournal) -> None:
         ({"priority": 2**31}, "at most 32 bits"),
         ({"run_id": "a\nb"}, "printable"),
         ({"code": "return 1"}, "one of code, workflow and chain, not code and chain"),
-        ({"chain": None}, "not none"),
+        ({"chain": None}, "chain must be a list"),
         ({"inputs": {}}, "only a workflow has inputs"),
         ({"timeout": 5.0}, "a chain has no setting timeout"),
     ],
@@ -212,6 +212,8 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
     async with _exec(journal, mail=Queue()) as ex:
         with pytest.raises(ConfigurationError, match=message):
             await ex.runs.enqueue(**{"queue": "mail", "chain": STEPS, **given})
+        with pytest.raises(ConfigurationError, match="chain, not none"):
+            await ex.runs.enqueue("mail")
         assert await ex.runs.list() == []
 
 

@@ -15,11 +15,13 @@ import pytest
 from toolexec import Exec, InMemoryIndex, Options, Step, Tool
 from toolexec.backend.mcp import MCPSettings
 from toolexec.discovery import InMemoryDocStore
+from toolexec.durable.queues import Queue
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
 from toolexec.exec.runs import Runs
-from toolexec.exec.sync import SyncExec, SyncRuns
+from toolexec.exec.schedules import Schedules
+from toolexec.exec.sync import SyncExec, SyncRuns, SyncSchedules
 
 SETTINGS: Mapping[str, Any] = {
     kind.__name__: kind
@@ -43,6 +45,7 @@ FITTING: Mapping[str, Any] = {
     "spec": "nowhere.json",
     "message": {},
     "run_id": "run",
+    "queue": "mail",
     "states": [],
 }
 """Values for the parameters without a default."""
@@ -77,7 +80,7 @@ NAMED = {
 }
 """What errors call a parameter, where that is not its name alone."""
 OTHER_NAMES = {
-    **dict.fromkeys(("DetailLevel", "OnError", "VendorFormat", "Path", "Unknown"), "str"),
+    **dict.fromkeys(("DetailLevel", "Missed", "OnError", "VendorFormat", "Path", "Unknown"), "str"),
     "Mapping": "JSONObject",
     "NameMap": "VendorTools",
     "Skill": "str",
@@ -86,7 +89,7 @@ OTHER_NAMES = {
 }
 ANYTHING = {"message", "payload"}
 """Parameters that take every value, or are refused by their content."""
-OWNERS: Mapping[str, type] = {"ex": Exec, "ex.runs": Runs}
+OWNERS: Mapping[str, type] = {"ex": Exec, "ex.runs": Runs, "ex.schedules": Schedules}
 
 
 def heads(annotation: str) -> list[str]:
@@ -123,7 +126,7 @@ def cases() -> Iterator[Any]:
             continue
         wrong = [value for value in WRONG[admitted[0]] if not any(fits(value, name) for name in admitted[1:])]
         for value in wrong:
-            if parameter.name == "before" and value == -1:  # a moment before 1970
+            if parameter.name in ("before", "priority") and value == -1:  # a moment before 1970, an urgent run
                 continue
             yield pytest.param(owner, method, parameter.name, value, id=f"{owner}.{method}-{parameter.name}-{value!r}")
 
@@ -144,10 +147,10 @@ def test_every_parameter_is_tried() -> None:
     assert len([*cases()]) > 300
 
 
-@pytest.mark.parametrize("blocking", [SyncExec, SyncRuns])
+@pytest.mark.parametrize("blocking", [SyncExec, SyncRuns, SyncSchedules])
 def test_blocking_methods_pass_on_what_they_get(blocking: type) -> None:
     """Each has the parameters of the method behind it, which checks the values."""
-    behind = {"SyncExec": Exec, "SyncRuns": Runs}[blocking.__name__]
+    behind = {"SyncExec": Exec, "SyncRuns": Runs, "SyncSchedules": Schedules}[blocking.__name__]
     for name, method in methods(blocking):
         other = getattr(behind, name, None)
         if other is None or name == "start":
@@ -168,10 +171,10 @@ async def test_what_does_not_fit_is_refused(owner: str, method: str, name: str, 
         called.append(value)
         return value
 
-    async with Exec(Options(journal=str(tmp_path / "journal.db"))) as ex:
+    async with Exec(Options(journal=str(tmp_path / "journal.db"), queues={"mail": Queue()})) as ex:
         ex.add(echo, "t:echo")
         before = len(ex.index)
-        function = getattr(ex if owner == "ex" else ex.runs, method)
+        function = getattr({"ex": ex, "ex.runs": ex.runs, "ex.schedules": ex.schedules}[owner], method)
         needed = {
             each.name: FITTING.get(each.name, echo)
             for each in inspect.signature(function).parameters.values()
@@ -242,7 +245,7 @@ async def test_what_fits_is_let_in(tmp_path: Path) -> None:
 
     def ignore(*_: object) -> None: ...
 
-    async with Exec(Options(journal=str(tmp_path / "journal.db"))) as ex:
+    async with Exec(Options(journal=str(tmp_path / "journal.db"), queues={"mail": Queue()})) as ex:
         ex.add(lambda value=1: value, "t:echo")
         assert ex.needs_approval("t:echo", {"value": 2}) is False
         with ex.approved("t:echo", {"value": 2}):

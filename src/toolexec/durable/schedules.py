@@ -52,12 +52,12 @@ class Timing:
     most: int = 10
 
     def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConfigurationError(f"most must be 1 or more, not {self.most!r}")
         if bool(self.cron) == bool(self.every):
             raise ConfigurationError("a schedule needs either cron, a line such as '0 7 * * 1-5', or every, in seconds")
         if self.every and not _LEAST <= self.every < math.inf:
             raise ConfigurationError(f"every must be {_LEAST:g} second or more, not {self.every!r}")
-        if self.most < 1:
-            raise ConfigurationError(f"most must be 1 or more, not {self.most!r}")
         zone = _zone(self.tz)
         if self.cron:
             self._after_cron(datetime.now(zone))

@@ -15,7 +15,7 @@ from toolexec.exec.chain import Step
 from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.exec.program import Program, check_run_id
 from toolexec.model.json_value import JSONObject
-from toolexec.model.settings import check_ranges, check_settings
+from toolexec.model.settings import check_ranges, check_settings, checked
 
 if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
@@ -42,6 +42,7 @@ class QueuedRuns:
     def __init__(self, durable: Callable[[], DurableRuns]) -> None:
         self._durable = durable
 
+    @checked("runs.enqueue")
     async def enqueue(
         self,
         queue: str,
@@ -63,9 +64,9 @@ class QueuedRuns:
         """
         durable = self._durable()
         store = durable.queue_store
-        check_queue(queue, durable)
+        check_ranges("runs.enqueue", least={"delay": delay})
         check_priority(priority)
-        check_ranges("enqueue", least={"delay": delay})
+        check_queue(queue, durable)
         run_id = run_id or uuid.uuid4().hex
         check_run_id(run_id)
         made = await program_of("enqueue", durable, program)
@@ -128,5 +129,5 @@ def check_queue(name: str, durable: DurableRuns) -> None:
 
 def check_priority(priority: int) -> None:
     """Raise ConfigurationError for a priority that no store can have."""
-    if not isinstance(priority, int) or not -_MOST_PRIORITY <= priority < _MOST_PRIORITY:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not -_MOST_PRIORITY <= priority < _MOST_PRIORITY:
         raise ConfigurationError(f"a priority must be an integer of at most 32 bits, not {priority!r}")

@@ -35,6 +35,7 @@ class Schedules:
     def __init__(self, durable: Callable[[], DurableRuns]) -> None:
         self._durable = durable
 
+    @checked("schedules.add")
     async def add(
         self,
         name: str,
@@ -66,9 +67,9 @@ class Schedules:
             raise ConfigurationError(
                 f"the name of a schedule has 1 to {_MAX_NAME} printable characters, not {name[:50]!r}"
             )
+        check_priority(priority)
         if queue:
             check_queue(queue, durable)
-        check_priority(priority)
         timing = Timing(cron=cron, tz=tz, every=every, missed=missed, most=most)
         made = await program_of("schedules.add", durable, program)
         kept = made.to_dict() | {"queue": queue, "priority": priority}
@@ -91,6 +92,7 @@ class Schedules:
         found: Any = await durable.do(durable.queue_store.schedules)
         return [*found]
 
+    @checked("schedules.remove")
     async def remove(self, name: str) -> bool:
         """Forget a schedule; return whether there was one. Its runs go on."""
         durable = self._durable()
