@@ -94,6 +94,11 @@ def test_values_without_a_name() -> None:
     assert positional(tool_of({"city": TEXT}, [])) == ["city"]
     assert positional(tool_of(both, ["city"], read_only=True)) == ["city", "days"]
     assert positional(Tool(name="x", input_schema={"type": "object"})) == []
+    long = {"city": {**TEXT, "description": "x" * 20_000}}
+    for _ in range(2):
+        assert positional(tool_of(long, [])) == ["city"]
+        positional(tool_of(both, ["city"])).clear()  # what is remembered is not the caller's
+    assert positional(tool_of(both, ["city"])) == ["city"]
 
 
 class TestRuns:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from toolexec.errors import InvalidSchemaError
@@ -21,6 +22,9 @@ __all__ = ["fitted", "positional"]
 
 _MOST_ARGUMENTS: Final = 50
 _MOST_TEXT: Final = 10_000
+_LONG_SCHEMA: Final = 16_384
+"""Characters beyond which a schema is not remembered."""
+
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 _KINDS: Final[Mapping[type, str]] = {
@@ -56,16 +60,24 @@ def fitted(args: JSONObject, tool: Tool) -> tuple[JSONDict, list[str]] | None:
 def positional(tool: Tool) -> list[str]:
     """Return the arguments that values without a name certainly stand for, in order: the only one that is required,
     or, for a tool that changes nothing, all of them, those that are required first."""
-    schema = tool.input_schema.to_json()
+    text = tool.input_schema.text
+    order = _order if len(text) <= _LONG_SCHEMA else _order.__wrapped__
+    return [*order(text, tool.annotations.read_only is True)]
+
+
+@lru_cache(maxsize=256)  # each program asks for each of the tools that it calls
+def _order(schema_text: str, read_only: bool) -> tuple[str, ...]:
+    """Return what `positional` gives for a tool with this schema."""
+    schema = json.loads(schema_text)
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
-        return []
+        return ()
     required = schema.get("required")
     needed = [name for name in properties if name in required] if isinstance(required, list) else []
-    if tool.annotations.read_only:
-        return [*needed, *(name for name in properties if name not in needed)]
+    if read_only:
+        return (*needed, *(name for name in properties if name not in needed))
     only = needed or list(properties)
-    return only if len(only) == 1 else []
+    return tuple(only) if len(only) == 1 else ()
 
 
 def _named(
