@@ -171,7 +171,7 @@ class GvisorEngine(Launcher):
         except OSError as error:
             await asyncio.to_thread(_remove, bundle, group, hold)
             raise SandboxUnavailableError(f"{self._runsc} cannot be started: {error.strerror or error}") from error
-        # Without a control group the CPU time is that of the tree; memory cannot be seen so, as the sandbox maps little.
+        # Without a control group the CPU time is that of the tree. Memory cannot be seen so: the sandbox maps little.
         watch = _Starving(group) if group is not None else Watch(child.tree, period=_SELDOM)
         return ChildContainer(child, group, id=bundle.name, watch=watch, remove=partial(_remove, bundle, None, hold))
 
