@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import indent
 from typing import Any, Final
+
+from tests.promises import read_record
 
 from toolexec.code.types import CodeResult
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.escapes import LIMITS, Attempt, Site
 from toolexec.testing.escapes.kernel import KERNEL_ESCAPES
 
-__all__ = ["NAMES", "PROGRAM", "fallen", "judge"]
+__all__ = ["NAMES", "PROGRAM", "broken", "fallen", "judge"]
 
 NAMES: Final = tuple(escape.name for escape in KERNEL_ESCAPES)
 PROGRAM: Final = "".join(
@@ -46,3 +49,10 @@ async def fallen(backend: SandboxBackend, *, timeout: float = 120.0) -> dict[str
     finally:
         await backend.aclose()
     return judge(result.raise_for_error().value, backend.isolation)
+
+
+def broken(kind: str, who: str, found: Mapping[str, str]) -> dict[str, str]:
+    """Return what is in *found*, which got out of *kind*, though the recorded table says that it is held; *who* started
+    it, `root` or `user`."""
+    held = read_record().get(kind, {}).get(who, {"held": ()})["held"]
+    return {name: evidence for name, evidence in found.items() if name in held}

@@ -12,10 +12,11 @@ from tests.engines.docker_cases import *  # noqa: F403
 from tests.engines.docker_cases import run, start
 from tests.engines.podman import PodmanService, podman_service
 from tests.tiers import missing
+from tests.wall import broken, fallen
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.containers.docker import DockerConfig, DockerEngine
+from toolexec.runtime.containers.docker import DockerBackend, DockerConfig, DockerEngine
 
 __all__ = ["podman_service"]
 
@@ -65,3 +66,9 @@ async def test_a_service_that_was_started_with_gvisor() -> None:
         await engine.aclose()
     finally:
         service.stop()
+
+
+async def test_the_wall_keeps_what_is_recorded(daemon: PodmanService) -> None:
+    """All that asks the kernel gets what the recorded table says; for Docker the battery does that one by one."""
+    found = await fallen(DockerBackend(DockerConfig(host=daemon.host, image=IMAGE, pull="never")))
+    assert broken("podman", "root", found) == {}
