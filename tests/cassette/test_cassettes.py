@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolexec import Exec, Gate, Policy, Rule, Step, Tool, ToolReply
-from toolexec.cassette.cassette import Cassette
+from toolexec.cassette import Cassette
 from toolexec.errors import (
     CassetteDriftError,
     CassetteError,
@@ -148,6 +148,13 @@ async def test_every_kind_of_answer_comes_back(shop: Shop) -> None:
             assert isinstance(odd.error, OutputValidationError)
             assert odd.value == {"double": 8, "calls": 1}
     assert len(shop.calls) == 1
+
+
+async def test_a_stream_that_was_left_is_left_again(shop: Shop) -> None:
+    """What came of it until then is there; more would be the error that its caller gave up."""
+    for mode in ("record", "replay"):
+        async with shop.open(mode) as ex, aclosing(ex.stream_tool("t:count", {"to": 3})) as events:
+            assert [(await anext(events)).data, (await anext(events)).data] == [0, 1]
 
 
 async def test_a_time_limit_that_passed_passes_again_at_once(shop: Shop) -> None:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolexec import Exec, Tool
-from toolexec.cassette.cassette import Cassette
+from toolexec.cassette import Cassette
 from toolexec.cassette.text import read_text, write_text
+from toolexec.cli.sources import build_from
 from toolexec.errors import CassetteError, CassetteMissError
 
 ANY = {"type": "object"}
@@ -164,6 +165,20 @@ def test_an_unknown_mode_is_refused(path: Path) -> None:
     """With the modes that there are."""
     with pytest.raises(Exception, match="replay"):
         Exec(cassette=path, cassette_mode="once")  # type: ignore[arg-type]
+
+
+def test_a_file_of_settings_names_a_cassette(tmp_path: Path) -> None:
+    """Its path counts from the directory of the settings; a Python file's own Exec has it, too."""
+    (tmp_path / "app.py").write_text("from toolexec import Exec\nex = Exec()\nex.add(lambda a: a, 't:same')\n")
+    for mode in ("record", "replay"):
+        settings = tmp_path / f"{mode}.toml"
+        settings.write_text(f'[sources]\npython = ["app.py"]\n[cassette]\npath = "s.yaml"\nmode = "{mode}"\n')
+        built = build_from([settings])
+        with built.ex.sync as ex:
+            assert ex.run_tool("t:same", {"a": 1}).value == 1
+            assert ex.cassette is not None
+            assert (ex.cassette.mode, ex.cassette.path, len(ex.cassette.calls)) == (mode, tmp_path / "s.yaml", 1)
+        built.close()
 
 
 def test_equal_arguments_match_in_any_order(tmp_path: Path) -> None:

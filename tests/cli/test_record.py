@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.servers import server_environment
 
-from toolexec.cassette.cassette import Cassette
+from toolexec.cassette import Cassette
 
 Cli = Callable[..., Any]
 APP = (

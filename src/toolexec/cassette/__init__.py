@@ -1,9 +1,23 @@
 """Cassettes: the calls of a session in one file, to make the session again without any backend."""
 
-from typing import Literal, TypeAlias
+from __future__ import annotations
 
-__all__ = ["CassetteMode"]
+from typing import TYPE_CHECKING
 
-CassetteMode: TypeAlias = Literal["replay", "record", "auto", "refresh"]
-"""What is done with a cassette: `replay` answers every call from it, `record` begins it again, `auto` replays what it
-has and records the rest, `refresh` makes all calls again and keeps what has not changed."""
+from toolexec.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolexec.cassette.cassette import Cassette
+    from toolexec.cassette.modes import CassetteMode
+    from toolexec.cassette.records import CassetteCall, CassetteTool
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.cassette.cassette": ("Cassette",),
+            "toolexec.cassette.modes": ("CassetteMode",),
+            "toolexec.cassette.records": ("CassetteCall", "CassetteTool"),
+        },
+    )
+
+__all__ = ["Cassette", "CassetteCall", "CassetteMode", "CassetteTool"]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from toolexec.cassette import CassetteMode
 from toolexec.cassette.matching import call_key, kept_args, miss
+from toolexec.cassette.modes import CassetteMode
 from toolexec.cassette.recording_lock import RecordingLock
 from toolexec.cassette.records import CassetteCall, CassetteTool, schema_digest
 from toolexec.cassette.text import FORMAT, FORMAT_KEY, read_text, write_text

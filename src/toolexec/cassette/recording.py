@@ -108,6 +108,7 @@ class Recording(Layer):
                 yield event
         except BaseException as error:
             if kept is not None and result is None:
+                kept.chunks = [self._cassette.redact.value(chunk) for chunk in chunks] or None
                 self._failed(kept, error, perf_counter() - started)
             raise
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolexec.cassette import CassetteMode
+from toolexec.cassette.modes import CassetteMode
 from toolexec.cli.options import AsJson, Config, perform_command
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolexec.cassette import CassetteMode
+from toolexec.cassette.modes import CassetteMode
 from toolexec.cli.exit_codes import exit_code
 from toolexec.cli.options import Config
 from toolexec.cli.serve import Set, load_for_serving, logged, without_sources

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-from toolexec.cassette import CassetteMode
+from toolexec.cassette.modes import CassetteMode
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names

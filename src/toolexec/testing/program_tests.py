@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.cassette import CassetteMode
 from toolexec.cassette.cassette import Cassette
+from toolexec.cassette.modes import CassetteMode
 from toolexec.errors import CassetteError, ConfigurationError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
@@ -98,7 +98,9 @@ async def run_test(test: ProgramTest, make: Callable[[], Exec], mode: CassetteMo
             replace_files({test.expected: json.dumps(kept | found, indent=2, ensure_ascii=False) + "\n"})
             expected = kept | found
         outcome.problems += _problems(expected, found, ending.error)
-        outcome.problems += [_line(miss) for miss in cassette.misses if _line(miss) not in outcome.problems]
+        for line in (_line(miss) for miss in cassette.misses):  # also those that the program has caught
+            if not any(line.partition(": ")[2] in each for each in outcome.problems):
+                outcome.problems.append(line)
         outcome.unused = [f"{call.tool} {call.args}" for call in cassette.unused]
     except ToolExecError as error:
         outcome.problems.append(_line(error))

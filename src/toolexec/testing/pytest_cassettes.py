@@ -15,8 +15,8 @@ from typing import Any, Final, cast, get_args
 
 import pytest
 
-from toolexec.cassette import CassetteMode
 from toolexec.cassette.cassette import Cassette
+from toolexec.cassette.modes import CassetteMode
 
 __all__ = ["MODE_VARIABLE", "cassette", "pytest_addoption", "pytest_terminal_summary"]
 
