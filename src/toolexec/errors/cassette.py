@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from toolexec.errors.base import ToolExecError
 from toolexec.errors.outcome import Outcome
@@ -24,7 +24,7 @@ class CassetteMissError(CassetteError):
     code = "cassette_miss"
 
     @property
-    def nearest(self) -> list[dict[str, object]]:
+    def nearest(self) -> list[dict[str, Any]]:
         """Return the nearest recorded calls of the tool, each with its `number` in the file and what `differs`."""
         return list(self.details.get("nearest", ()))
 
