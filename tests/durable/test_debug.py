@@ -131,6 +131,21 @@ return await asyncio.gather(one(1), one(2), one(3))
         assert session.variables == {"n": "3", "first": "6"}
 
 
+async def test_python_stops_before_a_chain(ex: Exec) -> None:
+    """A chain of a program is made in one piece, so any step of it is the moment before the first."""
+    code = """
+first = {"tool": "t:double", "args": {"n": 1}}
+value = await tools.run_chain([first, {"tool": "t:double", "args": {"n": {"$ref": "steps.0"}}}])
+return await tools.t.double(n=value)
+"""
+    assert (await ex.execute_code(code, durable="order")).value == 8
+    async with ex.runs.debug("order") as session:
+        await session.to_call(2)
+        assert (session.reason, session.line, [call.number for call in session.calls]) == ("call", 3, [1])
+        await session.next_call()
+        assert [(call.args, call.value) for call in session.calls] == [({"n": 1}, 2), ({"n": 2}, 4), ({"n": 4}, None)]
+
+
 async def test_a_workflow_stops_at_calls_and_lines(ex: Exec, counter: Counter) -> None:
     """A workflow's line and variables are known at every step."""
     await ex.run_workflow(FLOW, durable="flow")

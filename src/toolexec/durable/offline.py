@@ -134,7 +134,10 @@ class OfflineReplay(Replay):
         return self._count
 
     def number(self, step: str) -> int:
-        """Return the number of a call; one that is not recorded gets the next."""
+        """Return the number of a call; a chain of a program has that of its first step, and a call that is not recorded
+        gets the next."""
+        if (first := self._numbers.get(f"{step}.0")) is not None:
+            return first
         if step not in self._numbers:
             self._next += 1
             self._numbers[step] = self._next

@@ -91,7 +91,7 @@ class GuestProbe(LookingProbe):
                 "ticks": after.ticks,
                 "goal": wanted.goal,
                 "line": wanted.line,
-                "call": wanted.call,
+                "call": wanted.call.partition(".")[0],  # a step of a chain: it stops before that chain
                 "expression": wanted.expression,
                 "most": MOST_CHARS,
             }
