@@ -4,7 +4,7 @@
 
 Prints:
 
-    The client sees: search_tools, describe_tool, run_tool, run_chain and 8 more
+    The client sees: search_tools, describe_tool, run_tool, execute_code, read_result
     Found: notes:read, notes:search, notes:history
     Takes: words
     Result: ['buy tea']
@@ -86,12 +86,12 @@ async def use(client: Client) -> None:
         return (await client.call_tool(name, args)).structured_content
 
     names = [tool.name for tool in (await client.list_tools()).tools]
-    print("The client sees:", ", ".join(names[:4]), "and", len(names) - 4, "more")
+    print("The client sees:", ", ".join(names))
 
-    # The tools themselves are not listed: find, read, run.
-    found = await call("search_tools", query="notes", limit=5)
+    # The tools themselves are not listed: find, read, run. A model reads short text, a program asks for JSON.
+    found = await call("search_tools", query="notes", as_json=True)
     print("Found:", ", ".join(tool["id"] for tool in found["tools"]))
-    doc = await call("describe_tool", tool_id="notes:search")
+    doc = await call("describe_tool", tool_id="notes:search", as_json=True)
     print("Takes:", ", ".join(doc["tool"]["inputSchema"]["properties"]))
     print("Result:", (await call("run_tool", tool_id="notes:search", args={"words": "tea"}))["structured"])
 

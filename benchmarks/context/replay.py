@@ -23,6 +23,7 @@ __all__ = ["Cost", "First", "Totals", "replay", "totals"]
 First: TypeAlias = Literal["task", "queries"]
 """What the first search is by: the text of the task, or a short query for each tool that it needs."""
 _CUT: Final = "…"
+_ENDS: Final = re.compile(r"\)(?: ->|: |  #)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _stub(text: str, tool_id: str) -> bool | None:
     found = re.search(rf"\b{re.sub(r'[:.]', '[:.]', tool_id)}\b(\(.*)?", text)
     if found is None:
         return None
-    return bool(found[1]) and "(" in found[1] and _CUT not in found[1].split(") ->")[0]
+    return bool(found[1]) and "(" in found[1] and _CUT not in _ENDS.split(found[1], maxsplit=1)[0]
 
 
 async def _describe(world: World, talk: _Conversation, unknown: Sequence[str]) -> None:

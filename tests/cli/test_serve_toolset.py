@@ -44,7 +44,8 @@ def client(file: Path, *words: str) -> Client:
 
 
 async def found(connected: Client, query: str) -> list[str]:
-    reply: Any = (await connected.call_tool("search_tools", {"query": query, "limit": 50})).structured_content
+    args = {"query": query, "limit": 50, "as_json": True}
+    reply: Any = (await connected.call_tool("search_tools", args)).structured_content
     return [tool["id"] for tool in reply["tools"]]
 
 

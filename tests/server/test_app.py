@@ -50,7 +50,7 @@ async def test_every_tool_of_the_server_is_listed_with_schemas(era: str) -> None
     async with serving(calculator()) as server, connect(server, era) as client:
         tools = (await client.list_tools()).tools
         names = [tool.name for tool in tools]
-        assert {"search_tools", "describe_tool", "run_tool", "run_chain", "execute_code"} <= set(names)
+        assert names == ["search_tools", "describe_tool", "run_tool", "execute_code", "read_result"]
         for tool in tools:
             jsonschema.Draft202012Validator.check_schema(tool.input_schema)
             assert tool.output_schema is None
@@ -61,8 +61,8 @@ async def test_find_read_run_chain_and_code(era: str) -> None:
     """A model finds a tool, reads about it, runs it, chains it, and runs code that calls it; every reply fits its
     tool's schema, and its text is no less than its value."""
     calls: list[tuple[str, dict[str, Any]]] = [
-        ("search_tools", {"query": "add numbers"}),
-        ("describe_tool", {"tool_id": "math:add", "detail_level": "full"}),
+        ("search_tools", {"query": "add numbers", "as_json": True}),
+        ("describe_tool", {"tool_id": "math:add", "detail_level": "full", "as_json": True}),
         ("run_tool", {"tool_id": "math:add", "args": {"a": 2, "b": 3}}),
         ("run_tool", {"tool_id": "math:divide", "args": {"n": 0}}),
         ("run_tool", {"tool_id": "math:nothing"}),
@@ -71,7 +71,7 @@ async def test_find_read_run_chain_and_code(era: str) -> None:
         ("list_backends", {}),
     ]
     async with serving(calculator()) as server, connect(server, era) as client:
-        schemas = {tool.name: dict(tool.output_schema) for tool in meta_tools("meta", code_enabled=True)}
+        schemas = {tool.name: dict(tool.output_schema) for tool in meta_tools("meta", code_enabled=True, list_all=True)}
         replies = []
         for name, args in calls:
             reply = await client.call_tool(name, args)
@@ -87,6 +87,19 @@ async def test_find_read_run_chain_and_code(era: str) -> None:
         assert unknown.structured_content["error"]["code"] == "tool_not_found"
         assert chained.structured_content["final"] == 2
         assert coded.structured_content["value"] == 42
+
+
+async def test_all_are_listed_on_demand() -> None:
+    """The rare ones too, and arguments that hardly a model needs; they can be called in any case."""
+    async with serving(calculator(), list_all=True) as server, connect(server, "auto") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "include_structured" in tools["run_tool"].input_schema["properties"]
+        assert {"run_workflow", "list_backends"} <= tools.keys()
+        assert "Not listed, but" not in (server.lowlevel.create_initialization_options().instructions or "")
+    async with serving(calculator()) as server, connect(server, "auto") as client:
+        assert "list_backends" in (server.lowlevel.create_initialization_options().instructions or "")
+        reply = await client.call_tool("list_namespaces", {})
+        assert reply.structured_content["namespaces"] == ["math"]
 
 
 FILE = "".join(f"line {number}\tof 'a' \"file\"\\n\n" for number in range(4000))
@@ -154,7 +167,7 @@ async def test_an_unknown_tool_is_a_protocol_error(era: str) -> None:
 @both
 async def test_pages_of_the_list(era: str) -> None:
     """The list comes in pages; a cursor that was not made for it is refused."""
-    async with serving(calculator(), page_size=3) as server, connect(server, era) as client:
+    async with serving(calculator(), page_size=3, list_all=True) as server, connect(server, era) as client:
         names, cursor, pages = [], None, 0
         while True:
             page = await client.list_tools(cursor=cursor)

@@ -10,10 +10,12 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tests.server.harness import ERAS, connect, serving
 
 from toolexec import Exec, Tool
-from toolexec.server.tools.catalogue import meta_tools
+from toolexec.server.direct import listing
+from toolexec.server.tools.catalogue import json_bytes, room_for_tools
 
 both = pytest.mark.parametrize("era", ERAS)
 BESIDE = {"execute_code", "read_result"}
@@ -58,27 +60,36 @@ async def test_without_code_nothing_runs_programs() -> None:
 
 @both
 async def test_many_tools_are_found(era: str) -> None:
-    """A server with more tools than what finds them costs lists what finds them, and no other name can be called."""
-    async with serving(with_tools(40), expose="auto") as server, connect(server, era) as client:
-        assert await listed(client) == {tool.name for tool in meta_tools("meta", code_enabled=True)}
-        assert "not listed one by one" in server.lowlevel.create_initialization_options().instructions
+    """A server with more tools than what finds them costs lists what finds them; the server's other tools can be
+    called, and no other name."""
+    async with serving(with_tools(90), expose="auto") as server, connect(server, era) as client:
+        assert await listed(client) == {"find", "execute"}
+        assert "called from code" in server.lowlevel.create_initialization_options().instructions
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool("n__t0", {})
+        for tool in ("run_tool", "run_chain", "list_backends"):
+            args = {"run_tool": {"tool_id": "n:t0"}, "run_chain": {"steps": [{"tool_id": "n:t0"}]}}.get(tool, {})
+            assert not (await client.call_tool(tool, args)).is_error
 
 
-async def test_what_is_listed_is_never_longer() -> None:
-    """The bound is what all of the server's own tools cost, less those that stay."""
-    own = meta_tools("auto", code_enabled=True)
-    for count in range(1, 30):
-        async with serving(with_tools(count), expose="auto") as server, connect(server, "auto") as client:
-            tools = (await client.list_tools()).tools
-        data = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in tools]
-        size = sum(len(json.dumps(each, separators=(",", ":"))) for each in data)
-        assert size <= sum(len(json.dumps(tool.to_mcp(), separators=(",", ":"))) for tool in own)
-        if len(data) == len(own):
-            assert count > 5
-            return
-    pytest.fail("there is no such number")
+async def test_many_tools_without_code() -> None:
+    """Lists what finds them and runs them one by one."""
+    ex = with_tools(90, enable_code_execution=False)
+    async with serving(ex, expose="auto") as server, connect(server, "auto") as client:
+        assert await listed(client) == {"search_tools", "describe_tool", "run_tool", "run_chain", "read_result"}
+        assert "not listed one by one" in server.lowlevel.create_initialization_options().instructions
+
+
+@pytest.mark.parametrize("code", [True, False])
+async def test_how_many_are_listed(code: bool) -> None:
+    """The bound is where a task costs as much with the server's own tools; without code that is later."""
+    room = room_for_tools(code_enabled=code)
+    size = json_bytes(listing("n__t0", with_tools(1).index.find("n:t0").tool, MODERN_PROTOCOL_VERSIONS[-1]))
+    for count, themselves in ((room // (size + 2), True), (room // size + 1, False)):
+        ex = with_tools(count, enable_code_execution=code)
+        async with serving(ex, expose="auto", page_size=500) as server, connect(server, "auto") as client:
+            assert ("n__t0" in await listed(client)) is themselves
+    assert room_for_tools(code_enabled=True) < room_for_tools(code_enabled=False)
 
 
 async def test_a_list_that_grows_changes_once() -> None:
@@ -86,13 +97,13 @@ async def test_a_list_that_grows_changes_once() -> None:
     ex = with_tools(2)
     async with serving(ex, expose="auto") as server, connect(server, "auto") as client:
         assert "n__t0" in await listed(client)
-        for number in range(2, 40):
+        for number in range(2, 90):
             add(ex, number)
-        assert "search_tools" in await listed(client)
+        assert "find" in await listed(client)
         assert not (await client.call_tool("n__t0", {})).is_error
-        for number in range(2, 40):
+        for number in range(2, 90):
             ex.index.unregister(f"n:t{number}")
-        assert "search_tools" in await listed(client)
+        assert "find" in await listed(client)
 
 
 def server_command(tmp_path: Path, tools: int, delay: float) -> list[str]:
@@ -116,7 +127,7 @@ def server_command(tmp_path: Path, tools: int, delay: float) -> list[str]:
     return [sys.executable, "-I", "-S", str(path)]
 
 
-@pytest.mark.parametrize(("tools", "small"), [(2, True), (40, False)])
+@pytest.mark.parametrize(("tools", "small"), [(2, True), (90, False)])
 async def test_the_first_list_waits_for_a_backend(tmp_path: Path, tools: int, small: bool) -> None:
     """One that is about to start decides; before, the instructions fit both."""
     ex = Exec()
@@ -130,7 +141,7 @@ async def test_the_first_list_waits_for_a_backend(tmp_path: Path, tools: int, sm
 async def test_a_backend_that_hangs_counts_as_four_tools() -> None:
     """The list waits no longer than set for one; for many it does not wait."""
     hangs = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
-    for backends, wait, small in ((1, 0.05, True), (4, 60.0, False)):
+    for backends, wait, small in ((1, 0.05, True), (8, 60.0, False)):
         ex = with_tools(1)
         for number in range(backends):
             ex.add_mcp(f"dead{number}", command=hangs, connect_timeout=50)

@@ -19,10 +19,12 @@ def test_they_are_short(expose: str, count: int) -> None:
 
 def test_they_tell_the_way() -> None:
     """The instructions name the exposed tools, and how many tools are behind them."""
-    meta = instructions("meta", tools=500, namespaces=["github", "jira"])
+    meta = instructions("meta", tools=500, namespaces=["github", "jira"], also=["run_chain", "stubs"])
     assert meta.startswith("500 tools in the namespaces github, jira behind")
     assert all(word in meta for word in ("search_tools", "describe_tool", "run_tool", "run_chain", "execute_code"))
     assert "execute_code" not in instructions("meta", tools=1, code_enabled=False)
+    assert "Not listed" not in instructions("meta", tools=1)
+    assert "run_chain" in instructions("auto", tools=0, code_enabled=False)
     assert instructions("meta", tools=1).startswith("1 tool behind")
     assert instructions("meta", tools=0).startswith("The user's tools behind")
     code = instructions("code", tools=2)

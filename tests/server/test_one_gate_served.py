@@ -123,7 +123,7 @@ async def test_what_is_denied_is_not_found() -> None:
         for name, row in TABLE.items():
             full = row.tool if row.tool != "files:old" else "files:old:1.0.0"
             async with _client(meta, "auto", name, row) as client:
-                query = {"query": full.split(":")[1], "limit": 50}
+                query = {"query": full.split(":")[1], "limit": 50, "as_json": True}
                 hits = (await client.call_tool("search_tools", query)).structured_content
                 listed = (await client.call_tool("list_tools", {"limit": 100})).structured_content
                 described = await client.call_tool("describe_tool", {"tool_id": row.tool, "detail_level": "summary"})

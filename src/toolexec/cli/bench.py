@@ -30,7 +30,7 @@ __all__ = ["bench"]
 _BYTES_OF_TOKEN: Final = 4
 _SAMPLES: Final = 50
 _QUERY_WORDS: Final = 4
-_COMMANDS: Final = {"meta": "toolexec serve", "code": "toolexec serve --expose code"}
+_COMMANDS: Final = {"meta": "toolexec serve --expose meta", "code": "toolexec serve --expose code"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,15 @@ def _definition(tool: Tool) -> JSONDict:
 def _served(ex: Exec, count: int, namespaces: list[str]) -> dict[str, _Cost]:
     """Return what the server shows in place of all tools, with its instructions, for each way to expose them."""
     from toolexec.server.instructions import instructions
-    from toolexec.server.tools.catalogue import meta_tools
+    from toolexec.server.tools.catalogue import meta_tools, unlisted_tools
 
     code_enabled = ex.options.enable_code_execution
     costs: dict[str, _Cost] = {}
     for expose in ("meta", "code") if code_enabled else ("meta",):
         shown = [tool.to_mcp() for tool in meta_tools(expose, code_enabled=code_enabled)]
-        words = instructions(expose, tools=count, namespaces=namespaces, code_enabled=code_enabled)
+        also = [tool.name for tool in unlisted_tools(expose, code_enabled=code_enabled)]
+        named = namespaces if expose == "code" else ()
+        words = instructions(expose, tools=count, namespaces=named, code_enabled=code_enabled, also=also)
         costs[expose] = _Cost(len(shown), sum(map(_size, shown)) + len(words.encode()))
     return costs
 
@@ -139,27 +141,18 @@ def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
-_FINDING_BYTES: Final = 2_000
-"""What a model writes and reads to find the tools of a task with `--expose code`, beside the list: some 500 tokens."""
-
-
 def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
     """Return how to serve these tools, and why."""
-    from toolexec.server.tools.catalogue import meta_tools, room_for_tools
+    from toolexec.server.tools.catalogue import room_for_tools
 
-    direct, meta = exposed["direct"], exposed["meta"]
+    direct, best = exposed["direct"], "code" if code_enabled else "meta"
     if not direct.tools:
         return "there are no tools yet, so there is nothing to save"
-    best = min(exposed, key=lambda name: exposed[name].bytes + (_FINDING_BYTES if name == "code" else 0))
-    if best == "direct":
-        why = f"so few tools cost less than what finds them (about {direct.tokens:,} tokens, not {meta.tokens:,})"
-        if direct.bytes <= room_for_tools(meta_tools("auto", code_enabled=code_enabled)):
-            return f"{why}, so toolexec serve shows them as they are; with --expose direct it shows nothing else"
-        return f'{why}: show them as they are, with toolexec serve --expose direct, or expose = "direct" under [server]'
-    if meta.bytes < direct.bytes:
-        best = "meta"
-    command = _COMMANDS[best]
-    return f"{command} saves about {direct.tokens - exposed[best].tokens:,} tokens at the start of every conversation"
+    if direct.bytes <= room_for_tools(code_enabled=code_enabled):
+        why = "so few tools cost less in a task than finding them, so toolexec serve shows them as they are"
+        return f"{why}; with --expose direct it shows nothing else"
+    saved = direct.tokens - exposed[best].tokens
+    return f"toolexec serve, as with --expose {best}, saves about {saved:,} tokens at the start of every conversation"
 
 
 # -- showing --------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ MCPPath = Annotated[str | None, typer.Option("--path", help="The path of the MCP
 Expose = Annotated[
     Literal["auto", "meta", "direct", "code"] | None,
     typer.Option(
-        help="What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter.",
+        help="What clients see: meta-tools, the tools themselves, code only, or by their size what costs least.",
         show_default="auto",
     ),
 ]

@@ -14,10 +14,11 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 
-__all__ = ["compact_stub", "first_sentence"]
+__all__ = ["call_line", "compact_stub", "first_sentence", "result_type"]
 
 _MAX_TAKES: Final = 400
 _MAX_GIVES: Final = 200
+_MAX_TYPE: Final = 1000
 _MAX_SENTENCE: Final = 90
 _MAX_NAME: Final = 64
 _MAX_CHOICES: Final = 8
@@ -56,11 +57,36 @@ def compact_stub(tool: Tool, path: ToolPath | None = None) -> str:
     """
     head = visible_line(".".join(path) if path else tool.id, 4 * _MAX_NAME)
     takes, gives = _signature(tool.input_schema.text, tool.output_schema.text if tool.output_schema is not None else "")
-    words = [first_sentence(tool)]
-    if tool.annotations.destructive is True and not tool.annotations.read_only:
-        words.append("Destructive.")
-    comment = " ".join(filter(None, words))
+    comment = " ".join(filter(None, (first_sentence(tool), _danger(tool))))
     return f"{head}({takes}){f' -> {gives}' if gives else ''}{f'  # {comment}' if comment else ''}"
+
+
+def call_line(tool: Tool) -> str:
+    """Return one line to choose and call a tool by: its ID, its arguments, and what it does where the ID does not say
+    that. Marks are those of `compact_stub`; what it gives is left out.
+
+    >>> from toolexec import Tool
+    >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"default": 1}}, "required": ["a"]}
+    >>> call_line(Tool(name="add", namespace="math", description="Exact. Slow.", input_schema=schema))
+    'math:add(a: int, b=1): Exact.'
+    """
+    takes, _ = _signature(tool.input_schema.text, "")
+    words = " ".join(filter(None, (first_sentence(tool), _danger(tool))))
+    return f"{visible_line(tool.id, 4 * _MAX_NAME)}({takes}){f': {words}' if words else ''}"
+
+
+def result_type(tool: Tool) -> str:
+    """Return the type of what a tool gives in at most 1,000 characters; empty where it is not described. A field
+    without a type is a string."""
+    if tool.output_schema is None:
+        return ""
+    gives = tool.output_schema.to_json()
+    shown = _Types(gives).of(gives, 0, bare=True)
+    return "" if shown == "any" else shown if len(shown) <= _MAX_TYPE else f"{shown[: _MAX_TYPE - 1]}…"
+
+
+def _danger(tool: Tool) -> str:
+    return "Destructive." if tool.annotations.destructive is True and not tool.annotations.read_only else ""
 
 
 def first_sentence(tool: Tool) -> str:

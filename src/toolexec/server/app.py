@@ -67,7 +67,8 @@ from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
 from toolexec.server.tools.base import MetaCall, MetaTool
-from toolexec.server.tools.catalogue import beside, meta_tools, unlisted_tools
+from toolexec.server.tools.catalogue import beside, meta_tools, room_for_tools, unlisted_tools
+from toolexec.server.tools.find import FIND
 
 __all__ = ["ToolServer"]
 
@@ -122,9 +123,10 @@ class ToolServer:
         self.results = results
         unlisted: Sequence[MetaTool] = ()
         if tools is None:
-            tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
-            unlisted = unlisted_tools(settings.expose)
-        self._dispatcher = _Dispatcher(ex, tools, results, settings.expose, unlisted)
+            code = ex.options.enable_code_execution
+            tools = meta_tools(settings.expose, code_enabled=code, list_all=settings.list_all)
+            unlisted = () if settings.list_all else unlisted_tools(settings.expose, code_enabled=code)
+        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
@@ -234,13 +236,15 @@ class ToolServer:
             index, _ = ex.visible()
             ready = not isinstance(index, Prepares) or index.is_prepared
             tools = len(index) if ready else 0
-            named = ready and settings.expose == "code"  # with `meta`, list_namespaces has them
+            exposed = self._dispatcher.exposed()
+            named = ready and exposed == "code"  # with `meta`, list_namespaces has them
             page = browsable(index).namespaces_page(_NAMESPACES).items if named else ()
         return instructions(
-            self._dispatcher.exposed(),
+            exposed,
             tools=tools,
             namespaces=[name for name in page if name],
             code_enabled=ex.options.enable_code_execution,
+            also=self._dispatcher.unlisted,
         )
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
@@ -470,9 +474,10 @@ class _Dispatcher:
         ex: Exec,
         tools: Sequence[MetaTool],
         results: ResultStore,
-        expose: Expose,
+        settings: ServeSettings,
         unlisted: Sequence[MetaTool] = (),
     ) -> None:
+        expose: Expose = settings.expose
         self._ex = ex
         self._expose = expose
         self._results = results
@@ -480,17 +485,20 @@ class _Dispatcher:
             tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
             for tool in (*tools, *unlisted)
         }
-        self._listed = [tool.to_mcp() for tool in tools]
+        self.unlisted = [tool.name for tool in unlisted]
+        self._finds_for_code = FIND.name in {tool.name for tool in tools}
+        self._listed = [tool.to_mcp(whole=settings.list_all) for tool in tools]
         self._direct = DirectTools(ex, tuple(self._own)) if expose in ("direct", "auto") else None
-        self._auto = AutoExposure(ex, self._direct, tools) if self._direct and expose == "auto" else None
-        self._beside = [tool.to_mcp() for tool in beside(tools)]
+        room = room_for_tools(code_enabled=ex.options.enable_code_execution)
+        self._auto = AutoExposure(ex, self._direct, room) if self._direct and expose == "auto" else None
+        self._beside = [tool.to_mcp(whole=settings.list_all) for tool in beside((*tools, *unlisted))]
 
     def exposed(self) -> str:
         """Return what is listed, for `instructions`; `auto` while that depends on backends that are not there."""
         if self._auto is None:
             return self._expose
         if not self._auto.is_small():
-            return "meta"
+            return "code" if self._finds_for_code else "meta"
         absent = any(status.enabled and not status.available for status in self._ex.backend_statuses())
         return "auto" if absent or not len(self._ex.index) else "few"
 

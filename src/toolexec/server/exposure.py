@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.exec.facade import Exec
 from toolexec.server.direct import DirectTools, listing
-from toolexec.server.tools.base import MetaTool
-from toolexec.server.tools.catalogue import json_bytes, room_for_tools
+from toolexec.server.tools.catalogue import json_bytes
 
 __all__ = ["AutoExposure"]
 
@@ -19,16 +17,17 @@ _ABSENT: Final = 1500  # bytes that a backend counts as whose tools are not know
 
 
 class AutoExposure:
-    """Lists the tools of the catalogue where a model reads less then than of the server's *own* tools.
+    """Lists the tools of the catalogue where their definitions have *room*, in bytes; else a task would cost a model
+    less with the server's own tools.
 
     Once the list was too long it stays that of the own tools: one that went back and forth would be read again and
     again.
     """
 
-    def __init__(self, ex: Exec, direct: DirectTools, own: Sequence[MetaTool]) -> None:
+    def __init__(self, ex: Exec, direct: DirectTools, room: int) -> None:
         self._ex = ex
         self._direct = direct
-        self._room = room_for_tools(own)
+        self._room = room
         self._measured = (-1, 0)
         self._too_many = False
         self.was_direct: bool = False

@@ -61,9 +61,12 @@ class ServeSettings:
     """All settings of a server; every one has a default.
 
     `expose` is what clients see: `meta` tools to find, read and run the others; `direct`, the tools themselves; `code`,
-    one tool that finds and one that runs code; `auto`, the tools themselves and one to run code where a model reads
-    less then than with `meta`, else `meta`. `name`, `version`, `title` and `instructions` are what the server
-    says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
+    one tool that finds and one that runs code; `auto`, the tools themselves where a task costs a model less then, else
+    as with `code`, or with `meta` where code is switched off. `name`, `version`, `title` and `instructions` are what
+    the server says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
+
+    With `list_all` the list has all of the server's own tools and their arguments, for clients that call only what they
+    see; without, only those that a model needs, and the others can be called all the same.
 
     `list_changed` notifies clients of changes of the catalogue, once per burst: when nothing has changed for
     `list_changed_debounce` seconds. For `direct_wait` seconds after its start (with `auto`, 2 at most), a server that
@@ -87,8 +90,9 @@ class ServeSettings:
     version: str = __version__
     transport: Transport = setting("stdio", "How clients connect; sse has the older HTTP, too.")
     expose: Expose = setting(
-        "meta", "What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter."
+        "meta", "What clients see: meta-tools, the tools themselves, code only, or by their size what costs least."
     )
+    list_all: bool = setting(False, "List all of the server's own tools and arguments, also those hardly needed.")
     instructions: str = setting("", "What the model is told about this server; empty means the usual text.")
     page_size: int = setting(50, "How many tools one page of a list has.", least=1, file_most=1000)
     list_changed: bool = setting(True, "Tell clients when the tools have changed.")

@@ -73,6 +73,29 @@ class TestSearching:
         }
         assert size(found["tools"][0]) <= 200
 
+    async def test_a_hit_is_one_line(self, counter: Counter) -> None:
+        """The text has the ID with the arguments, and what it does where the ID does not say that; notes follow."""
+        reply = await counter.ask(SEARCH_TOOLS, query="ordre something")
+        lines = reply.text.splitlines()
+        assert lines[0] == "shop:order(item: str, count=1, options?: dict[str, list[int]]): Order something."
+        assert lines[-1] == "# did you mean order something?"
+        assert reply.once
+        assert "# nothing found" in (await counter.ask(SEARCH_TOOLS, query="zebra")).text
+        reply = await counter.ask(SEARCH_TOOLS, query="ordre something", as_json=True)
+        assert (reply.text, reply.structured, reply.once) == ("", True, False)
+
+    async def test_several_queries(self, crowd: Counter, counter: Counter) -> None:
+        """Five tools for one query, three for each of several, each tool once; what is not found is noted."""
+        assert len((await crowd.value(SEARCH_TOOLS, query="n0"))["tools"]) == 5
+        assert len((await crowd.value(SEARCH_TOOLS, query="n0", as_json=True))["tools"]) == 20
+        assert len((await crowd.value(SEARCH_TOOLS, queries=["t01", "t02"], limit=1))["tools"]) == 2
+        reply = await counter.ask(SEARCH_TOOLS, queries=["order", "order something", "qqqqqq zzzzzz"])
+        ids = [hit["id"] for hit in reply.value["tools"]]
+        assert ids[0] == "shop:order"
+        assert len(ids) == len(set(ids)) <= 6
+        assert "# nothing found for qqqqqq zzzzzz" in reply.text
+        assert "queries" in (await counter.error(SEARCH_TOOLS))["message"]
+
     async def test_a_page_has_twenty_tools_unless_asked(self, crowd: Counter) -> None:
         """The default is 20, other sizes from 1 to 100 are kept exactly."""
         assert len((await crowd.value(SEARCH_TOOLS, query=""))["tools"]) == 20

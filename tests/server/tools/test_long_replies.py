@@ -52,7 +52,9 @@ async def server() -> AsyncIterator[ToolServer]:
 
 def test_every_tool_is_tried() -> None:
     """A tool that is added needs a call here."""
-    assert {tool.name for tool in meta_tools("meta", code_enabled=True)} == CALLS.keys() | {"read_result"}
+    assert {tool.name for tool in meta_tools("meta", code_enabled=True, list_all=True)} == CALLS.keys() | {
+        "read_result"
+    }
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -67,9 +69,19 @@ async def test_a_long_reply_is_sent_once(server: ToolServer, era: str, name: str
     assert reply.structured_content is None
 
 
-@pytest.mark.parametrize("name", ["search_tools", "list_tools", "list_namespaces"])
+@pytest.mark.parametrize("name", ["list_tools", "list_namespaces"])
 async def test_a_short_reply_is_structured_too(server: ToolServer, name: str) -> None:
     """Sends both, as MCP recommends."""
     async with connect(server, "auto") as client:
         reply = await client.call_tool(name, {**CALLS[name], "limit": 3})
+    assert json.loads(reply.content[0].text) == reply.structured_content
+
+
+@pytest.mark.parametrize("name", ["search_tools", "describe_tool"])
+async def test_what_is_found_and_described_is_text(server: ToolServer, name: str) -> None:
+    """Sends text only, however short; a program that asks for JSON gets it, and structured, however long."""
+    async with connect(server, "auto") as client:
+        reply = await client.call_tool(name, CALLS[name])
+        assert reply.structured_content is None
+        reply = await client.call_tool(name, {**CALLS[name], "as_json": True})
     assert json.loads(reply.content[0].text) == reply.structured_content

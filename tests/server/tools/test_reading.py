@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from typing import Any
 
 import pytest
@@ -83,7 +84,60 @@ class TestDescribing:
         assert error["details"]["close"][0] == "shop:order"
         assert (await counter.error(DESCRIBE_TOOL, tool_id="a b"))["code"] == "invalid_tool_id"
         assert refuses(DESCRIBE_TOOL, tool_id="a", detail_level="more")
-        assert refuses(DESCRIBE_TOOL)
+        assert "tool_ids" in (await counter.error(DESCRIBE_TOOL))["message"]
+
+    async def test_the_text(self, counter: Counter) -> None:
+        """The arguments as a schema without titles and bounds, the result as a short type, hints in few words."""
+        schema = {
+            "type": "object",
+            "properties": {
+                "title": {"type": "string", "title": "Title", "maxLength": 9},
+                "sizes": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+                "of": {"anyOf": [{"$ref": "#/$defs/Of"}, {"type": "null"}]},
+            },
+            "$defs": {"Of": {"type": "object", "properties": {"a": True}, "additionalProperties": False}},
+            "required": ["title"],
+        }
+        gives = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+        hints = ToolAnnotations(destructive=True, idempotent=True)
+        tool = Tool(name="x", description="Does it.", input_schema=schema, output_schema=gives, annotations=hints)
+        counter.ex.add(tool, handler=lambda args: args)
+        reply = await counter.ask(DESCRIBE_TOOL, tool_id="x")
+        head, args, result, notes = reply.text.splitlines()
+        assert (head, result, notes) == ("x: Does it.", "gives {id: int, name}", "# destructive, idempotent")
+        assert json.loads(args.removeprefix("args ")) == {
+            "type": "object",
+            "properties": {
+                "title": {"type": "string"},
+                "sizes": {"type": "object", "additionalProperties": {"type": "integer"}},
+                "of": {"anyOf": [{"$ref": "#/$defs/Of"}, {"type": "null"}]},
+            },
+            "$defs": {"Of": {"type": "object", "properties": {"a": True}}},
+            "required": ["title"],
+        }
+        assert reply.once
+
+    async def test_several_at_once(self, counter: Counter) -> None:
+        """Each once, one after the other; one that is not there is a note, and an error where it is the only one."""
+        reply = await counter.ask(DESCRIBE_TOOL, tool_ids=["shop:greet", "shop:ordre", "shop:order", "shop:greet"])
+        heads = [line.split(" ")[0] for line in reply.text.splitlines() if line.startswith(("shop:", "# "))]
+        assert heads[0] == "shop:greet:"
+        assert "shop:order:" in heads
+        assert any(line.startswith("# ") and "shop:ordre" in line for line in reply.text.splitlines())
+        assert [doc["id"] for doc in reply.value["tools"]] == ["shop:greet", "shop:ordre", "shop:order"]
+        assert (await counter.error(DESCRIBE_TOOL, tool_ids=["shop:ordre"]))["code"] == "tool_not_found"
+
+    async def test_a_long_schema_is_cut(self, counter: Counter) -> None:
+        """At some 6,000 characters, with how to read the rest; a path reads a part."""
+        fields = {f"f{number}": {"type": "string", "description": "long " * 20} for number in range(100)}
+        schema = {"type": "object", "properties": {"filter": {"type": "object", "properties": fields}}}
+        counter.ex.add(Tool(name="wide", description="Wide.", input_schema=schema), handler=lambda args: args)
+        reply = await counter.ask(DESCRIBE_TOOL, tool_id="wide")
+        assert len(reply.text) < 6_500
+        assert "path='properties.…') has the rest" in reply.text
+        part = await counter.ask(DESCRIBE_TOOL, tool_id="wide", path="properties.filter.properties.f7")
+        assert json.loads(part.text)["type"] == "string"
+        assert (await counter.error(DESCRIBE_TOOL, tool_id="wide", path="nowhere"))["code"] == "validation_input"
 
     async def test_documented_and_not_there(self, counter: Counter) -> None:
         """There is a summary of it, and nothing more."""

@@ -85,8 +85,9 @@ class MetaTool:
     idempotent: bool = True
     open_world: bool = True
 
-    def to_mcp(self) -> JSONDict:
-        """Return the tool in MCP's spelling, as `tools/list` shows it.
+    def to_mcp(self, *, whole: bool = False) -> JSONDict:
+        """Return the tool in MCP's spelling, as `tools/list` shows it; *whole* with the arguments that models hardly
+        need, too.
 
         A model pays for it in every conversation, so it is short: no output schema, and of the hints those that differ
         from what MCP takes a tool for that has none.
@@ -98,5 +99,6 @@ class MetaTool:
             hints |= {} if self.destructive else {"destructiveHint": False}
             hints |= {"idempotentHint": True} if self.idempotent else {}
         hints |= {} if self.open_world else {"openWorldHint": False}
-        data = {"name": self.name, "description": self.description, "inputSchema": brief(self.input_schema)}
+        schema = brief(self.input_schema, whole=whole)
+        data: JSONDict = {"name": self.name, "description": self.description, "inputSchema": schema}
         return {**data, "annotations": hints} if hints else data

@@ -21,39 +21,51 @@ from toolexec.server.tools.running import RUN_TOOL
 __all__ = ["beside", "json_bytes", "meta_tools", "room_for_tools", "unlisted_tools"]
 
 _BESIDE: Final = ("execute_code", "read_result")
+_ROOM: Final = {True: 11_000, False: 17_000}
 
 
-def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
-    """Return the server's own tools, in the order in which a model needs them.
+def meta_tools(expose: Expose, *, code_enabled: bool, list_all: bool = False) -> list[MetaTool]:
+    """Return those of the server's own tools that it lists, in the order in which a model needs them.
 
-    All of them for `meta` and `auto`, without those for code unless *code_enabled*; two for `code`; only what reads
-    long results for `direct`. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
+    Five for `meta`; two for `code`; for `auto`, where it does not list the tools themselves, those of `code`, or of
+    `meta` unless *code_enabled*; only what reads long results for `direct`. With *list_all* those of `unlisted_tools`
+    follow. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
     """
     from toolexec.server.tools.results import READ_RESULT
 
     match expose:
-        case "meta" | "auto":
-            finding = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW]
-            coding = [EXECUTE_CODE, STUBS] if code_enabled else []
-            return [*finding, *coding, READ_RESULT, LIST_TOOLS, LIST_NAMESPACES, LIST_TOOL_EXAMPLES, LIST_BACKENDS]
+        case "auto" | "code" if code_enabled:
+            listed = [FIND, EXECUTE]
+        case "auto" | "meta":
+            listed = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_TOOL, EXECUTE_CODE if code_enabled else RUN_CHAIN, READ_RESULT]
         case "code":
-            if not code_enabled:
-                raise ConfigurationError(
-                    "expose = code offers execute_code, but code execution is switched off; enable it, or choose meta"
-                )
-            return [FIND, EXECUTE]
+            raise ConfigurationError(
+                "expose = code offers execute_code, but code execution is switched off; enable it, or choose meta"
+            )
         case "direct":
-            return [READ_RESULT]
+            listed = [READ_RESULT]
         case _:
             raise ConfigurationError(f"unknown expose {expose!r}; use auto, meta, direct or code")
+    return [*listed, *unlisted_tools(expose, code_enabled=code_enabled)] if list_all else listed
 
 
-def unlisted_tools(expose: Expose) -> list[MetaTool]:
+def unlisted_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
     """Return the server's own tools that clients can call and do not see: with `code`, those that `find` and `execute`
-    stand for."""
+    stand for, else all that `meta_tools` leaves out; without those for code unless *code_enabled*."""
     from toolexec.server.tools.results import READ_RESULT
 
-    return [SEARCH_TOOLS, DESCRIBE_TOOL, EXECUTE_CODE, READ_RESULT] if expose == "code" else []
+    finding = [SEARCH_TOOLS, DESCRIBE_TOOL]
+    coding = [EXECUTE_CODE, STUBS] if code_enabled else []
+    listing = [LIST_TOOLS, LIST_NAMESPACES, LIST_TOOL_EXAMPLES, LIST_BACKENDS]
+    match expose:
+        case "code":
+            return [*finding, EXECUTE_CODE, READ_RESULT]
+        case "auto" | "meta":
+            every = [*finding, RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW, *coding, READ_RESULT, *listing]
+            listed = meta_tools(expose, code_enabled=code_enabled)
+            return [tool for tool in every if tool not in listed]
+        case _:
+            return []
 
 
 def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
@@ -62,10 +74,17 @@ def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
     return [tool for tool in own if tool.name in _BESIDE]
 
 
-def room_for_tools(own: Sequence[MetaTool]) -> int:
-    """Return how many bytes the definitions of all tools may have, so that they and those beside them are not longer
-    than those of the server's *own* tools, which find and run them."""
-    return sum(json_bytes(tool.to_mcp()) for tool in own) - sum(json_bytes(tool.to_mcp()) for tool in beside(own))
+def room_for_tools(*, code_enabled: bool) -> int:
+    """Return how many bytes the definitions of all tools may have, output schemas too, so that a task costs a model no
+    more with them than with the server's own tools.
+
+    It is what the replay of `benchmarks.context` says, where a task is 4.2 calls. A token that is read again costs a
+    tenth, and so does the list, which every conversation begins with. So a task costs 400 tokens and 0.52 of each one
+    in the list with the tools themselves, 1,360 with those for `code` and 1,720 with those of `meta`. The first is as
+    much as the others at lists of 1,840 and 2,530 tokens, with 270 and 100 of them for what is beside the tools. A
+    token of a list comes with 7 bytes of a definition: that makes 11 and 17 KB.
+    """
+    return _ROOM[code_enabled]
 
 
 def json_bytes(definition: JSONDict) -> int:

@@ -15,7 +15,20 @@ from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, asked_timeout, result_parts
-from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, ON_ERROR, TEXT, UNDONE, closed, count, outcome
+from toolexec.server.tools.schemas import (
+    ANY,
+    CUT,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    ON_ERROR,
+    TEXT,
+    UNDONE,
+    closed,
+    count,
+    outcome,
+    unlisted,
+)
 from toolexec.server.tools.values import (
     as_json,
     backend_data,
@@ -158,9 +171,9 @@ _STEP: Final = closed(
         "args": OBJECT,
         "use_previous": FLAG,
         "name": TEXT,
-        "stop_on_error": {**FLAG, "default": True},
-        "timeout": {**NUMBER, "exclusiveMinimum": 0, "description": "seconds"},
-        "retries": count(0, _MAX_RETRIES),
+        "stop_on_error": unlisted({**FLAG, "default": True}),
+        "timeout": unlisted({**NUMBER, "exclusiveMinimum": 0, "description": "seconds"}),
+        "retries": unlisted(count(0, _MAX_RETRIES)),
     },
     ["tool_id"],
 )
@@ -191,9 +204,9 @@ RUN_CHAIN: Final = MetaTool(
             "steps": {"type": "array", "minItems": 1, "maxItems": _MAX_STEPS, "items": _STEP},
             "on_error": ON_ERROR,
             "dry_run": FLAG,
-            "max_bytes": MAX_BYTES,
-            "include_backends": {**FLAG, "default": True},
-            "include_tools": FLAG,
+            "max_bytes": unlisted(MAX_BYTES),
+            "include_backends": unlisted({**FLAG, "default": True}),
+            "include_tools": unlisted(FLAG),
         },
         ["steps"],
     ),

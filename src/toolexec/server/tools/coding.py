@@ -36,6 +36,7 @@ from toolexec.server.tools.schemas import (
     count,
     outcome,
     text,
+    unlisted,
 )
 from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside, undone_data
 
@@ -220,10 +221,10 @@ EXECUTE_CODE: Final = MetaTool(
         {
             "code": TEXT,
             "language": text("default python"),
-            "timeout_ms": count(1, _LARGEST),
-            "max_tool_calls": count(1),
-            "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids, or github:*"},
-            "max_bytes": MAX_BYTES,
+            "timeout_ms": unlisted(count(1, _LARGEST)),
+            "max_tool_calls": unlisted(count(1)),
+            "allowed_tools": unlisted({**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids, or github:*"}),
+            "max_bytes": unlisted(MAX_BYTES),
         },
         ["code"],
     ),

@@ -13,13 +13,12 @@ from toolexec.code.compact import compact_stub
 from toolexec.code.names import ToolNames, names_of
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
-from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION
 from toolexec.discovery.view import browsable
 from toolexec.errors import ToolNotFoundError
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.finding import MAX_QUERY, nothing_found
+from toolexec.server.tools.finding import FOR_EACH, FOR_ONE, MAX_QUERIES, MAX_QUERY, best_of, nothing_found
 from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIND"]
 
-_FOR_ONE: Final = 5
-_FOR_EACH: Final = 3
-_MAX_ASKED: Final = 30
+_MAX_ASKED: Final = MAX_QUERIES
 _MAX_LIMIT: Final = 50
 _MAX_LISTED: Final = 100
 _MAX_NAME: Final = 200
@@ -67,7 +64,7 @@ async def _find(call: MetaCall) -> MetaReply:
     queries = [query.strip() for query in args.get("queries", ())]
     if queries:
         blocking = getattr(index, "search_blocks", False)
-        limit = int(args.get("limit", _FOR_ONE if len(queries) == 1 else _FOR_EACH))
+        limit = int(args.get("limit", FOR_ONE if len(queries) == 1 else FOR_EACH))
         work = (index, queries, limit, answer)
         await asyncio.to_thread(_searched, *work) if blocking else _searched(*work)
     if not any(args.get(key) for key in ("queries", "names", "namespaces")):
@@ -101,14 +98,9 @@ def _of_namespace(index: Index, namespace: str) -> list[Registered]:
 
 def _searched(index: Index, queries: Sequence[str], limit: int, answer: _Answer) -> None:
     """Take in the best tools for each query: those of all queries that are best, then the second ones, and so on."""
-    found = [index.search(query, limit) for query in queries]
-    for query, hits in zip(queries, found, strict=True):
-        if not hits and len(queries) > 1:
-            answer.notes.append(f"nothing found for {visible_line(query, MAX_SHORT_DESCRIPTION)}")
-        if hits.did_you_mean is not None:
-            answer.notes.append(f"did you mean {visible_line(hits.did_you_mean, MAX_SHORT_DESCRIPTION)}?")
-    for place in range(limit):
-        answer.add(index.find(hits[place].id) for hits in found if place < len(hits))
+    found, notes = best_of(index, queries, limit)
+    answer.notes += notes
+    answer.add(index.find(summary.id) for summary in found)
 
 
 def _overview(index: Index) -> str:

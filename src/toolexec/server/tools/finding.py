@@ -9,22 +9,23 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
+from toolexec.code.compact import call_line
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
 from toolexec.discovery.ranking.expansion import MAX_QUERY
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
 from toolexec.discovery.view import browsable
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.binding import Binding
-from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOLS, closed, text
+from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOLS, closed, count, text, unlisted
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
-__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "MAX_QUERY", "SEARCH_TOOLS", "nothing_found", "signature"]
+__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "MAX_QUERY", "SEARCH_TOOLS", "best_of", "nothing_found", "signature"]
 
 _MAX_SIGNATURE: Final = 100
 _MAX_NAMED: Final = 8
@@ -42,6 +43,11 @@ _NAMES: Final = {
     "object": "dict",
     "null": "None",
 }
+FOR_ONE: Final = 5
+"""How many tools a search by one query finds."""
+FOR_EACH: Final = 3
+"""How many tools a search by several queries finds for each."""
+MAX_QUERIES: Final = 30
 _seal = CursorSeal()
 
 
@@ -56,26 +62,98 @@ async def _search(call: MetaCall) -> MetaReply:
     )
     await settle(call.ex)
     index, _ = call.ex.visible()
-    query = args["query"].strip()
+    queries = _queries(args)
+    limit = _wanted(call, queries)
     if produces := args.get("produces"):
-        return await _producing(call, index, query, filters, produces)
-    wanted = (index, query, _limit(call), args.get("cursor") or None, filters)
+        return await _producing(call, index, " ".join(queries), filters, produces, limit)
     blocking = getattr(index, "search_blocks", False)
+    if len(queries) > 1:
+        several = (index, queries, limit, filters)
+        found, notes = await asyncio.to_thread(best_of, *several) if blocking else best_of(*several)
+        value: JSONDict = {"tools": await _hits(call, index, found)}
+        return await _searched(call, index, value, filtered=filters != Filters(), notes=notes)
+    wanted = (index, queries[0], limit, args.get("cursor") or None, filters)
     page = await asyncio.to_thread(_page, *wanted) if blocking else _page(*wanted)
-    value: JSONDict = {"tools": await _hits(call, index, page.items)}
+    value = {"tools": await _hits(call, index, page.items)}
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
     if page.did_you_mean is not None:
         value["didYouMean"] = visible_line(page.did_you_mean, MAX_SHORT_DESCRIPTION)
-    return _noted(call, index, value, filtered=filters != Filters(), why=page.note)
+    return await _searched(call, index, value, filtered=filters != Filters(), why=page.note)
 
 
-async def _producing(call: MetaCall, index: Index, query: str, filters: Filters, produces: str) -> MetaReply:
+def _queries(args: JSONObject) -> list[str]:
+    """Return what is searched for, each once; raises InputValidationError where that is nothing."""
+    queries = [*([args["query"]] if "query" in args else ()), *args.get("queries", ())]
+    if not queries:
+        missing = Violation(path="", keyword="required", message="query is required, or queries")
+        raise InputValidationError([missing], tool_id="search_tools", op="validate_input")
+    return list(dict.fromkeys(query.strip() for query in queries))
+
+
+def _wanted(call: MetaCall, queries: Sequence[str]) -> int:
+    """Return how many tools to find, for each of several queries: a page for programs and where all are listed."""
+    if "limit" in call.args or call.args.get("as_json") or queries == [""]:
+        return _limit(call)
+    return FOR_ONE if len(queries) == 1 else FOR_EACH
+
+
+def best_of(
+    index: Index, queries: Sequence[str], limit: int, filters: Filters | None = None
+) -> tuple[list[Summary], list[str]]:
+    """Return the best tools for each query, each once (those of all queries that are best, then the second ones, and so
+    on), and what there is to note."""
+    found = [index.search(query, limit, filters=filters) for query in queries]
+    notes: list[str] = []
+    for query, hits in zip(queries, found, strict=True):
+        if not hits and len(queries) > 1:
+            notes.append(f"nothing found for {visible_line(query, MAX_SHORT_DESCRIPTION)}")
+        if hits.did_you_mean is not None:
+            notes.append(f"did you mean {visible_line(hits.did_you_mean, MAX_SHORT_DESCRIPTION)}?")
+    best: dict[str, Summary] = {}
+    for place in range(limit):
+        for hits in found:
+            if place < len(hits):
+                best.setdefault(hits[place].id, hits[place])
+    return list(best.values()), notes
+
+
+async def _producing(
+    call: MetaCall, index: Index, query: str, filters: Filters, produces: str, limit: int
+) -> MetaReply:
     """Return the tools whose results give a value for an argument, each with where in its result that is."""
-    found = await call.ex.search_tools(query, _limit(call), filters=filters, produces=produces)
+    found = await call.ex.search_tools(query, limit, filters=filters, produces=produces)
     places = {summary.id: visible_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
     hits = [hit | {"produces": places[hit["id"]]} for hit in await _hits(call, index, found)]
-    return _noted(call, index, {"tools": hits}, filtered=filters != Filters(), why=found.note)
+    return await _searched(call, index, {"tools": hits}, filtered=filters != Filters(), why=found.note)
+
+
+async def _searched(
+    call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why: str = "", notes: Sequence[str] = ()
+) -> MetaReply:
+    """Return the reply of a search: a line for each tool and the notes as text, or JSON where that was asked for."""
+    note = _noted(call, index, value, filtered=filtered, why=why).value.get("note")
+    notes = [*notes, *([note] if note else ())]
+    if notes:
+        value["note"] = "; ".join(notes)
+    if call.args.get("as_json"):
+        return MetaReply(value=value, structured=True)
+    if "didYouMean" in value:
+        notes.append(f"did you mean {value['didYouMean']}?")
+    if "nextCursor" in value and ("cursor" in call.args or call.args.get("query") == ""):
+        notes.append(f"more: cursor {value['nextCursor']}")
+    hits: list[JSONDict] = value["tools"]
+    entries = [index.find(hit["id"]) for hit in hits]
+    tools = [entry.tool for entry in entries if entry is not None]
+    lines = await off_loop_if_long(tools, lambda: [*map(_line, hits, entries)])
+    return MetaReply(value=value, text="\n".join([*lines, *(f"# {one}" for one in notes)]), once=True)
+
+
+def _line(hit: JSONObject, entry: Registered | None) -> str:
+    """Return one line on a tool: how it is called, what it does, and what else there is to know now."""
+    line = call_line(entry.tool) if entry is not None else f"{hit['id']}: {hit.get('shortDescription', '')}"
+    line += f"  # gives it at {hit['produces']}" if hit.get("produces") else ""
+    return line + (f"  # unavailable: {hit['unavailable']}" if hit.get("unavailable") else "")
 
 
 async def _list(call: MetaCall) -> MetaReply:
@@ -244,27 +322,30 @@ def _type_word(schema: JSONValue, level: int = 0) -> str:
     return "|".join(_NAMES[kind] for kind in named) or "any"
 
 
+_QUERY: Final = {**TEXT, "maxLength": MAX_QUERY}
 _PAGE: Final = {"nextCursor": TEXT, "note": TEXT}
 _PAGING: Final = {"limit": LIMIT, "cursor": TEXT}
 
 SEARCH_TOOLS: Final = MetaTool(
     name="search_tools",
     description=(
-        "Start here: find tools by words. "
-        'Each has its id and arguments ("?": optional). query "" lists all; nextCursor gets more.'
+        "Start here: find tools by words. queries: one for each thing to do, all in one call. "
+        "A line each: id(arguments): what it does; ? may be left out."
     ),
     input_schema=closed(
         {
-            "query": {**TEXT, "maxLength": MAX_QUERY},
-            **_PAGING,
+            "query": _QUERY,
+            "queries": {"type": "array", "items": _QUERY, "minItems": 1, "maxItems": MAX_QUERIES},
+            "limit": count(1, LIMIT["maximum"]),
             "namespace": TEXT,
-            "tags": TEXTS,
-            "backend": text("kind or name"),
-            "read_only": FLAG,
-            "destructive": FLAG,
-            "produces": text("an argument it gives: issue_id"),
-        },
-        ["query"],
+            "cursor": unlisted(TEXT),
+            "tags": unlisted(TEXTS),
+            "backend": unlisted(text("kind or name")),
+            "read_only": unlisted(FLAG),
+            "destructive": unlisted(FLAG),
+            "produces": unlisted(text("an argument it gives: issue_id")),
+            "as_json": unlisted(FLAG),
+        }
     ),
     output_schema=closed({"tools": TOOLS, **_PAGE, "didYouMean": TEXT}, ["tools"]),
     handle=_search,

@@ -6,16 +6,32 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.code.names import ToolNames
-from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, ToolDoc
+from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, DetailLevel, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
 from toolexec.discovery.index import Index, get_tool
+from toolexec.errors import InputValidationError, ToolExecError, Violation
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible, visible_line
+from toolexec.run.reading import select
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.schemas import ANY, EXAMPLES, OBJECT, TEXT, TEXTS, closed, count
+from toolexec.server.tools.describing import arguments_of, described
+from toolexec.server.tools.errors import error_object
+from toolexec.server.tools.schemas import (
+    ANY,
+    EXAMPLES,
+    FLAG,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    closed,
+    count,
+    listing,
+    text,
+    unlisted,
+)
 from toolexec.server.tools.starting import settle
-from toolexec.server.tools.values import tool_data
+from toolexec.server.tools.values import as_json, tool_data
 from toolexec.server.tools.wording import public_reason
 
 __all__ = ["DESCRIBE_TOOL", "LIST_TOOL_EXAMPLES", "STUBS"]
@@ -31,8 +47,43 @@ _MAX_PLACE: Final = 200
 
 async def _describe(call: MetaCall) -> MetaReply:
     args = call.args
-    level = args.get("detail_level", "schema")
-    doc = await call.ex.get_tool_doc(args["tool_id"], level)
+    wanted = [*([args["tool_id"]] if "tool_id" in args else ()), *args.get("tool_ids", ())]
+    if not wanted:
+        missing = Violation(path="", keyword="required", message="tool_id is required, or tool_ids")
+        raise InputValidationError([missing], tool_id="describe_tool", op="validate_input")
+    level: DetailLevel = args.get("detail_level", "schema")
+    if "path" in args:
+        return await _part(call, wanted[0], args["path"])
+    docs: list[JSONDict] = []
+    parts: list[str] = []
+    for tool_id in dict.fromkeys(wanted):
+        try:
+            doc = await call.ex.get_tool_doc(tool_id, level)
+        except ToolExecError as error:
+            if len(wanted) == 1:
+                raise
+            docs.append({"id": tool_id, "error": error_object(error)})
+            parts.append(f"# {docs[-1]['error']['message']}")
+            continue
+        docs.append(await _described(call, doc, level))
+        parts.append(as_json(docs[-1]) if level == "full" else described(call, docs[-1], doc.tool))
+    value = docs[0] if "tool_ids" not in args else {"tools": docs}
+    if args.get("as_json"):
+        return MetaReply(value=value, structured=True)
+    return MetaReply(value=value, text="\n".join(parts), once=True)
+
+
+async def _part(call: MetaCall, tool_id: str, path: str) -> MetaReply:
+    """Return a part of the schema of a tool's arguments: the value at a path such as `properties.filter`."""
+    doc = await call.ex.get_tool_doc(tool_id, "schema")
+    assert doc.tool is not None
+    shown = call.results.show(select(arguments_of(doc.tool), path), call.origin)
+    return MetaReply(value={"id": doc.id, "summary": "", "part": shown.value}, text=as_json(shown.value), once=True)
+
+
+async def _described(call: MetaCall, doc: ToolDoc, level: str) -> JSONDict:
+    """Return a description as JSON."""
+    args = call.args
     value: JSONDict = {"id": doc.id, "summary": visible(doc.summary, MAX_SUMMARY)}
     if doc.tool is not None:
         value["tool"] = tool_data(call, doc.tool)
@@ -47,7 +98,7 @@ async def _describe(call: MetaCall) -> MetaReply:
             value["producers"] = producers
     if (arguments := doc.example_call) is not None:
         value["exampleCall"] = {"tool_id": doc.id, "args": arguments}
-    return MetaReply(value=value)
+    return value
 
 
 def _hints(tool: Tool) -> JSONDict:
@@ -144,20 +195,25 @@ _DOC: Final = {
     "exampleCall": closed({"tool_id": ANY, "args": ANY}),
     "unavailable": TEXT,
     "producers": OBJECT,
+    "part": ANY,
+    "tools": listing(OBJECT),
 }
+_MAX_DESCRIBED: Final = 30
 
 DESCRIBE_TOOL: Final = MetaTool(
     name="describe_tool",
-    description="A tool's schemas; full adds notes, examples and a call to copy.",
+    description="The arguments and results of a tool, or of tool_ids; full adds notes, examples and a call to copy.",
     input_schema=closed(
         {
             "tool_id": TEXT,
-            "detail_level": {"enum": ["summary", "schema", "full"], "default": "schema"},
-            "examples_max": count(0, _EXAMPLES),
-        },
-        ["tool_id"],
+            "tool_ids": {**TEXTS, "minItems": 1, "maxItems": _MAX_DESCRIBED},
+            "detail_level": {"enum": ["summary", "schema", "full"]},
+            "path": unlisted(text("a part of the arguments' schema: properties.filter")),
+            "examples_max": unlisted(count(0, _EXAMPLES)),
+            "as_json": unlisted(FLAG),
+        }
     ),
-    output_schema=closed(_DOC, ["id", "summary"]),
+    output_schema={**closed(_DOC), "anyOf": [{"required": ["id", "summary"]}, {"required": ["tools"]}]},
     handle=_describe,
 )
 

@@ -9,9 +9,17 @@ from toolexec.model.json_value import JSONDict
 from toolexec.run.framing import framed, note
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.schemas import unlisted
 
 __all__ = ["READ_RESULT"]
 
+_RARE: Final = frozenset({"limit", "as_json", "max_bytes"})
+_ARGUMENTS: Final[JSONDict] = {
+    **READ_ARGUMENTS,
+    "properties": {
+        name: unlisted(part) if name in _RARE else part for name, part in READ_ARGUMENTS["properties"].items()
+    },
+}
 _WHOLE: Final[JSONDict] = {"type": "integer"}
 _OUTPUT: Final[JSONDict] = {
     "type": "object",
@@ -44,7 +52,7 @@ async def _read(call: MetaCall) -> MetaReply:
 READ_RESULT: Final = MetaTool(
     name="read_result",
     description="Read a result too large for one reply, by the handle in its outline.",
-    input_schema=READ_ARGUMENTS,
+    input_schema=_ARGUMENTS,
     output_schema=_OUTPUT,
     handle=_read,
 )

@@ -22,7 +22,7 @@ from toolexec.run.results import Shown
 from toolexec.run.types import Result
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_reply
-from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, closed, outcome, text
+from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, closed, outcome, text, unlisted
 from toolexec.server.tools.values import (
     as_json,
     backend_data,
@@ -222,11 +222,8 @@ RUN_TOOL: Final = MetaTool(
             "tool_id": text("namespace:name"),
             "args": OBJECT,
             "timeout_seconds": {**NUMBER, "exclusiveMinimum": 0},
-            "max_bytes": MAX_BYTES,
-            "include_structured": FLAG,
-            "include_tool": FLAG,
-            "include_backend": FLAG,
-            "include_mcp_result": FLAG,
+            "max_bytes": unlisted(MAX_BYTES),
+            **dict.fromkeys(_FLAGS, unlisted(FLAG)),
         },
         ["tool_id"],
     ),

@@ -33,6 +33,7 @@ __all__ = [
     "listing",
     "outcome",
     "text",
+    "unlisted",
 ]
 
 JSONSchema: TypeAlias = JSONDict
@@ -40,6 +41,8 @@ JSONSchema: TypeAlias = JSONDict
 _CHECKED_ONLY: Final = frozenset(
     {"additionalProperties", "exclusiveMinimum", "maxItems", "maxLength", "minimum", "minItems"}
 )
+
+_UNLISTED: Final = "x-unlisted"
 
 ANY: Final[JSONSchema] = {}
 TEXT: Final[JSONSchema] = {"type": "string"}
@@ -70,14 +73,23 @@ def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -
     return {**schema, "additionalProperties": False}
 
 
-def brief(schema: JSONObject) -> JSONSchema:
-    """Return *schema* as clients see it: without what only a mistake breaks, such as a limit of 0 items. The server
-    checks that all the same, and its error says what is wrong."""
-    shown = {key: part for key, part in schema.items() if key not in _CHECKED_ONLY}
+def unlisted(schema: JSONObject) -> JSONSchema:
+    """Return the schema of an argument that is taken, and that `brief` leaves out: hardly a model needs it."""
+    return {**schema, _UNLISTED: True}
+
+
+def brief(schema: JSONObject, *, whole: bool = False) -> JSONSchema:
+    """Return *schema* as clients see it: without what only a mistake breaks, such as a limit of 0 items, and without
+    arguments that are `unlisted` (with them if *whole*). The server checks the one and takes the other all the same,
+    and its error says what is wrong."""
+    shown = {key: part for key, part in schema.items() if key not in _CHECKED_ONLY and key != _UNLISTED}
     if "properties" in shown:
-        shown["properties"] = {name: brief(part) for name, part in shown["properties"].items()}
-    if "items" in shown:
-        shown["items"] = brief(shown["items"])
+        parts = shown["properties"].items()
+        shown["properties"] = {
+            name: brief(part, whole=whole) for name, part in parts if whole or not part.get(_UNLISTED)
+        }
+    if isinstance(shown.get("items"), dict):
+        shown["items"] = brief(shown["items"], whole=whole)
     return shown
 
 
