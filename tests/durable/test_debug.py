@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolexec import Exec, Step
+from toolexec.durable.engine import DurableEngine
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import (
     ConfigurationError,
@@ -289,3 +290,15 @@ def test_the_blocking_twin_does_the_same(tmp_path: Path, counter: Counter) -> No
         fork = ex.runs.fork("flow", at=5, answer=1)
         found = ex.runs.diff("flow", fork.run_id)
         assert found.to_dict()["first"] == found.calls[4].step
+
+
+async def test_runs_of_an_engine_are_not_looked_into() -> None:
+    """The error says where such runs are repeated."""
+    members = [name for name in dir(DurableEngine) if not name.startswith("_")]
+    engine = type("Engine", (), dict.fromkeys(members, print))()
+    ex = Exec(journal=engine)
+    with pytest.raises(ConfigurationError, match="engine"):
+        async with ex.runs.debug("order"):
+            pass
+    with pytest.raises(ConfigurationError, match="engine"):
+        await ex.runs.fork("order", at=1)
