@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -295,7 +296,7 @@ def test_the_blocking_twin_does_the_same(tmp_path: Path, counter: Counter) -> No
 async def test_runs_of_an_engine_are_not_looked_into() -> None:
     """The error says where such runs are repeated."""
     members = [name for name in dir(DurableEngine) if not name.startswith("_")]
-    engine = type("Engine", (), dict.fromkeys(members, print))()
+    engine: Any = type("Engine", (), dict.fromkeys(members, print))()
     ex = Exec(journal=engine)
     with pytest.raises(ConfigurationError, match="engine"):
         async with ex.runs.debug("order"):
