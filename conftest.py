@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import logging
 import os
 import shutil
@@ -23,6 +24,8 @@ from _pytest.logging import catching_logs
 from hypothesis import settings
 from tests import tiers
 from tests.scheduling import FileScheduling
+
+from toolexec.exec.options import Options
 
 # A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
 # has its own inside of it; the process that the user started removes it, even after a worker that crashed.
@@ -72,6 +75,10 @@ def _at_root_only(self: Any) -> logging.Handler:
 
 if "attached_loggers" in getattr(catching_logs, "__slots__", ()):  # pytest 9.2 does, and earlier ones do not
     catching_logs.__enter__ = _at_root_only
+
+# A start waits 10 s for slow servers, and then goes on without them. On a busy machine the servers of tests are slower;
+# what is about that limit sets its own.
+inspect.unwrap(Options.__init__).__kwdefaults__["start_timeout"] = 120.0
 
 # The same examples in each run; the soak tier looks for new ones.
 settings.register_profile("repeatable", max_examples=50, derandomize=True, deadline=None, database=None)
@@ -204,7 +211,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     before_temp = _directories()
     yield
     leaks = _leaks(before_children, before_fds, before_threads, before_temp)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30  # only what leaks waits so long; on a machine with other work the rest needs it
     # What a test has just dropped is young as a rule, and to go through all takes a hundred times as long.
     generation = 0
     while leaks and time.monotonic() < deadline:
