@@ -151,7 +151,7 @@ async def test_every_kind_of_answer_comes_back(shop: Shop) -> None:
 
 
 async def test_a_stream_that_was_left_is_left_again(shop: Shop) -> None:
-    """What came of it until then is there; more would be the error that its caller gave up."""
+    """The chunks until then come back; more would be the error that its caller gave up."""
     for mode in ("record", "replay"):
         async with shop.open(mode) as ex, aclosing(ex.stream_tool("t:count", {"to": 3})) as events:
             assert [(await anext(events)).data, (await anext(events)).data] == [0, 1]
