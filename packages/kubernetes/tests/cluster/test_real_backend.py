@@ -12,6 +12,7 @@ from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.real import RealCluster
 from tests.engines.images import test_image
 from tests.waiting import until
+from tests.wall import broken, fallen
 
 from toolexec.errors import CodeTimeoutError
 from toolexec.sandbox import Limits
@@ -59,7 +60,8 @@ async def test_code_runs_and_leaves_nothing(make: Make, place: Place) -> None:
 
 async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet_namespace: str) -> None:
     """Runs with calls of tools, warm and not, in containers that a kubelet has containerd make. Its network enforces no
-    policy, and lets pods reach nothing, so that code runs there only with `report`."""
+    policy, and lets pods reach nothing, so that code runs there only with `report`. All that asks the kernel is refused
+    under the RuntimeDefault of that containerd."""
     where = {"kubeconfig": str(kubelet_cluster.kubeconfig), "namespace": kubelet_namespace}
 
     def make(**settings: Any) -> KubernetesBackend:
@@ -75,6 +77,7 @@ async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet
             await until(lambda: backend.warm_stats.idle == 1)
         result = await ex.execute_code("raise SystemExit(3)", timeout=60)
         assert result.error is not None
+    assert broken("kubernetes", "root", await fallen(make(network="report"))) == {}
     await until(lambda: not kubelet_cluster.pods(kubelet_namespace), 0.1)
 
 
