@@ -31,7 +31,7 @@ _WHO: Final = {"root": "root", "user": "a user without rights"}
 
 KNOWN_GAPS: Final[Mapping[str, Mapping[str, str]]] = {
     "kubernetes": {"cpu_budget": "CPU time can be read only with permissions that would allow much more"},
-    "gvisor:user": dict.fromkeys(("cpu_budget", "memory_list"), "an ordinary user can make no control groups"),
+    "gvisor:user": {"memory_list": "an ordinary user can make no control groups, and results say so"},
 }
 """By kind of sandbox, with `:user` as an ordinary user starts it: the programs that get out of it, each with the reason.
 What is recorded as weaker is one of them."""
