@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         deployment: str
         build_id: str
         pinned: bool
+        search_attributes: bool
 
 
 __all__ = ["TemporalEngine"]
@@ -90,12 +91,19 @@ class TemporalEngine:
         self._connecting = asyncio.Lock()
 
     async def client(self) -> Client:
-        """Return the connection; raises JournalError when the server cannot be reached."""
+        """Return the connection; raises JournalError when the server cannot be reached, and ConfigurationError for
+        search attributes that it does not have."""
         from toolexec_temporal.client import connect
 
         async with self._connecting:
             if self._client is None:
-                self._client = await connect(self.settings)
+                client = await connect(self.settings)
+                if self.settings.search_attributes:
+                    from toolexec_temporal.attributes import check_attributes
+
+                    async with _explained(""):
+                        await check_attributes(client)
+                self._client = client
             return self._client
 
     def worker(
@@ -114,6 +122,8 @@ class TemporalEngine:
         """Implement `DurableEngine.run`."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
+        from toolexec_temporal.attributes import first_attributes
+
         settings = self.settings
         rules = Rules(
             settings.call_timeout,
@@ -123,6 +133,7 @@ class TemporalEngine:
             settings.linger,
             bool(settings.large_directory),
             settings.timer_linger,
+            settings.search_attributes,
         )
         record = replace(record, created=record.created or time())
         summary = {"kind": record.kind, "digest": record.digest, "caller": record.caller, "created": record.created}
@@ -136,6 +147,7 @@ class TemporalEngine:
                     task_queue=settings.task_queue,
                     id_reuse_policy=_never_again(),
                     memo=summary,
+                    search_attributes=first_attributes(record) if settings.search_attributes else None,
                 )
         except WorkflowAlreadyStartedError:
             known = await self._described(record.id)

@@ -50,6 +50,7 @@ class Rules:
     linger: float = 1.0
     keeps_large: bool = True
     timer_linger: float = 10.0
+    attributes: bool = False
 
 
 @dataclass

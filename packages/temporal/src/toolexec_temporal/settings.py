@@ -38,6 +38,10 @@ class TemporalSettings:
     version that the operator has made the current one, and those under way move on to it, or stay (`pinned`) with the
     version that they began with.
 
+    With `search_attributes` Temporal's own tools find runs by who they are for, their skill, the tools that they have
+    called, and what they wait for. These words are readable on the server, whether there is a key or not; the namespace
+    must have the attributes.
+
     Raises ConfigurationError for a value that makes no sense.
     """
 
@@ -64,6 +68,9 @@ class TemporalSettings:
     deployment: str = setting("toolexec", "The name of the deployment that workers with a build_id belong to.")
     build_id: str = setting("", "The version of this worker in its deployment; empty: workers have none.")
     pinned: bool = setting(False, "Runs stay with the version of the worker that they began with.")
+    search_attributes: bool = setting(
+        False, "Runs can be searched by caller, skill, tools and waits, which the server can read then."
+    )
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.old_keys):

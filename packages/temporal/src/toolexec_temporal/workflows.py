@@ -7,15 +7,14 @@ it must take the same steps each time: what changes them needs `workflow.patched
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import count
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from toolexec import Result
@@ -51,6 +50,7 @@ from toolexec.journal import (
     sent_args,
     whole_length,
 )
+from toolexec_temporal.attributes import TOOLS, WAITS, words
 from toolexec_temporal.dispatcher import Dispatcher
 from toolexec_temporal.host import host_of
 from toolexec_temporal.messages import (
@@ -105,6 +105,7 @@ class _Run:
         self._moving = False
         self._too_large = False
         self._updates = 0
+        self._tools: list[str] = list(workflow.info().typed_search_attributes.get(TOOLS) or ())
 
     # -- from outside -------------------------------------------------------------------------------------------
 
@@ -187,15 +188,36 @@ class _Run:
     async def _show_waits(self) -> None:
         """Keep in the memo of the Temporal workflow what the run waits for, once it has waited for some time: lists of
         runs show that, whether a worker is there or not."""
-        linger = timedelta(seconds=max(self._rules.linger, _SHOW_SECONDS))
+        linger = max(self._rules.linger, _SHOW_SECONDS)
         while True:
-            await workflow.wait_condition(self._is_idle)
-            with suppress(TimeoutError):
-                await workflow.wait_condition(lambda: not self._is_idle(), timeout=linger)
-                continue
-            workflow.upsert_memo({"waits": [asdict(wait) for wait in self._waits.open.values()]})
+            await self._until_idle(linger)
+            waits = [*self._waits.open.values()]
+            workflow.upsert_memo({"waits": [asdict(wait) for wait in waits]})
+            self._show(WAITS, (wait.name or wait.kind for wait in waits))
             await workflow.wait_condition(lambda: not self._is_idle())
             workflow.upsert_memo({"waits": []})
+            self._show(WAITS, ())
+
+    def _show(self, key: SearchAttributeKey[Sequence[str]], values: Iterable[str]) -> None:
+        """Have the server find the run by these words, if it began with that."""
+        if self._rules.attributes:
+            workflow.upsert_search_attributes([key.value_set(words(values))])
+
+    def _note_tool(self, tool_id: str) -> None:
+        if self._rules.attributes and tool_id not in self._tools:
+            self._tools.append(tool_id)
+            self._show(TOOLS, self._tools)
+
+    async def _until_idle(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Return when the run has done nothing but wait for so long, or what it does *is_over*."""
+        while not is_over():
+            await workflow.wait_condition(lambda: is_over() or self._is_idle())
+            try:
+                await workflow.wait_condition(
+                    lambda: is_over() or not self._is_idle(), timeout=timedelta(seconds=seconds)
+                )
+            except TimeoutError:
+                return
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is under way but waiting."""
@@ -225,6 +247,7 @@ class _Run:
         """Record a call that is about to be made."""
         self._delivered += [[*group] for group in delivered]
         self._calls[call.step] = call_to_json(call)
+        self._note_tool(call.tool)
 
     def note_end(self, step: str, state: str, outcome: Mapping[str, Any]) -> None:
         """Record its outcome."""
@@ -487,7 +510,7 @@ class _Code(_Run):
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
             try:
-                await self._until_over_or_idle(work)
+                await self._until_idle(self._rules.linger, work.done)
             except asyncio.CancelledError:
                 await _cancelled(work)
                 raise
@@ -496,17 +519,6 @@ class _Code(_Run):
             await _cancelled(work)
             await workflow.wait_condition(lambda: not self._is_idle())
         raise AssertionError("code is started as often as it takes")
-
-    async def _until_over_or_idle(self, work: asyncio.Task[Any]) -> None:
-        """Return when *work* is over, or when the run has done nothing but wait for some time."""
-        while not work.done():
-            await workflow.wait_condition(lambda: work.done() or self._is_idle())
-            try:
-                await workflow.wait_condition(
-                    lambda: work.done() or not self._is_idle(), timeout=timedelta(seconds=self._rules.linger)
-                )
-            except TimeoutError:
-                return
 
     @workflow.update
     async def attach(self, attempt: int) -> dict[str, Any]:
@@ -553,6 +565,7 @@ class _Code(_Run):
             began = workflow.time()
             call = CallRecord(step=spec.step, tool=spec.tool, definition="", args=spec.digest, sent=sent, began=began)
             self._calls[spec.step] = call_to_json(call)
+            self._note_tool(spec.tool)
         self._asked.add(spec.step)
         task = asyncio.create_task(self._answer(spec))  # the workflow's loop keeps it
         if is_timer(spec.step):
