@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import logging
 import os
 import shutil
@@ -26,6 +25,7 @@ from tests import tiers
 from tests.scheduling import FileScheduling
 
 from toolexec.exec.options import Options
+from toolexec.exec.sources import Sources
 
 # A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
 # has its own inside of it; the process that the user started removes it, even after a worker that crashed.
@@ -78,7 +78,17 @@ if "attached_loggers" in getattr(catching_logs, "__slots__", ()):  # pytest 9.2 
 
 # A start waits 10 s for slow servers, and then goes on without them. On a busy machine the servers of tests are slower;
 # what is about that limit sets its own.
-inspect.unwrap(Options.__init__).__kwdefaults__["start_timeout"] = 120.0
+_PATIENT = 120.0
+
+
+def _start_patiently(self: Sources, backends: Any = None) -> Any:
+    if self.start_timeout == Options().start_timeout:
+        self.start_timeout = _PATIENT
+    return _start(self, backends)
+
+
+_start = Sources.start
+Sources.start = _start_patiently
 
 # The same examples in each run; the soak tier looks for new ones.
 settings.register_profile("repeatable", max_examples=50, derandomize=True, deadline=None, database=None)

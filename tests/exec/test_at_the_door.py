@@ -47,6 +47,8 @@ FITTING: Mapping[str, Any] = {
     "run_id": "run",
     "queue": "mail",
     "states": [],
+    "run_a": "a",
+    "run_b": "b",
 }
 """Values for the parameters without a default."""
 NUMBERS = ("3", [], {}, math.nan, -math.inf, -1)
@@ -82,12 +84,13 @@ NAMED = {
 OTHER_NAMES = {
     **dict.fromkeys(("DetailLevel", "Missed", "OnError", "VendorFormat", "Path", "Unknown"), "str"),
     "Mapping": "JSONObject",
+    "JSONDict": "JSONObject",
     "NameMap": "VendorTools",
     "Skill": "str",
     "FunctionTool": "Callable",
     "Tool": "Callable",
 }
-ANYTHING = {"message", "payload"}
+ANYTHING = {"answer", "message", "payload"}
 """Parameters that take every value, or are refused by their content."""
 OWNERS: Mapping[str, type] = {"ex": Exec, "ex.runs": Runs, "ex.schedules": Schedules}
 
