@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.durable.queue_model import Clock
+from tests.waiting import until
 
 import toolexec.durable.clock as host_clock
 from toolexec import Exec, Step
@@ -253,8 +254,7 @@ async def test_workers_keep_the_limits_together(journal: SQLiteJournal) -> None:
     for number in range(12):
         await execs[0].runs.enqueue("q", chain=[Step("fx:busy", {"n": number})])
     works = [asyncio.ensure_future(ex.runs.work(idle=0.005)) for ex in execs]
-    while len(made) < 12:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(made) == 12)
     for work in works:
         work.cancel()
     await asyncio.gather(*works, return_exceptions=True)

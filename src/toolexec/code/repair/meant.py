@@ -26,7 +26,7 @@ PRINTED: Final = "print("
 _CALL: Final = re.compile(r"(?<![\w$])((?:tools\.)?[A-Za-z_]\w*(?:\.\w+)?)\(\s*(?![\s){])")
 _PRINT: Final = re.compile(r"(?<![\w.])print\(\s*(?:([rfbRFB]{0,2}['\"]|\d)|(\)))?")
 _TOOLS: Final = re.compile(r"(?<![\w.])tools(?:\.\w+)*")
-_ATTRIBUTE: Final = re.compile(r"\.(?:[\s\\]|#[^\n]*+)*+[^\W\d]\w*+(?!\()")
+_ATTRIBUTE: Final = re.compile(r"\.[\s\\]*+(?:[^\W\d]\w*+(?!\()|#)")
 """Text without which no attribute is read but to call it, once that of `tools` is left out."""
 
 _MOST_CALLS: Final = 200
