@@ -70,6 +70,9 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "keys new ann", 0, "sha256"),
     ("bare", "audit verify", 2, "there is no audit log"),
     ("bare", "runs list -c app.py", 0, "there are no such runs"),
+    ("bare", "replay none -c app.py", 3, "there is no run none"),
+    ("bare", "schedules list -c app.py", 0, "there are no schedules"),
+    ("bare", "test .", 2, "has no tests"),
     ("bare", "trust list -c app.py", 0, "no tools of servers"),
     ("bare", "tasks list", 0, "no tasks"),
     ("bare", "tasks get none", 2, "there is no task"),
@@ -80,6 +83,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("mcp", "trust list -c mcp.json", 0, "time"),
     ("serve", "list -c app.yaml", 0, "shop:price"),
     ("serve", "serve -c app.py", 0, '"serverInfo"'),
+    ("serve", "record --to session.yaml -c app.py -- true", 0, "tools: 2"),
 ]
 EXTRA = {"serve": "serve", "mcp": "mcp", "all": "remote"}
 OWN_EXTRA = {"sandbox kubernetes manifest -n code": "kubernetes", "temporal worker -c app.py": "temporal"}
