@@ -301,6 +301,30 @@ async def test_a_program_has_the_clock_of_its_beginning(journal: SQLiteJournal, 
         assert (await ex.runs.replay("r")).same
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"workflow": 'a := run("fx:at", {t: now()})\nb := run("fx:at", {t: "2"})\nreturn [a, b]'},
+        {"code": 'import time\na = tools.fx.at(t=str(time.time()))\nreturn [a, tools.fx.at(t="2")]'},
+    ],
+    ids=["workflow", "code"],
+)
+async def test_a_fork_of_a_queued_run_has_its_clock(
+    journal: SQLiteJournal, clock: Clock, program: dict[str, Any]
+) -> None:
+    """So it makes the same calls up to where it leaves the run, and is in no queue."""
+    async with _exec(journal, q=ONE) as ex:
+        ex.add(lambda t: t, "fx:at")
+        await ex.runs.enqueue("q", run_id="r", **program)
+        clock.now += 3600
+        (result,) = (await ex.runs.resume_due()).values()
+        fork = await ex.runs.fork("r", at=2, answer="other")
+        assert fork.result.error is None, fork.result.error
+        assert fork.result.value == [result.value[0], "other"]
+        assert (await ex.runs.get(fork.run_id)).queue == ""
+        assert (await ex.runs.replay(fork.run_id)).same
+
+
 async def test_without_a_journal_that_keeps_queues(tmp_path: Path) -> None:
     """A journal of one's own without those methods goes on as before."""
 

@@ -17,7 +17,7 @@ from toolexec.errors import ConfigurationError, InputValidationError, RunError, 
 from toolexec.exec.chain import steps_of
 from toolexec.exec.debug import Recording, run_offline, step_of
 from toolexec.exec.offline import Offline
-from toolexec.exec.run_data import APPROVED, OFFLINE, PARENT, origin_to_json, run_digest, steps_to_text
+from toolexec.exec.run_data import APPROVED, OFFLINE, PARENT, clock_of, origin_to_json, run_digest, steps_to_text
 from toolexec.model.json_value import JSONDict, JSONValue, NotJSONError, to_json
 from toolexec.model.origin import current_origin
 from toolexec.run.types import Result
@@ -270,6 +270,8 @@ def fork_record(recording: Recording, change: Change, plan: Plan, run_id: str, *
     parent = {"id": run.id, "step": plan.step, "call": plan.number, "changed": change.what, "reused": len(plan.calls)}
     settings: JSONDict = {**run.settings, "origin": origin_to_json(origin), PARENT: parent}
     settings |= {APPROVED: False, OFFLINE: not live}
+    if run.kind != "chain":  # a run of a queue has its clock from when it was taken
+        settings["now"] = clock_of(run)
     source = change.source if change.source is not None else run.source
     return RunRecord(
         id=run_id,

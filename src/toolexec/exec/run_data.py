@@ -28,6 +28,7 @@ __all__ = [
     "chain_from_json",
     "chain_to_json",
     "check_parent",
+    "clock_of",
     "code_from_json",
     "code_settings",
     "code_to_json",
@@ -102,14 +103,20 @@ def code_settings(run: RunRecord) -> tuple[dict[str, Any], bool]:
     were begun without this."""
     given = run.settings.get("given") or {}
     settings = settings_from_json(given)
-    for name in ("seed", "now"):
-        if run.kind == "code" or name == "now":
-            settings.setdefault(name, run.settings[name])
-    if run.started and "now" not in given:  # it has waited in a queue, and its clock begins when it does
-        settings["now"] = round(run.started, 6) if run.kind == "code" else float(int(run.started))
+    if run.kind == "code":
+        settings.setdefault("seed", run.settings["seed"])
+    settings.setdefault("now", clock_of(run))
     if settings.get("allowed_tools") is not None:
         settings["allowed_tools"] = [*settings["allowed_tools"], "run:*"]
     return settings, run.settings.get(TIMERS) == "steps" and "now" not in given
+
+
+def clock_of(run: RunRecord) -> float:
+    """Return the time at which the clock of code or a workflow begins, unless the caller has fixed it: when the run was
+    begun, or taken from its queue."""
+    if not run.started:
+        return run.settings["now"]
+    return round(run.started, 6) if run.kind == "code" else float(int(run.started))
 
 
 def parent_of(run: RunRecord) -> JSONDict:
