@@ -18,11 +18,15 @@ from tests.waiting import until
 
 import toolexec.durable.clock as host_clock
 from toolexec import Exec, Step
+from toolexec.code.executor import Executor
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.queues import Queue
 from toolexec.durable.sqlite import SQLiteJournal
-from toolexec.errors import ConfigurationError, JournalError, RunBusyError, RunError
+from toolexec.errors import ConfigurationError, JournalError, RunBusyError, RunError, SandboxFailedError
 from toolexec.process.owner import this_owner
+from toolexec.run.code_shares import CodeShares
+from toolexec.run.gate import Gate
 
 OLD = Path(__file__).with_name("journal_1.sql")
 STEPS = [Step("fx:note", {"n": 1})]
@@ -280,6 +284,41 @@ async def test_a_run_that_cannot_be_run_keeps_no_others(
         assert "switched off" in caplog.text
 
 
+async def test_a_run_above_its_callers_share_is_tried_again(journal: SQLiteJournal, clock: Clock) -> None:
+    """Waits until there may be room, not for a decision."""
+    gate = Gate(code_shares=CodeShares(1))
+    async with Exec(journal=journal, queues={"q": Queue()}, gate=gate) as ex:
+        for run_id in ("a", "b"):
+            await ex.runs.enqueue("q", code="return 1", run_id=run_id)
+        first = await ex.runs.resume_due()
+        (left,) = {"a", "b"} - first.keys()
+        (wait,) = (await ex.runs.get(left)).waits
+        assert (wait.kind, wait.due) == ("time", clock.now + 1)
+        clock.now += 2
+        assert (await ex.runs.resume_due())[left].value == 1
+
+
+async def test_a_run_whose_sandbox_fails_is_not_tried_for_ever(
+    journal: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that says nothing about the run is none: the run waits for a decision."""
+    tries: list[str] = []
+
+    async def fail(executor: Executor, request: ExecuteRequest) -> CodeResult:
+        tries.append(request.code)
+        assert len(tries) < 3, "it is taken again at once"
+        return CodeResult(error=SandboxFailedError("it is gone"), language="python")
+
+    monkeypatch.setattr(Executor, "execute", fail)
+    async with _exec(journal, q=ONE) as ex:
+        await ex.runs.enqueue("q", code="return 1", run_id="r")
+        await ex.runs.enqueue("q", chain=STEPS, run_id="next")
+        assert (await ex.runs.resume_due()).keys() == {"next"}
+        assert tries == ["return 1"]
+        run = await ex.runs.get("r")
+        assert (run.state, run.waits[0].name) == ("waiting", "retry")
+
+
 async def test_follow_leaves_a_run_to_the_workers(journal: SQLiteJournal) -> None:
     """Following takes no part in the work, and has the result once that is there."""
     async with _exec(journal, q=ONE) as ex:
@@ -312,7 +351,7 @@ async def test_a_program_has_the_clock_of_its_beginning(journal: SQLiteJournal, 
 async def test_a_fork_of_a_queued_run_has_its_clock(
     journal: SQLiteJournal, clock: Clock, program: dict[str, Any]
 ) -> None:
-    """So it makes the same calls up to where it leaves the run, and is in no queue."""
+    """Makes the same calls up to where it leaves the run, and is in no queue."""
     async with _exec(journal, q=ONE) as ex:
         ex.add(lambda t: t, "fx:at")
         await ex.runs.enqueue("q", run_id="r", **program)

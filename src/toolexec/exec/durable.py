@@ -76,7 +76,17 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["LEASE", "NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult", "WaitsCallback", "check_same"]
+__all__ = [
+    "LEASE",
+    "NO_HOOKS",
+    "DurableRuns",
+    "ReplayReport",
+    "RunHooks",
+    "RunResult",
+    "WaitsCallback",
+    "check_same",
+    "why_stopped",
+]
 
 T = TypeVar("T")
 RunResult: TypeAlias = ChainResult | CodeResult
@@ -503,7 +513,7 @@ class DurableRuns:
 
     async def _finished(self, run: RunRecord, execution: Execution, result: RunResult) -> RunResult:
         """Write the result down, unless it only says that this process could not go on."""
-        if _only_stopped(result):
+        if why_stopped(result) is not None:
             await execution.release()
             return result
         data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
@@ -709,14 +719,15 @@ def _compare(replay: Replay, run: RunRecord, result: RunResult) -> None:
             return
 
 
-def _only_stopped(result: RunResult) -> bool:
-    """Return whether a result says nothing about the run but that its process or sandbox ended."""
+def why_stopped(result: RunResult) -> ToolExecError | None:
+    """Return the error of a result that says nothing about its run but that its process or sandbox ended; else None."""
     if isinstance(result, ChainResult):
-        return any(isinstance(step.error, ClosedError) for step in result.steps)
+        return next((step.error for step in result.steps if isinstance(step.error, ClosedError)), None)
     error = result.error
-    return isinstance(error, ClosedError) or (
+    stops = isinstance(error, ClosedError) or (
         isinstance(error, SandboxError) and not isinstance(error, InvalidRequestError)
     )
+    return error if stops else None
 
 
 def _language(run: RunRecord) -> str:

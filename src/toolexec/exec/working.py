@@ -13,7 +13,7 @@ from toolexec.durable.journal import RunRecord, Wait
 from toolexec.durable.queues import QueueStore
 from toolexec.durable.run import new_owner
 from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
-from toolexec.exec.durable import LEASE
+from toolexec.exec.durable import LEASE, why_stopped
 from toolexec.exec.schedules import fire_due
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ __all__ = ["RunWorker"]
 logger: logging.Logger = logging.getLogger(__name__)
 _AT_ONCE: Final = 8
 """How many runs that are in no queue one worker goes on with at once."""
+_TRY_AGAIN: Final = 1.0
+"""After how many seconds a run is tried again that could not begin just now, where nothing else is said."""
 
 
 class RunWorker:
@@ -118,23 +120,34 @@ class RunWorker:
 
     async def _run_taken(self, run: RunRecord, owner: str) -> None:
         try:
-            self._has(run.id, await self._durable.go_on(run, owner))
+            result = await self._durable.go_on(run, owner)
+            if (stopped := why_stopped(result)) is not None:
+                raise stopped
         except ClosedError:  # this process ends, and the next one takes it
             return
         except ToolExecError as error:
             logger.warning("the run %s of the queue %s cannot be run here: %s", run.id, run.queue, error)
-            await self._give_up(run.id, owner, error)
+            await self._put_off(run.id, owner, error)
             self._again.set()
+            return
+        self._has(run.id, result)
 
-    async def _give_up(self, run_id: str, owner: str, why: ToolExecError) -> None:
-        """Have a run wait for a decision: it would be the next one of its queue for ever."""
-        wait = Wait(step="", kind="settle", name="retry", details={"error": why.to_dict()}, since=host_clock.now())
+    async def _put_off(self, run_id: str, owner: str, why: ToolExecError) -> None:
+        """Have a run wait for a decision, or for a while where that may help: it would be the next one of its queue for
+        ever."""
+        now, details = host_clock.now(), {"error": why.to_dict()}
+        if why.retryable:
+            pause = float(why.details.get("retry_after") or _TRY_AGAIN)
+            wait = Wait(step="", kind="time", details=details, due=now + pause, since=now)
+        else:
+            wait = Wait(step="", kind="settle", name="retry", details=details, since=now)
         with suppress(RunError, JournalError):
             await self._durable.do(self._durable.journal.suspend, run_id, owner, [wait])
 
     def _has(self, run_id: str, result: RunResult) -> None:
         self._results[run_id] = result
-        self._again.set()
+        if why_stopped(result) is None:  # else it would be tried again at once, for ever
+            self._again.set()
         if self._on_result is not None:
             self._on_result(run_id, result)
 
