@@ -14,6 +14,7 @@ import pytest
 
 from toolexec import Exec, Step
 from toolexec.durable.engine import DurableEngine
+from toolexec.durable.queues import Queue
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import (
     ConfigurationError,
@@ -209,6 +210,36 @@ async def test_it_stops_at_what_a_stopped_run_wants(ex: Exec) -> None:
         await session.to_end()
         assert isinstance(session.error, RunError)
         assert session.error.code == "run_unanswered"
+
+
+@pytest.mark.parametrize("state", ["queued", "cancelled"])
+async def test_what_a_run_wants_that_has_not_begun_can_be_answered(tmp_path: Path, state: str) -> None:
+    """The way on that the error names is there: to the call, and into a fork with its answer."""
+    async with Exec(journal=tmp_path / "runs.db", queues={"q": Queue()}) as ex:
+        ex.add(lambda n: n, "t:double")
+        await ex.runs.enqueue("q", chain=[Step("t:double", {"n": 2})], run_id="r")
+        if state == "cancelled":
+            assert await ex.runs.cancel("r")
+        async with ex.runs.debug("r") as session:
+            await session.to_end()
+            assert session.error is not None
+            assert "--to call:1" in session.error.message
+            assert "runs resume" not in session.error.message
+            await session.to_call(1)
+            assert session.calls[0].args == {"n": 2}
+        fork = await ex.runs.fork("r", at=1, answer=7)
+        assert (fork.result.value, fork.reused) == (7, 1)
+
+
+async def test_a_program_that_ends_too_soon_has_diverged(tmp_path: Path) -> None:
+    """A recorded call that it does not come to is a difference, also at the end."""
+    path = tmp_path / "runs.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(Path(__file__).with_name("journal_1.sql").read_text())
+    path.chmod(0o600)
+    async with Exec(journal=path) as ex, ex.runs.debug("done") as session:
+        await session.to_end()
+        assert (session.reason, session.error and session.error.code) == ("error", "run_diverged")
 
 
 async def test_nothing_can_be_reached(tmp_path: Path, counter: Counter) -> None:

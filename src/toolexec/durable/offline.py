@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import toolexec.durable.clock as host_clock
 from toolexec.code.deliveries import Probe, is_timer
-from toolexec.durable.journal import CallRecord, CallState, RunRecord, Signal
+from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal
 from toolexec.durable.outcomes import read_outcome
 from toolexec.durable.replay import TOOK, Replay, is_over
 from toolexec.durable.runner import DurableRunner, args_digest
@@ -122,6 +122,7 @@ class OfflineReplay(Replay):
     ) -> None:
         super().__init__(run.id, run.kind, calls, groups, verify=True)
         self.probe: Probe | None = probe
+        self._run_state: RunState = run.state
         self._numbers = {call.step: number for number, call in enumerate(numbered(calls), 1)}
         self._next = len(self._numbers)
         self._arrived: dict[str, ToolCall] = {}
@@ -223,8 +224,8 @@ class OfflineReplay(Replay):
     def unanswered(self, step: str, tool: str = "") -> ToolExecError:
         """Return the error of a call whose answer is not known, and have no more calls made."""
         call = self._arrived.get(step)
-        tool = tool or (call.tool_id if call is not None else "")
-        return self.fail(unanswered(self.run_id, self.number(step), step, tool, call.at if call is not None else None))
+        tool, at = tool or (call.tool_id if call is not None else ""), call.at if call is not None else None
+        return self.fail(unanswered(self.run_id, self.number(step), step, tool, at, state=self._run_state))
 
 
 class OfflineRunner(DurableRunner):
@@ -284,13 +285,28 @@ class UnansweredRunner(DurableRunner):
         return self.replay.is_known(call.step) and super().runs_in_thread(call, within)
 
 
-def unanswered(run_id: str, number: int, step: str, tool: str, at: tuple[int, int] | None = None) -> RunError:
-    """Return the error of a run that wants the answer to a call that nothing has."""
+def unanswered(
+    run_id: str,
+    number: int,
+    step: str,
+    tool: str,
+    at: tuple[int, int] | None = None,
+    *,
+    state: RunState = "waiting",
+) -> RunError:
+    """Return the error of a run in a *state* that wants the answer to a call that nothing has."""
+    match state:
+        case "queued":
+            or_else = ", or leave it to a worker of its queue"
+        case "cancelled":
+            or_else = ""
+        case _:
+            or_else = f", or make it on real tools with `toolexec runs resume {run_id}`"
     where = f" (line {at[0]})" if at is not None and at[0] else ""
     error = RunError(
         f"the run {run_id} wants {tool or 'an answer'} as its call {number}{where}, and no answer is recorded: see its "
         f"arguments with `toolexec replay {run_id} --to call:{number}`, answer it in a fork with `toolexec runs fork "
-        f"{run_id} --at {number} --answer FILE`, or make it on real tools with `toolexec runs resume {run_id}`",
+        f"{run_id} --at {number} --answer FILE`{or_else}",
         tool_id=tool or None,
         code="run_unanswered",
         op="replay",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -31,6 +32,8 @@ from toolexec.model.languages import base_language
 
 __all__ = ["DebugSession", "Recording", "check_still", "run_offline", "step_of"]
 
+_ENDED: Final = ("done", "failed")
+"""The states of a run that has come to its end by itself, and wants no more answers."""
 _MOST_STEPS: Final = 20
 """Of how many steps a chain shows the values; the calls have them all."""
 _GRACE: Final = 1.0
@@ -239,6 +242,9 @@ class DebugSession:
         replay = OfflineReplay(recording.run, recording.calls, recording.groups, probe)
         runner = OfflineRunner(replay, probe.comes if isinstance(probe, CallProbe) else None, probe.answers)
         result, raised = await run_offline(self._offline().work(recording.run, runner), replay, probe.stopped)
+        if replay.failure is None and result is not None and recording.run.state in _ENDED:
+            with suppress(ToolExecError):  # which is the failure of the replay from here on
+                replay.check_end()
         failure = replay.failure or raised
         seen = replay.seen()
         if isinstance(probe, CallProbe) and steps is None:
@@ -293,7 +299,7 @@ def step_of(recording: Recording, call: int | str) -> str:
             return call
     elif 1 <= int(call) <= len(calls):
         return calls[int(call) - 1].step
-    elif int(call) == len(calls) + 1 and recording.run.state == "waiting":
+    elif int(call) == len(calls) + 1 and recording.run.state not in _ENDED:
         return ""
     raise RunError(
         f"the run {recording.run.id} has no call {call}: it has made {len(calls)} calls; toolexec replay "
