@@ -19,6 +19,7 @@ from toolexec.errors import (
     ExecutionError,
     InputValidationError,
     RunError,
+    RunWaitingError,
 )
 from toolexec.model.origin import Caller, Origin, acting
 
@@ -208,3 +209,19 @@ async def test_a_fork_that_was_not_written_whole_calls_nothing(
 
 def _dies(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+async def test_workers_go_on_with_a_fork_that_was_resumed(ex: Exec, counter: Counter) -> None:
+    """Not before: it was made to be looked at. When it waits after that, they take it up as any other run."""
+    steps = [Step("t:double", {"n": 1}), Step("t:double", {"n": 2}), Step("run:signal", {"name": "go"})]
+    assert isinstance((await ex.run_chain(steps, durable="r")).error, RunWaitingError)
+    await ex.runs.signal("r", "go")
+    await ex.runs.resume("r")
+    counter.calls.clear()
+    fork = await ex.runs.fork("r", at=1, answer=5)
+    await ex.runs.signal(fork.run_id, "retry")
+    assert (await ex.runs.resume_due(), counter.calls) == ({}, [])
+    assert isinstance((await ex.runs.resume(fork.run_id)).error, RunWaitingError)
+    await ex.runs.signal(fork.run_id, "go", 7)
+    assert (await ex.runs.resume_due())[fork.run_id].value == 7
+    assert counter.calls == [2]

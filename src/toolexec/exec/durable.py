@@ -54,6 +54,7 @@ from toolexec.exec.run_data import (
     steps_from_text,
     steps_to_text,
     trace_of,
+    was_resumed,
 )
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -342,13 +343,14 @@ class DurableRuns:
         self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS, is_due: bool = False
     ) -> RunResult:
         """Go on with a run; see `Runs.resume`. One that *is_due*, and was forked to be looked at offline, stays as it
-        is, with a RunBusyError: only a caller who asks for it may have it call real tools."""
+        is, with a RunBusyError: only a caller who asks for it may have it call real tools. Once it has called one, it
+        is as any other."""
         if self.engine is not None:
             if accept_changes:
                 raise _not_there("accept_changes", "a call of such a run gets the tool as its worker has it")
             return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
-        if is_due and run.settings.get(OFFLINE):
+        if is_due and run.settings.get(OFFLINE) and not was_resumed(run, await self.do(self.journal.calls, run_id)):
             raise RunBusyError(f"the run {run_id} is a fork that was made offline", op="resume")
         return await self.go_on(run, new_owner(), hooks, accept_changes=accept_changes)
 

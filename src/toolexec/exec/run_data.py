@@ -9,6 +9,7 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final
 
+from toolexec.code.deliveries import is_timer
 from toolexec.code.limits import Limits
 from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
 from toolexec.durable.journal import CallRecord, RunRecord
@@ -41,6 +42,7 @@ __all__ = [
     "steps_from_text",
     "steps_to_text",
     "trace_of",
+    "was_resumed",
 ]
 
 
@@ -137,6 +139,13 @@ def check_parent(run: RunRecord, calls: Sequence[CallRecord]) -> None:
             op="resume",
             details={"run_id": run.id},
         )
+
+
+def was_resumed(run: RunRecord, calls: Sequence[CallRecord]) -> bool:
+    """Return whether a fork that was made offline has begun calls of its own: only a caller who resumed it has it do
+    that, but for the timers of its program."""
+    reused = parent_of(run).get("reused", 0)
+    return any(call.number > reused and not is_timer(call.step) for call in calls)
 
 
 def origin_to_json(origin: Origin) -> JSONDict:
