@@ -52,9 +52,13 @@ def test_yaml_is_read_with_the_types_of_json() -> None:
         (b"- " * 100_000, "nested too deeply"),
         (b"\n".join(b" " * n + b"a:" for n in range(2_000)), "nested too deeply"),
         (b"a: &a [*a]", "aliases that multiply"),
+        (
+            b"a: &a {k: 1}\nb: &b {<<: [" + b"*a," * 900 + b"]}\nc: {<<: [" + b"*b," * 900 + b"]}",
+            "merges that multiply",
+        ),
         (b"!!python/object/apply:os.system [id]", "neither JSON nor YAML"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_what_is_not_a_document_is_refused(data: bytes, message: str) -> None:
     """The error says why."""
