@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import re
 import socket
 import subprocess
 from contextlib import aclosing
@@ -150,6 +152,16 @@ async def test_every_kind_of_answer_comes_back(shop: Shop) -> None:
     assert len(shop.calls) == 1
 
 
+async def test_null_in_place_of_a_value_breaks_the_schema_again(shop: Shop) -> None:
+    """A breach is the result's error, as it was."""
+    for mode in ("record", "replay"):
+        async with shop.open(mode) as ex:
+            if mode == "record":
+                empty = Tool(name="empty", namespace="t", input_schema={}, output_schema={"type": "string"})
+                ex.add(empty, handler=lambda _: None)
+            assert isinstance((await ex.run_tool("t:empty")).error, OutputValidationError)
+
+
 async def test_a_stream_that_was_left_is_left_again(shop: Shop) -> None:
     """The chunks until then come back; more would be the error that its caller gave up."""
     for mode in ("record", "replay"):
@@ -198,6 +210,29 @@ async def test_auto_records_what_is_not_there(shop: Shop) -> None:
     assert [each["calls"] for each in await values(shop.open("auto"), 1, 2)] == [1, 2]
     assert shop.calls == [1, 2]
     assert [each["calls"] for each in await values(shop.open("replay"), 2, 1)] == [2, 1]
+
+
+async def test_a_stream_of_nothing_is_a_stream(shop: Shop) -> None:
+    """Nothing is streamed again, also where one event for all of it would not do."""
+    for mode in ("record", "replay"):
+        async with shop.open(mode) as ex, aclosing(ex.stream_tool("t:count", {"to": 0}, fallback=False)) as events:
+            assert [event.data async for event in events] == [[]]
+
+
+async def test_refresh_keeps_equal_calls(shop: Shop) -> None:
+    """Equal calls keep each the time that it took then."""
+    async with Exec(cassette=shop.path, cassette_mode="record") as ex:
+        ex.add(lambda: 1, "t:one")
+        await ex.run_tool("t:one")
+        await ex.run_tool("t:one")
+    shop.path.write_text(re.sub("seconds: .*\\n\\.", "seconds: 7.5\\n.", shop.path.read_text()))
+    before = shop.path.read_text()
+    assert "seconds: 7.5" in before
+    async with Exec(cassette=shop.path, cassette_mode="refresh") as ex:
+        ex.add(lambda: 1, "t:one")
+        await ex.run_tool("t:one")
+        await ex.run_tool("t:one")
+    assert shop.path.read_text() == before
 
 
 async def test_refresh_keeps_what_did_not_change(shop: Shop) -> None:
@@ -302,6 +337,61 @@ async def test_secrets_are_not_in_the_file(shop: Shop) -> None:
     assert "hunter2" not in text
     assert "a b c" not in text
     assert text.count("[REDACTED]") == 3
+
+
+PIN = {"type": "object", "properties": {"pin": {"type": "string", "x-secret": True}, "note": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("echo", ["", "base64", "earlier", "error", "reply", "breach", "chunk"])
+async def test_a_marked_value_is_hidden_wherever_it_is_repeated(shop: Shop, echo: str) -> None:
+    """In results, errors and pieces, of its call and of others; the replay asks the same."""
+    pin = "nine-lives-4711"
+
+    def answer(args: dict[str, Any]) -> Any:
+        if echo == "error":
+            raise ExecutionError(f"{pin} is wrong", details={"seen": [pin]})
+        if echo == "reply":
+            text = {"type": "text", "text": f"your pin is {pin}"}
+            return ToolReply(content=[text], structured={"pin": pin, "note": "ok"})
+        if echo == "breach":
+            return {"pin": pin, "note": 7}
+        return {"said": base64.b64encode(pin.encode()).decode() if echo == "base64" else f"pin={pin}"}
+
+    async def pieces(args: dict[str, Any]) -> Any:
+        yield {"note": pin}
+
+    output = PIN if echo in ("reply", "breach") else None
+    for mode in ("record", "replay"):
+        async with Exec(cassette=shop.path, cassette_mode=mode) as ex:  # type: ignore[arg-type]
+            ex.add(Tool(name="who", namespace="t", input_schema={"type": "object"}), handler=lambda _: f"is {pin}")
+            ex.add(
+                Tool(name="login", namespace="t", input_schema=PIN, output_schema=output),
+                handler=pieces if echo == "chunk" else answer,
+            )
+            if echo == "earlier":
+                await ex.run_tool("t:who")
+            asked = {"note": f"it is {pin}", "pin": pin}
+            if echo in ("chunk", "breach"):
+                async with aclosing(ex.stream_tool("t:login", asked)) as events:
+                    assert [event async for event in events]
+            if echo != "chunk":
+                await ex.run_tool("t:login", asked)
+            await ex.run_tool("t:who")
+    text = shop.path.read_text()
+    assert "nine-lives" not in text
+    assert base64.b64encode(pin.encode()).decode() not in text
+
+
+async def test_words_under_telling_names_stay_where_they_say_something(shop: Shop) -> None:
+    """A schema in a result may have the password `string`, which is a word like any other."""
+    for mode in ("record", "replay"):
+        async with Exec(cassette=shop.path, cassette_mode=mode) as ex:  # type: ignore[arg-type]
+            ex.add(
+                Tool(name="get", namespace="t", input_schema={"type": "object"}),
+                handler=lambda args: {"password": "string", "kind": "string"},
+            )
+            assert (await ex.run_tool("t:get")).value["kind"] == "string"
+            assert (await ex.run_tool("t:get", {"kind": "string"})).ok
 
 
 async def test_a_definition_with_a_secret_is_refused(shop: Shop) -> None:

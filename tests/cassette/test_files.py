@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_the_file_reads_well(path: Path) -> None:
 def test_what_is_written_is_read_back(value: Any) -> None:
     """Any JSON comes back as it was, whatever YAML would make of it."""
     data = {"toolexec_cassette": 1, "calls": [value]}
-    assert json.dumps(read_text(write_text(data), "x")) == json.dumps(data)
+    assert json.dumps(read_text(write_text(data, "x"), "x")) == json.dumps(data)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 )
 def test_strings_stay_strings(text: str) -> None:
     """Strings that YAML may take for another type are written in quotes."""
-    assert read_text(write_text({"toolexec_cassette": 1, "x": text}), "x")["x"] == text
+    assert read_text(write_text({"toolexec_cassette": 1, "x": text}, "x"), "x")["x"] == text
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,25 @@ def test_an_edited_answer_is_what_comes_back(path: Path) -> None:
     path.write_text(path.read_text().replace("and more", "and less", 1))
     with Exec(cassette=path).sync as ex:
         assert ex.run_tool("t:say", {"to": "ann"}).value == "ann\nand less\n"
+
+
+def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
+    """No reader waits for a pipe, and a directory has no calls."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, mode in (("pipe", "replay"), ("pipe", "auto"), (".", "replay")):
+        with pytest.raises(CassetteError, match="is not a file"):
+            Cassette(tmp_path / name, mode)  # type: ignore[arg-type]
+
+
+def test_a_cassette_that_could_not_be_read_again_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of reading is that of writing, and the file stays as it was."""
+    before = path.read_text()
+    monkeypatch.setattr("toolexec.cassette.text._MAX_BYTES", len(before) + 100)
+    ex = Exec(cassette=path, cassette_mode="auto")
+    ex.add(Tool(name="say", namespace="t", input_schema=ANY), handler=lambda args: "x" * 200)
+    with pytest.raises(CassetteError, match=r"is larger than .* split the session"), ex.sync as session:
+        session.run_tool("t:say", {"to": "eve"})
+    assert path.read_text() == before
 
 
 def test_a_missing_file_says_how_to_record_it(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from toolexec.cassette.matching import call_key, kept_args, miss
 from toolexec.cassette.modes import CassetteMode
 from toolexec.cassette.recording_lock import RecordingLock
 from toolexec.cassette.records import CassetteCall, CassetteTool, schema_digest
-from toolexec.cassette.text import FORMAT, FORMAT_KEY, read_text, write_text
+from toolexec.cassette.secrets import SessionRedactor
+from toolexec.cassette.text import FORMAT, FORMAT_KEY, read_file, read_text, write_text
 from toolexec.discovery.index import Registered
 from toolexec.errors import CassetteDriftError, CassetteError, CassetteMissError, ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -33,8 +34,9 @@ class Cassette:
     and keeps what has not changed. A call is found by its tool, with the version, and its arguments; equal ones answer
     in the order in which they were recorded. With *repeats* the last of them answers again, as often as it is asked.
 
-    Secrets are replaced by *redact* in arguments, results and errors, before they are compared or written; a definition
-    of a tool that has one is refused when the file is written. `misses` are the calls that nothing was recorded for.
+    Secrets are replaced by *redact* in arguments, results and errors, before they are compared or written, and so are
+    values that a schema or a name has shown to be secret, wherever the session repeats them; a definition of a tool
+    that has one of *redact* is refused when the file is written. `misses` are the calls that nothing was recorded for.
     Raises CassetteError for a file that cannot be used, and for one that another process is recording.
     """
 
@@ -48,7 +50,7 @@ class Cassette:
             )
         self.path: Path = Path(path)
         self.mode: CassetteMode = mode
-        self.redact = redact
+        self.redact: SessionRedactor = SessionRedactor(redact)
         self.repeats = repeats
         self.misses: list[CassetteMissError] = []
         self._lock = threading.Lock()
@@ -155,7 +157,7 @@ class Cassette:
         if self.mode == "replay" or (self.mode == "auto" and not self._made):
             return
         with self._lock:
-            text = write_text(self._data())
+            text = write_text(self._data(), str(self.path))
             if text == self._loaded_text:
                 return
             try:
@@ -198,16 +200,11 @@ class Cassette:
     # -- the file -----------------------------------------------------------------------------------------------
 
     def _load(self, *, needed: bool) -> None:
-        try:
-            text = self.path.read_text("utf-8")
-        except FileNotFoundError as error:
+        text = read_file(self.path)
+        if text is None:
             if needed:
-                raise CassetteError(
-                    f"there is no cassette {self.path}; record it with cassette_mode='record'"
-                ) from error
+                raise CassetteError(f"there is no cassette {self.path}; record it with cassette_mode='record'")
             return
-        except (OSError, UnicodeDecodeError) as error:
-            raise CassetteError(f"the cassette {self.path} cannot be read: {error}") from error
         where, data = str(self.path), read_text(text, str(self.path))
         unknown = sorted(data.keys() - set(_KEYS))
         if unknown:
@@ -230,26 +227,32 @@ class Cassette:
 
     def _data(self) -> JSONDict:
         """Return what the file is to say. Raises CassetteError for a secret in a definition."""
-        calls = [self._as_before(call) for call in self.calls]
+        for call in self._made:
+            if call.ended:
+                call.hide(self.redact)  # what a later call has shown to be a secret
+        used: set[int] = set()
+        calls = [self._as_before(call, used) for call in self.calls]
         tools = self._seen if self._makes_all else self.tools
         kept = [tools[tool_id].to_json() for tool_id in sorted(tools)]
         for tool in kept:
             self._refuse_secrets(tool, str(tool["id"]), "")
         return {FORMAT_KEY: FORMAT, "tools": kept, "calls": [call.to_json() for call in calls]}
 
-    def _as_before(self, call: CassetteCall) -> CassetteCall:
-        """Return the call as it was recorded before where it came to the same, so that only its time would differ."""
+    def _as_before(self, call: CassetteCall, used: set[int]) -> CassetteCall:
+        """Return the call as it was recorded before where it came to the same, so that only its time would differ; of
+        equal ones the first that is not *used*."""
         if self.mode == "refresh":
             now = {**call.to_json(), "seconds": 0}
             for number in self._waiting[call_key(call.tool, call.args)]:
-                if {**self._calls[number].to_json(), "seconds": 0} == now:
+                if number not in used and {**self._calls[number].to_json(), "seconds": 0} == now:
+                    used.add(number)
                     return self._calls[number]
         return call
 
     def _refuse_secrets(self, value: JSONValue, tool_id: str, place: str) -> None:
         """Raise CassetteError for a string with a secret anywhere in a definition, which is kept as it is."""
         if isinstance(value, str):
-            if self.redact.text(value) != value:
+            if self.redact.general.text(value) != value:
                 raise CassetteError(
                     f"the cassette {self.path} is not written: {place or 'the ID'} of {tool_id} has what looks like a "
                     "secret, which nothing may write down; take it out of the definition",
@@ -271,12 +274,7 @@ class Cassette:
         if self._made:
             return
         self._right.take()
-        try:
-            text = self.path.read_text("utf-8")
-        except FileNotFoundError:
-            text = None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CassetteError(f"the cassette {self.path} cannot be read: {error}") from error
+        text = read_file(self.path)
         if text != self._loaded_text:
             self._right.release()
             raise CassetteError(

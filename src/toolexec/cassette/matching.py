@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from toolexec.cassette.records import CassetteCall
+from toolexec.cassette.secrets import SessionRedactor
 from toolexec.errors import CassetteMissError
 from toolexec.model.arguments import without_nulls
 from toolexec.model.ids import ToolID
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, own_args, shorten
-from toolexec.model.redaction import Redactor
 from toolexec.model.tool import Tool
 from toolexec.run.audit.record import canonical
 
@@ -21,7 +21,7 @@ _MOST_DIFFERENCES: Final = 5
 _ABSENT: Final = object()
 
 
-def kept_args(tool: Tool, args: JSONObject | None, redact: Redactor) -> JSONDict:
+def kept_args(tool: Tool, args: JSONObject | None, redact: SessionRedactor) -> JSONDict:
     """Return the arguments of a call as a cassette keeps them: plain JSON, as the tool gets them, without secrets.
 
     Raises NotJSONError for what is not JSON, and InvalidSchemaError for a schema that cannot be used.
@@ -30,7 +30,7 @@ def kept_args(tool: Tool, args: JSONObject | None, redact: Redactor) -> JSONDict
     schema = tool.input_schema
     if not schema.conforms(plain):
         plain = without_nulls(plain, schema, schema.violations(plain))
-    kept = redact.value(plain, schema.to_json() if isinstance(schema.to_json(), Mapping) else None)
+    kept = redact.learn(plain, schema.to_json() if isinstance(schema.to_json(), Mapping) else None)
     return kept if isinstance(kept, dict) else {}
 
 

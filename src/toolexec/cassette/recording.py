@@ -104,11 +104,12 @@ class Recording(Layer):
                     result = last_result(event, call)
                     result.duration = perf_counter() - started
                     if kept is not None and tool is not None:  # the caller may not ask for another event
-                        kept.end(result, chunks, self._cassette.redact, _output(tool))
+                        pieces = chunks if chunks or not call.fallback else None
+                        kept.end(result, pieces, self._cassette.redact, _output(tool))
                 yield event
         except BaseException as error:
-            if kept is not None and result is None:
-                kept.chunks = [self._cassette.redact.value(chunk) for chunk in chunks] or None
+            if kept is not None and tool is not None and result is None:
+                kept.keep(chunks or None, self._cassette.redact, _output(tool))
                 self._failed(kept, error, perf_counter() - started)
             raise
         finally:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import toolexec.errors as errors
+from toolexec.cassette.secrets import SessionRedactor
 from toolexec.durable.outcomes import error_from_json, error_to_json
 from toolexec.errors import CassetteError, Outcome, OutputValidationError, ToolExecError
 from toolexec.model.binding import Binding, MCPBinding, ProviderBinding, binding_from_dict
@@ -109,24 +110,42 @@ class CassetteCall:
             data["error"] = self.error
         return data | {"seconds": self.seconds}
 
-    def end(self, result: Result, chunks: list[JSONValue] | None, redact: Redactor, output: JSONObject | None) -> None:
+    def end(
+        self, result: Result, chunks: list[JSONValue] | None, redact: SessionRedactor, output: JSONObject | None
+    ) -> None:
         """Keep what the call came to, without secrets; *output* is the schema of its value, if it has one."""
+        broken = result.error.value if isinstance(result.error, OutputValidationError) else None
+        value = redact.learn(broken if result.value is None else result.value, output)  # a stream has it there only
         if result.reply is not None:
-            self.reply = _without_secrets(result.reply.to_mcp(), redact, None)
+            self.reply = result.reply.to_mcp()
+            if result.reply.structured is not None:
+                self.reply["structuredContent"] = redact.learn(result.reply.structured, output)
+            self.reply = _without_secrets(self.reply, redact)
         else:
-            self.value = redact.value(result.value, output)
-        self.chunks = [redact.value(chunk) for chunk in chunks] if chunks else None
+            self.value = value
+        self.keep(chunks, redact, output)
         self.seconds = round(result.duration, 3)
         if result.error is not None:
             self.fail(result.error, redact)
         self.ended = True
+
+    def keep(self, chunks: list[JSONValue] | None, redact: SessionRedactor, output: JSONObject | None) -> None:
+        """Keep the pieces that it was answered in, None for a call in one piece; *output* is as for `end`."""
+        found = redact.learn(chunks, output)
+        self.chunks = found if found is None or isinstance(found, list) else [found for _ in chunks or ()]
+
+    def hide(self, redact: Redactor) -> None:
+        """Take out of what it came to the secrets that are known only now."""
+        self.value, self.chunks = redact.value(self.value), _list_without_secrets(self.chunks, redact)
+        self.reply = self.reply and _without_secrets(self.reply, redact)
+        self.error = self.error and _without_secrets(self.error, redact)
 
     def fail(self, error: ToolExecError, redact: Redactor, seconds: float | None = None) -> None:
         """Keep that the call raised *error*, without secrets."""
         data = error_to_json(error)
         if data.get("tool_id") == self.tool:
             del data["tool_id"]
-        self.error = _without_secrets(data, redact, None)
+        self.error = _without_secrets(data, redact)
         self.seconds = self.seconds if seconds is None else round(seconds, 3)
         self.ended = True
 
@@ -135,18 +154,17 @@ class CassetteCall:
 
         A value that broke its tool's output schema is given as it was: it does so again.
         """
-        if self.error is not None and not (self._broke_schema and self.has_answer):
+        if self.error is not None and not self._broke_schema:
             raise error_from_json({"tool_id": self.tool, **self.error})
         return ToolReply.from_mcp(copy.deepcopy(self.reply)) if self.reply is not None else copy.deepcopy(self.value)
 
     @property
-    def has_answer(self) -> bool:
-        """Whether there is a value, or a reply."""
-        return self.reply is not None or self.value is not None
-
-    @property
     def _broke_schema(self) -> bool:
-        return self.error is not None and self.error.get("class") == OutputValidationError.__name__
+        """Whether there is an answer, which breaks the output schema of this tool; it may be null."""
+        if self.error is None or self.error.get("class") != OutputValidationError.__name__:
+            return False
+        more = self.error.get("more")
+        return self.reply is not None or self.value is not None or (isinstance(more, Mapping) and "value" in more)
 
     @classmethod
     def read(cls, data: JSONValue, place: str) -> CassetteCall:
@@ -207,9 +225,14 @@ def _at(binding: Binding, destination: JSONValue) -> Binding:
     return MCPBinding(binding.server, binding.tool, destination) if isinstance(binding, MCPBinding) else binding
 
 
-def _without_secrets(data: JSONDict, redact: Redactor, schema: JSONObject | None) -> JSONDict:
-    found = redact.value(data, schema)
+def _without_secrets(data: JSONDict, redact: Redactor) -> JSONDict:
+    found = redact.value(data)
     return found if isinstance(found, dict) else {}
+
+
+def _list_without_secrets(data: list[JSONValue] | None, redact: Redactor) -> list[JSONValue] | None:
+    found = redact.value(data)
+    return found if isinstance(found, list) else None
 
 
 def _mapping(value: JSONValue, place: str, known: frozenset[str] | None = None) -> Mapping[str, Any]:

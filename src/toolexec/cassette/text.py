@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from toolexec.errors import CassetteError, MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["FORMAT", "FORMAT_KEY", "read_text", "write_text"]
+__all__ = ["FORMAT", "FORMAT_KEY", "read_file", "read_text", "write_text"]
 
 FORMAT: Final = 1
 FORMAT_KEY: Final = "toolexec_cassette"
@@ -20,6 +21,22 @@ _WIDTH: Final = 110
 _NUMBER: Final = re.compile(r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)\Z")
 
 
+def read_file(path: Path) -> str | None:
+    """Return the text of a cassette, None where there is no file. Raises CassetteError for what is not text in UTF-8 of
+    at most 64 MiB, such as a pipe."""
+    try:
+        if path.exists() and not path.is_file():
+            raise CassetteError(f"the cassette {path} cannot be read: it is not a file")
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        _check_size(len(data), str(path))
+        return data.decode().replace("\r\n", "\n")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CassetteError(f"the cassette {path} cannot be read: {error}") from error
+
+
 def read_text(text: str, where: str) -> JSONDict:
     """Return the data of a cassette. Raises CassetteError, with *where* in it, for what is not a whole one of a format
     that is known, and MissingExtraError without PyYAML."""
@@ -29,8 +46,6 @@ def read_text(text: str, where: str) -> JSONDict:
         from toolexec.backend.providers.openapi.yaml_loader import load_yaml
     except ModuleNotFoundError as error:
         raise MissingExtraError("serve", needed_for="reading a cassette") from error
-    if len(text) > _MAX_BYTES:
-        raise CassetteError(f"the cassette {where} is larger than {_MAX_BYTES >> 20} MiB; split the session")
     is_whole = text.rstrip().rpartition("\n")[2] == _END
     try:
         data = load_yaml(text)
@@ -56,15 +71,23 @@ def read_text(text: str, where: str) -> JSONDict:
     return data
 
 
-def write_text(data: JSONDict) -> str:
-    """Return the text of a cassette, the same for the same data. Raises MissingExtraError without PyYAML."""
+def write_text(data: JSONDict, where: str) -> str:
+    """Return the text of a cassette, the same for the same data. Raises CassetteError, with *where* in it, for one that
+    is too large to be read again, and MissingExtraError without PyYAML."""
     try:
         import yaml
     except ModuleNotFoundError as error:
         raise MissingExtraError("serve", needed_for="writing a cassette") from error
     dumper = _dumper(yaml)
     how: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": _WIDTH, "explicit_end": True}
-    return yaml.dump(_encodable(data), Dumper=dumper, default_flow_style=False, **how)
+    text: str = yaml.dump(_encodable(data), Dumper=dumper, default_flow_style=False, **how)
+    _check_size(len(text.encode()), where)
+    return text
+
+
+def _check_size(size: int, where: str) -> None:
+    if size > _MAX_BYTES:
+        raise CassetteError(f"the cassette {where} is larger than {_MAX_BYTES >> 20} MiB; split the session")
 
 
 def _dumper(yaml: Any) -> Any:
