@@ -119,10 +119,26 @@ async def test_a_replay_opens_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "posix_spawn", refuse)
     async with Exec(cassette=shop.path, gate=None) as ex:
         await ex.add_backends(again)
-        await ex.add_mcp("other", command="no-such-program")
+        [status] = await ex.add_mcp("other", command="no-such-program")
+        assert status.available, "an agent that looks at it goes on as it did then"
         await ex.refresh()
+        assert all(status.available for status in ex.backend_statuses())
+        assert [each.unavailable for each in await ex.search_tools("go")] == [None]
         result = await ex.run_tool("far:go")
     assert (result.value, result.binding and result.binding.backend) == ("gone", "far")
+
+
+async def test_another_cassette_leaves_the_first_one_as_it_was(shop: Shop, tmp_path: Path) -> None:
+    """Settings may name one to be recorded, and a command that replays take another."""
+    await values(shop.open("record"), 1)
+    before = shop.path.read_text()
+    (tmp_path / "other.yaml").write_text(before)
+    ex = Exec(cassette=shop.path, cassette_mode="record")
+    ex.reconfigure(cassette=Cassette(tmp_path / "other.yaml"))
+    await values(ex, 1)
+    assert shop.path.read_text() == before
+    Cassette(shop.path, "refresh").leave()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.yaml", shop.path.name]
 
 
 async def test_failures_come_back_as_they_were(shop: Shop) -> None:

@@ -173,6 +173,12 @@ class Cassette:
         finally:
             self._right.release()
 
+    def leave(self) -> None:
+        """Let others record it, and write it only if there were calls; raises as `save` does."""
+        if self._made:
+            self.close()
+        self._right.release()
+
     # -- drift --------------------------------------------------------------------------------------------------
 
     def check(self, tools: Iterable[Tool]) -> None:

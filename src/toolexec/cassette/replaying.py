@@ -30,7 +30,8 @@ class RecordedBackend:
 
     def status(self) -> BackendStatus:
         """Return that it is there; see `Backend.status`."""
-        return BackendStatus(name=self.name, kind=self.kind, info={"cassette": str(self._cassette.path)})
+        tools = len(self._tools())
+        return BackendStatus(name=self.name, kind=self.kind, tools=tools, info={"cassette": str(self._cassette.path)})
 
     async def start(self) -> None:
         """Do nothing: there is nothing to start."""
@@ -40,6 +41,9 @@ class RecordedBackend:
 
     async def list_tools(self) -> Sequence[Tool]:
         """Return the recorded tools of the backend."""
+        return self._tools()
+
+    def _tools(self) -> list[Tool]:
         found = self._cassette.tools.values()
         return [each.tool for each in found if (each.binding.kind, each.binding.backend) == (self.kind, self.name)]
 
@@ -96,9 +100,21 @@ class RecordedBackends(BackendRegistry):
         """Return what answers the calls of *binding*."""
         if binding.kind == "local" and self._runs_here(binding.tool):
             return self._others.resolve(binding)
-        key = binding.kind, binding.backend
-        found = self._recorded.get(key)
+        return self._of(binding.kind, binding.backend)
+
+    def get(self, name: str) -> Backend | None:
+        """Return what answers for the backend of this name, or None."""
+        return next((backend for backend in self.list() if backend.name == name), None)
+
+    def list(self, *, kind: str | None = None, enabled: bool | None = None) -> Sequence[Backend]:
+        """Return what answers for the backends that there are, and for those that were recorded."""
+        kinds: dict[str, BindingKind] = {backend.name: backend.kind for backend in self._others.list()}
+        kinds |= {each.binding.backend: each.binding.kind for each in self._cassette.tools.values()}
+        found = [self._of(kind, name) for name, kind in kinds.items()]
+        return [backend for backend in found if kind in (None, backend.kind) and enabled in (None, backend.enabled)]
+
+    def _of(self, kind: BindingKind, name: str) -> RecordedBackend:
+        found = self._recorded.get((kind, name))
         if found is None:
-            found = RecordedBackend(binding.backend, binding.kind, self._cassette, self._own)
-            self._recorded[key] = found
+            found = self._recorded[kind, name] = RecordedBackend(name, kind, self._cassette, self._own)
         return found

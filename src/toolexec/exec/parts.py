@@ -96,14 +96,14 @@ class Parts:
         before = self.cassette
         given = (options.cassette, options.cassette_mode)
         if before is None or given != self._cassette_given:
-            if before is not None:
-                before.close()
+            if before is not None and before is not self._cassette_given[0]:
+                before.leave()
             self.cassette, self._cassette_given = cassette_of(options), given
         if self.cassette is None:
             return None
         used = UsedCassette(self.cassette, self.backends, self.transforms, self._is_skill)
         if used.replays:
-            self.sources.stay_offline()
+            self.sources.stay_offline(used.recorded)
             self.adding.stand_ins |= used.fill(self.discovery.index)
         return used
 

@@ -79,7 +79,7 @@ class Sources:
         """Whether the Exec was closed."""
         self.pending: list[Backend] = []
         """Backends that are not started yet."""
-        self._is_offline = False
+        self._recorded: BackendRegistry | None = None
 
     def add(self, backends: Sequence[Backend]) -> Added:
         """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
@@ -135,12 +135,13 @@ class Sources:
         )
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
-        if not self._is_offline:
+        if self._recorded is None:
             self.pending.append(backend)
 
-    def stay_offline(self) -> None:
-        """Start no backend from now on; to be called before the first start."""
-        self._is_offline = True
+    def stay_offline(self, recorded: BackendRegistry) -> None:
+        """Start no backend from now on, for *recorded* has what answers for all; to be called before the first
+        start."""
+        self._recorded = recorded
         self.pending = []
 
     async def remove(self, name: str) -> None:
@@ -215,7 +216,7 @@ class Sources:
         if name is not None and not chosen:
             names = [backend.name for backend in known]
             raise BackendNotFoundError(f"no backend {name!r} can be refreshed; {did_you_mean(name, names)}")
-        if self._is_offline:
+        if self._recorded is not None:
             return [self._status(backend) for backend in chosen]
         unread = [backend for backend in self.pending if backend in chosen]
         await self.start([backend for backend in self.pending if backend in chosen])
@@ -246,11 +247,11 @@ class Sources:
 
     def statuses(self) -> list[BackendStatus]:
         """Return how every backend is, in order of registration."""
-        return [self._status(backend) for backend in self._backends.list()]
+        return [self._status(backend) for backend in (self._recorded or self._backends).list()]
 
     def unavailable(self, tool_id: str) -> str | None:
         """Return why a tool cannot be called just now, or None."""
-        if not self._catalogs:
+        if not self._catalogs or self._recorded is not None:
             return None
         found = self._index.find(tool_id)
         backend = self._backends.get(found.binding.backend) if found is not None else None
@@ -266,6 +267,8 @@ class Sources:
         return None
 
     def _status(self, backend: Backend) -> BackendStatus:
+        if self._recorded is not None:
+            return (self._recorded.get(backend.name) or backend).status()
         status = backend.status()
         catalog = self._catalogs.get(backend.name)
         if catalog is not None and catalog.refused:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, Self, TypeAlias
 
-from toolexec.backend.base import Backend
+from toolexec.backend.base import BackendStatus
 from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
@@ -89,7 +89,7 @@ class Health:
 
         def checks() -> dict[str, Check]:
             found: dict[str, Check] = {"sandbox": _sandbox_check(ex)} if ex.options.enable_code_execution else {}
-            return found | {backend.name: _backend_check(backend) for backend in ex.backends.list(enabled=True)}
+            return found | {each.name: _backend_check(each) for each in ex.backend_statuses() if each.enabled}
 
         return cls(checks, required=required, timeout=timeout, fresh=fresh)
 
@@ -124,12 +124,8 @@ class Health:
         return Finding(name=name, ok=not message, required=name in self._required, latency=latency, message=message)
 
 
-def _backend_check(backend: Backend) -> Check:
-    def check() -> str:
-        status = backend.status()
-        return "" if status.available else status.reason or "unavailable"
-
-    return check
+def _backend_check(status: BackendStatus) -> Check:
+    return lambda: "" if status.available else status.reason or "unavailable"
 
 
 def _sandbox_check(ex: Exec) -> Check:
