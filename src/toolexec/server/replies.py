@@ -17,7 +17,7 @@ from toolexec.model.visible import visible, visible_json
 from toolexec.model.visible_schema import visible_schema
 from toolexec.run.framing import framed_parts, framed_value, note
 from toolexec.server.tools.base import MetaReply
-from toolexec.server.tools.errors import error_object
+from toolexec.server.tools.errors import error_object, short_errors
 
 __all__ = ["content_for", "failure", "internal_failure", "is_wrapped", "meta_result", "published_output", "success"]
 
@@ -37,7 +37,7 @@ def meta_result(reply: MetaReply, output: Schema, version: str) -> JSONDict:
     value = dict(reply.value)
     parts = reply.parts
     if parts is None:
-        parts = [{"type": "text", "text": reply.text or _json(value)}, *reply.content]
+        parts = [{"type": "text", "text": reply.text or _json(short_errors(value))}, *reply.content]
     data = _complete(content_for(parts, version))
     if reply.is_error:
         data["isError"] = True
@@ -53,16 +53,16 @@ def _characters(parts: Sequence[JSONObject]) -> int:
 
 
 def failure(error: ToolExecError, output: Schema | None, content: Sequence[JSONObject] = ()) -> JSONDict:
-    """Return the reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a
-    place for it; *content* takes the place of the text. A tool that ran and broke its output schema gives its value,
-    too.
+    """Return the reply of a tool that failed: as text what a model needs to do better, and all that programs may ask
+    as structured content, where *output* has a place for it. *content* takes the place of the text. A tool that ran and
+    broke its output schema gives its value, too.
     """
     facts: JSONDict = {"error": error_object(error)}
-    if isinstance(error, OutputValidationError):
-        if error.value is not None and not content:
-            facts["value"] = error.value
-        content = [{"type": "text", "text": visible(_json(facts), _ERROR_TEXT)}, *content]
-    parts = list(content) or [{"type": "text", "text": visible(_json(facts), _ERROR_TEXT)}]
+    broken = isinstance(error, OutputValidationError)
+    if isinstance(error, OutputValidationError) and error.value is not None and not content:
+        facts["value"] = error.value
+    text: JSONDict = {"type": "text", "text": visible(_json(short_errors(facts)), _ERROR_TEXT)}
+    parts = [text, *content] if broken or not content else list(content)
     data = _complete(parts) | {"isError": True}
     if output is None or output.conforms(facts):
         data["structuredContent"] = facts

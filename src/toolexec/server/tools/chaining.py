@@ -13,7 +13,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.results import Shown
 from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.errors import error_object, error_reply
+from toolexec.server.tools.errors import error_object, error_reply, short_errors
 from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, asked_timeout, result_parts
 from toolexec.server.tools.schemas import (
     ANY,
@@ -115,7 +115,7 @@ def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
     content = other_parts(result.content) if result is not None else []
     if result is not None and content:  # the last tool's parts in their order, as run_tool gives them
         rest = {key: part for key, part in value.items() if key != "final"}
-        parts = [*result_parts(call, result, shown), text_part(as_json(rest))]
+        parts = [*result_parts(call, result, shown), text_part(as_json(short_errors(rest)))]
     else:
         parts = text_beside(value, "final")
     return MetaReply(value=value, content=content, parts=parts, is_error=chain.error is not None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from toolexec.errors import RemoteToolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.model.redaction import redactor
-from toolexec.model.visible import visible
+from toolexec.model.visible import visible, visible_line
 from toolexec.server.tools.base import MetaReply
 
-__all__ = ["error_object", "error_reply"]
+__all__ = ["error_object", "error_reply", "short_errors"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_MESSAGE: Final = 4000
@@ -21,6 +22,12 @@ _MAX_DETAILS: Final = 4000
 _MAX_TEXT: Final = 300
 _MAX_ITEMS: Final = 10
 _MAX_LEVELS: Final = 6
+_MAX_NAMES: Final = 50
+_MAX_NAME_SHOWN: Final = 64
+_IN_MESSAGE: Final = frozenset({"validation_input", "validation_output"})
+"""The codes of errors whose message has every violation."""
+_OF_THE_CALL: Final = frozenset({"tool_id", "op", "retryable", "outcome"})
+"""What a caller knows of a call with invalid arguments: which one it was, and that nothing has run."""
 
 
 def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSONDict:
@@ -45,6 +52,38 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSON
 def error_reply(error: ToolExecError, **beside: JSONValue) -> MetaReply:
     """Return a reply that reports *error*; *beside* is what else there is to say."""
     return MetaReply(value={**beside, "error": error_object(error)}, is_error=True)
+
+
+def short_errors(value: JSONObject) -> JSONDict:
+    """Return *value*, that of a reply, as its text has it: an error of validation in it says each violation once, in
+    its message, and names once what there is where a name was unknown. Its `details` are for programs, in the
+    structured content."""
+    short = dict(value)
+    if isinstance(error := short.get("error"), dict):
+        short["error"] = _short_error(error)
+    if isinstance(results := short.get("results"), list):
+        short["results"] = [short_errors(one) if isinstance(one, dict) else one for one in results]
+    return short
+
+
+def _short_error(error: JSONObject) -> JSONDict:
+    details = dict(error.get("details") or {})
+    violations = details.pop("violations", None)
+    if error.get("code") not in _IN_MESSAGE or not isinstance(violations, list):
+        return dict(error)
+    left_out = {"details", *(_OF_THE_CALL if error["code"] == "validation_input" else ())}
+    short = {key: part for key, part in error.items() if key not in left_out}
+    unknown = [one for one in violations if isinstance(one, dict) and one.get("keyword") == "additionalProperties"]
+    known = {str(one.get("path", "")): one.get("expected") for one in unknown}
+    short["message"] += "".join(_names(path, names) for path, names in known.items() if isinstance(names, list))
+    return {**short, "details": details} if details else short
+
+
+def _names(path: str, names: Sequence[JSONValue]) -> str:
+    """Return the known names at *path*, as the end of a message."""
+    shown = ", ".join(visible_line(str(name), _MAX_NAME_SHOWN) for name in names[:_MAX_NAMES])
+    more = ", …" if len(names) > _MAX_NAMES else ""
+    return f"; known{f' at {visible_line(path, _MAX_NAME)}' if path else ''}: {shown}{more}" if shown else ""
 
 
 def _bounded(details: JSONObject) -> JSONDict:

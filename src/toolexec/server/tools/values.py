@@ -16,6 +16,7 @@ from toolexec.run.large import Budget, is_small, off_loop
 from toolexec.run.results import Shown
 from toolexec.run.types import UndoneStep
 from toolexec.server.tools.base import MetaCall
+from toolexec.server.tools.errors import short_errors
 
 __all__ = [
     "as_json",
@@ -113,7 +114,8 @@ def text_beside(value: JSONObject, name: str) -> list[JSONDict] | None:
     found = value.get(name)
     if not isinstance(found, str) or len(found) <= _HEAD:
         return None
-    return [text_part(framed(found)), text_part(as_json({key: part for key, part in value.items() if key != name}))]
+    rest = {key: part for key, part in value.items() if key != name}
+    return [text_part(framed(found)), text_part(as_json(short_errors(rest)))]
 
 
 def other_parts(content: Iterable[JSONObject]) -> list[JSONDict]:
