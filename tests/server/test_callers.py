@@ -13,13 +13,16 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, ElicitResult, UrlElicitationCapability
-from tests.server.harness import connect, gated, serving
+from tests.server.harness import ERAS, connect, gated, serving
 
 import toolexec
 from toolexec import Exec
 from toolexec.model.origin import Caller
+from toolexec.run.gate import Gate
+from toolexec.run.policy import Policy, Rule
 from toolexec.server.app import ToolServer
 from toolexec.server.callers import can_elicit, connection_of
+from toolexec.server.settings import ServeSettings
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 
 ROOT = Path(toolexec.__file__).parent
@@ -62,6 +65,20 @@ async def test_a_proven_caller_reaches_the_call() -> None:
     assert ann.session == again.session != bob.session
     assert nobody.caller.id == ""
     assert "ann" not in ann.session
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_instructions_are_those_of_the_caller(era: str) -> None:
+    """Counts and names what the caller may know of, in either era, not what an anonymous one may."""
+    policy = Policy([Rule("deny", callers="guest-*", tools="secret:*"), Rule("allow", tools="*")])
+    ex = Exec(gate=Gate(policy=policy))
+    for name in ("open:a", "secret:b"):
+        ex.add(lambda: 1, name)
+    for caller, words in (("guest-1", "1 tool in the namespaces open "), ("ann", "2 tools in the namespaces open, se")):
+        async with ToolServer(ex, ServeSettings(expose="code")) as server:
+            as_callers(server, [Caller(id=caller)])
+            async with connect(server, era) as client:
+                assert str(client.instructions).startswith(words)
 
 
 async def test_state_is_bound_to_its_caller() -> None:

@@ -14,6 +14,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tests.server.harness import ERAS, connect, serving
 
 from toolexec import Exec, Tool
+from toolexec.run.gate import Gate
+from toolexec.run.policy import Policy, Rule
 from toolexec.server.direct import listing
 from toolexec.server.tools.catalogue import json_bytes, room_for_tools
 
@@ -78,6 +80,28 @@ async def test_many_tools_without_code() -> None:
     async with serving(ex, expose="auto") as server, connect(server, "auto") as client:
         assert await listed(client) == {"search_tools", "describe_tool", "run_tool", "run_chain", "read_result"}
         assert "not listed one by one" in server.lowlevel.create_initialization_options().instructions
+
+
+async def test_a_list_that_begins_empty() -> None:
+    """Without any tool nothing is decided: the first few that come are listed themselves, and what was listed before
+    can be called."""
+    ex = Exec()
+    async with serving(ex, expose="auto") as server, connect(server, "auto") as client:
+        assert await listed(client) == {"find", "execute"}
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("n__t0", {})
+        add(ex, 0)
+        assert await listed(client) == {"n__t0", *BESIDE}
+        assert not (await client.call_tool("find", {})).is_error
+
+
+@both
+async def test_the_choice_is_for_all_callers(era: str) -> None:
+    """A caller who may see two of many tools has the same list as others, and reads of none but those."""
+    ex = with_tools(90, gate=Gate(policy=Policy([Rule("allow", tools=["n:t1", "n:t2"])], default="deny")))
+    async with serving(ex, expose="auto") as server, connect(server, era) as client:
+        assert await listed(client) == {"find", "execute"}
+        assert "2 tools" in server.lowlevel.create_initialization_options().instructions
 
 
 @pytest.mark.parametrize("code", [True, False])

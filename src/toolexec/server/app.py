@@ -220,6 +220,7 @@ class ToolServer:
             self._tasks.serve(server)
             server.middleware.append(_announce_task)
             server.makes_tasks = True
+        server.middleware.append(self._instruct)
         security = RequestStateSecurity(
             keys=list(settings.state_keys) or [os.urandom(32)],
             ttl=settings.approval_timeout + _STATE_SLACK,
@@ -228,11 +229,19 @@ class ToolServer:
         server.middleware.append(RequestStateBoundary(security, default_audience=settings.name))
         return server
 
-    def _instructions(self) -> str:
+    async def _instruct(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        """Answer a handshake with the instructions for who makes it: the SDK has them before it knows the caller."""
+        result = await call_next(ctx)
+        if ctx.method == "initialize" and isinstance(result, dict):
+            return {**result, "instructions": self._instructions(Requester.of(ctx).origin(None))}
+        return result
+
+    def _instructions(self, origin: Origin | None = None) -> str:
+        """Return the instructions for *origin* (None: an anonymous one), without what is hidden from it."""
         settings, ex = self.settings, self.ex
         if settings.instructions:
             return settings.instructions
-        with acting(Origin()):
+        with acting(origin or Origin()):
             index, _ = ex.visible()
             ready = not isinstance(index, Prepares) or index.is_prepared
             tools = len(index) if ready else 0
@@ -251,7 +260,7 @@ class ToolServer:
         return DiscoverResult(
             supported_versions=list(MODERN_PROTOCOL_VERSIONS),
             capabilities=self.lowlevel.get_capabilities(protocol_version=ctx.protocol_version),
-            instructions=self._instructions(),
+            instructions=self._instructions(Requester.of(ctx).origin(None)),
         )
 
     async def _set_level(self, ctx: RequestContext, params: SetLevelRequestParams) -> EmptyResult:

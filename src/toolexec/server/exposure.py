@@ -21,7 +21,7 @@ class AutoExposure:
     less with the server's own tools.
 
     Once the list was too long it stays that of the own tools: one that went back and forth would be read again and
-    again.
+    again. The choice is the same for all callers, whatever part of the catalogue each may see.
     """
 
     def __init__(self, ex: Exec, direct: DirectTools, room: int) -> None:
@@ -40,11 +40,12 @@ class AutoExposure:
         return self._size() + absent * _ABSENT <= self._room
 
     def choose(self) -> bool:
-        """Return whether to list the tools of the catalogue now; what is too much once is so until the end."""
-        small = self.is_small() and len(self._ex.index) > 0
-        self._too_many = not small
-        self.was_direct = self.was_direct or small
-        return small
+        """Return whether to list the tools of the catalogue now; what is too much once is so until the end. While there
+        are none, as when no backend has started yet, it is not, and nothing is decided."""
+        self._too_many = not self.is_small()
+        chosen = not self._too_many and len(self._ex.index) > 0
+        self.was_direct = self.was_direct or chosen
+        return chosen
 
     def _size(self) -> int:
         """Return the bytes of all definitions; of very many a part that is too much already."""

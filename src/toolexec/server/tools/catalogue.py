@@ -50,22 +50,19 @@ def meta_tools(expose: Expose, *, code_enabled: bool, list_all: bool = False) ->
 
 
 def unlisted_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
-    """Return the server's own tools that clients can call and do not see: with `code`, those that `find` and `execute`
-    stand for, else all that `meta_tools` leaves out; without those for code unless *code_enabled*."""
+    """Return the server's own tools that clients can call and do not see: all that `meta_tools` leaves out, without
+    those for code unless *code_enabled*; none with `direct`. `find` and `execute`, which stand for others, are there
+    only where they are listed."""
     from toolexec.server.tools.results import READ_RESULT
 
-    finding = [SEARCH_TOOLS, DESCRIBE_TOOL]
+    if expose == "direct":
+        return []
     coding = [EXECUTE_CODE, STUBS] if code_enabled else []
     listing = [LIST_TOOLS, LIST_NAMESPACES, LIST_TOOL_EXAMPLES, LIST_BACKENDS]
-    match expose:
-        case "code":
-            return [*finding, EXECUTE_CODE, READ_RESULT]
-        case "auto" | "meta":
-            every = [*finding, RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW, *coding, READ_RESULT, *listing]
-            listed = meta_tools(expose, code_enabled=code_enabled)
-            return [tool for tool in every if tool not in listed]
-        case _:
-            return []
+    running = [RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW]
+    listed = meta_tools(expose, code_enabled=code_enabled)
+    every = [SEARCH_TOOLS, DESCRIBE_TOOL, *running, *coding, READ_RESULT, *listing]
+    return [tool for tool in every if tool not in listed]
 
 
 def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
