@@ -54,6 +54,18 @@ def test_optional_arguments_come_last() -> None:
     assert stub(properties, ["id"]) == 'n:f(id: str, limit=10, kind: "a"|"b"="a", note?: str, deep=False)'
 
 
+def test_results_of_any_type_are_not_called_strings() -> None:
+    """A field whose type is not described, or too deep to be shown, says so."""
+    deep = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"$ref": "#"}}}, "c": {}}}
+    assert stub(output_schema=deep) == "n:f() -> {a: {b: dict}, c: any}"
+
+
+def test_headings_and_notes_are_no_part_of_a_sentence() -> None:
+    """A mark of a note is left out, a name with one stays."""
+    for words, shown in (("# Reads C# code", "Reads C# code"), ("Zip  # gone: x", "Zip gone: x"), ("See #5", "See #5")):
+        assert first_sentence(Tool(name="f", description=words, input_schema={"type": "object"})) == shown
+
+
 def test_results_have_no_word_for_strings() -> None:
     """A field of a result without a type is a string; what is not described is left out."""
     rows = {"type": "array", "items": {"$ref": "#/$defs/Row"}}

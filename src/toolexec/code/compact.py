@@ -31,6 +31,8 @@ _MAX_PARTS: Final = 400
 _MAX_REMEMBERED: Final = 16_000
 _WORD: Final = re.compile(r"[a-z]+")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
+_MARK: Final = re.compile(r"(?<!\S)#+(?=\s|$)")
+"""What begins a note behind a tool, and a heading of Markdown."""
 _SMALL: Final = frozenset({"a", "an", "the", "of", "in", "to", "for", "by", "and", "or", "all", "with", "given", "new"})
 _NAMES: Final = {
     "string": "str",
@@ -90,9 +92,10 @@ def _danger(tool: Tool) -> str:
 
 
 def first_sentence(tool: Tool) -> str:
-    """Return what a tool does in at most 90 characters; empty where its ID has all of these words."""
+    """Return what a tool does in at most 90 characters, without what could be taken for a note; empty where its ID has
+    all of these words."""
     shown = visible_line(tool.description or tool.title or tool.annotations.title, 4 * _MAX_SENTENCE)
-    sentence = _SENTENCE.split(shown, maxsplit=1)[0]
+    sentence = " ".join(_MARK.sub("", _SENTENCE.split(shown, maxsplit=1)[0]).split())
     named = "".join(_WORD.findall(tool.id.lower()))
     rest = [word for word in _WORD.findall(sentence.lower()) if word not in _SMALL and word.rstrip("s") not in named]
     if not rest:
@@ -202,7 +205,7 @@ class _Types:
                 return
             kind = self.of(part, level + 1, bare=bare)
             shown = _shown_name(name) if bare or name in needed else f"{_shown_name(name)}?"
-            yield shown if bare and kind in ("str", "any") else f"{shown}: {kind}"
+            yield shown if bare and kind == "str" else f"{shown}: {kind}"
 
     def _at(self, reference: str) -> JSONValue:
         """Return the part of the schema that a reference points to; None for one that points elsewhere."""

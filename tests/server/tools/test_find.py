@@ -16,6 +16,7 @@ from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.coding import EXECUTE
 from toolexec.server.tools.find import FIND
 from toolexec.server.tools.finding import LIST_TOOLS, SEARCH_TOOLS
+from toolexec.server.tools.reading import DESCRIBE_TOOL
 
 from .conftest import Counter
 
@@ -150,8 +151,10 @@ async def test_an_empty_catalogue() -> None:
         (FIND, {"namespaces": ["n"], "detail": "full"}),
         (SEARCH_TOOLS, {"query": ""}),
         (LIST_TOOLS, {}),
+        (DESCRIBE_TOOL, {"tool_id": "n:t"}),
+        (DESCRIBE_TOOL, {"tool_id": "n:t", "path": "properties"}),
     ],
-    ids=["find", "find in full", "search", "list"],
+    ids=["find", "find in full", "search", "list", "describe", "describe a part"],
 )
 async def test_long_schemas_do_not_hold_the_event_loop(meta: MetaTool, args: dict[str, Any]) -> None:
     """Schemas of a MiB are read in a thread, while the loop turns; for short ones that would take longer."""

@@ -16,6 +16,7 @@ __all__ = ["arguments_of", "described"]
 
 _MAX_SCHEMA: Final = 6_000
 """How many bytes of the schema of its arguments are shown of a tool."""
+_INDENT: Final = "\n  "
 _HINTS: Final = {
     ("readOnlyHint", True): "read only",
     ("destructiveHint", True): "destructive",
@@ -31,7 +32,8 @@ _HANDLED: Final = frozenset({"$schema", "title", *_PARTS, *_LISTS, *_NAMED})
 def described(call: MetaCall, doc: JSONObject, tool: Tool | None) -> str:
     """Return the text of a description *doc* (its JSON), with the schema of the arguments if there is the *tool*."""
     data: JSONObject = doc.get("tool", {})
-    lines = [f"{doc['id']}: {data.get('description') or doc['summary']}".removesuffix(": ")]
+    words = (data.get("description") or doc["summary"]).replace("\n", _INDENT)  # no line of it is taken for another one
+    lines = [f"{doc['id']}: {words}".removesuffix(": ")]
     notes: list[str] = []
     if tool is not None:
         schema = arguments_of(tool)

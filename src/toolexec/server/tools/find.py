@@ -61,7 +61,9 @@ async def _find(call: MetaCall) -> MetaReply:
         _named(index, names, name, answer)
     for namespace in args.get("namespaces", ()):
         answer.add(await off_loop_if_many(index, lambda space=namespace: _of_namespace(index, space)))
-    queries = [query.strip() for query in args.get("queries", ())]
+    queries = list(dict.fromkeys(query.strip() for query in args.get("queries", ())))
+    others = args.get("names") or args.get("namespaces") or len(queries) > 1
+    queries = [query for query in queries if query] if others else queries
     if queries:
         blocking = getattr(index, "search_blocks", False)
         limit = int(args.get("limit", FOR_ONE if len(queries) == 1 else FOR_EACH))

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Final
 
 from toolexec.code.compact import call_line
@@ -32,6 +33,8 @@ _MAX_NAMED: Final = 8
 _MAX_CHOICES: Final = 4
 _MAX_WORD: Final = 40
 _MAX_TAGS: Final = 8
+_MAX_MISSED: Final = 10
+_MAX_MISSED_WORDS: Final = 60
 _MAX_NOTE: Final = 200
 _MAX_REMEMBERED: Final = 16_000
 _NAMES: Final = {
@@ -88,7 +91,12 @@ def _queries(args: JSONObject) -> list[str]:
     if not queries:
         missing = Violation(path="", keyword="required", message="query is required, or queries")
         raise InputValidationError([missing], tool_id="search_tools", op="validate_input")
-    return list(dict.fromkeys(query.strip() for query in queries))
+    asked = list(dict.fromkeys(query.strip() for query in queries))
+    asked = [query for query in asked if query] or asked[:1]  # an empty one beside others is what was left out
+    if len(asked) > 1 and args.get("cursor"):
+        one = Violation(path="/cursor", keyword="maxItems", message="a cursor goes on with one query, not with several")
+        raise InputValidationError([one], tool_id="search_tools", op="validate_input")
+    return asked
 
 
 def _wanted(call: MetaCall, queries: Sequence[str]) -> int:
@@ -104,12 +112,13 @@ def best_of(
     """Return the best tools for each query, each once (those of all queries that are best, then the second ones, and so
     on), and what there is to note."""
     found = [index.search(query, limit, filters=filters) for query in queries]
-    notes: list[str] = []
-    for query, hits in zip(queries, found, strict=True):
-        if not hits and len(queries) > 1:
-            notes.append(f"nothing found for {visible_line(query, MAX_SHORT_DESCRIPTION)}")
-        if hits.did_you_mean is not None:
-            notes.append(f"did you mean {visible_line(hits.did_you_mean, MAX_SHORT_DESCRIPTION)}?")
+    missed = [query for query, hits in zip(queries, found, strict=True) if not hits]
+    meant = dict.fromkeys(hits.did_you_mean for hits in found if hits.did_you_mean is not None)
+    notes = [f"did you mean {visible_line(words, MAX_SHORT_DESCRIPTION)}?" for words in islice(meant, _MAX_MISSED)]
+    if missed and len(missed) < len(found):
+        more = f" and {len(missed) - _MAX_MISSED} more" if len(missed) > _MAX_MISSED else ""
+        named = "; ".join(visible_line(query, _MAX_MISSED_WORDS) for query in missed[:_MAX_MISSED])
+        notes.insert(0, f"nothing found for {named}{more}")
     best: dict[str, Summary] = {}
     for place in range(limit):
         for hits in found:

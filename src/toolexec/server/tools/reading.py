@@ -9,6 +9,7 @@ from toolexec.code.names import ToolNames
 from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, DetailLevel, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
 from toolexec.discovery.index import Index, get_tool
+from toolexec.discovery.preparing import are_long, off_loop_if_long
 from toolexec.errors import InputValidationError, ToolExecError, Violation
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
@@ -63,10 +64,11 @@ async def _describe(call: MetaCall) -> MetaReply:
             if len(wanted) == 1:
                 raise
             docs.append({"id": tool_id, "error": error_object(error)})
-            parts.append(f"# {docs[-1]['error']['message']}")
+            parts.append(f"# {visible_line(docs[-1]['error']['message'], MAX_NOTES)}")
             continue
-        docs.append(await _described(call, doc, level))
-        parts.append(as_json(docs[-1]) if level == "full" else described(call, docs[-1], doc.tool))
+        data, words = await _described(call, doc, level)
+        docs.append(data)
+        parts.append(words)
     value = docs[0] if "tool_ids" not in args else {"tools": docs}
     if args.get("as_json"):
         return MetaReply(value=value, structured=True)
@@ -76,26 +78,38 @@ async def _describe(call: MetaCall) -> MetaReply:
 async def _part(call: MetaCall, tool_id: str, path: str) -> MetaReply:
     """Return a part of the schema of a tool's arguments: the value at a path such as `properties.filter`."""
     doc = await call.ex.get_tool_doc(tool_id, "schema")
-    assert doc.tool is not None
-    shown = call.results.show(select(arguments_of(doc.tool), path), call.origin)
+    tool = doc.tool
+    assert tool is not None
+    shown = await off_loop_if_long([tool], lambda: call.results.show(select(arguments_of(tool), path), call.origin))
     return MetaReply(value={"id": doc.id, "summary": "", "part": shown.value}, text=as_json(shown.value), once=True)
 
 
-async def _described(call: MetaCall, doc: ToolDoc, level: str) -> JSONDict:
-    """Return a description as JSON."""
-    args = call.args
-    value: JSONDict = {"id": doc.id, "summary": visible(doc.summary, MAX_SUMMARY)}
-    if doc.tool is not None:
-        value["tool"] = tool_data(call, doc.tool)
-    elif doc.described is not None:
-        value |= _hints(doc.described)
-    shown = args.get("examples_max", _EXAMPLES if level == "full" else 0)
+async def _described(call: MetaCall, doc: ToolDoc, level: str) -> tuple[JSONDict, str]:
+    """Return a description as JSON and as text; a long schema is read in a thread."""
+    shown = call.args.get("examples_max", _EXAMPLES if level == "full" else 0)
     examples = call.ex.visible()[1].list_examples(doc.id, int(shown)) if shown else []
-    value |= {key: part for key, part in _more(doc, examples).items() if part}
+    beside: JSONDict = {}
     if level == "full":
         await call.ex.links_ready()
-        if producers := _producers(doc):
-            value["producers"] = producers
+        beside = {"producers": producers} if (producers := _producers(doc)) else {}
+    tools = [doc.tool] if doc.tool is not None else []
+    as_text = level != "full" and not call.args.get("as_json")
+
+    def work() -> tuple[JSONDict, str]:
+        data = _data(call, doc, examples, schemas=not (as_text and are_long(tools))) | beside
+        return data, described(call, data, doc.tool) if as_text else as_json(data) if level == "full" else ""
+
+    return await off_loop_if_long(tools, work)
+
+
+def _data(call: MetaCall, doc: ToolDoc, examples: Sequence[ToolExample], *, schemas: bool = True) -> JSONDict:
+    """Return a description as JSON, with the *schemas* of the tool or without."""
+    value: JSONDict = {"id": doc.id, "summary": visible(doc.summary, MAX_SUMMARY)}
+    if doc.tool is not None:
+        value["tool"] = tool_data(call, doc.tool, schemas=schemas)
+    elif doc.described is not None:
+        value |= _hints(doc.described)
+    value |= {key: part for key, part in _more(doc, examples).items() if part}
     if (arguments := doc.example_call) is not None:
         value["exampleCall"] = {"tool_id": doc.id, "args": arguments}
     return value

@@ -79,9 +79,10 @@ def backend_data(binding: Binding) -> dict[str, str]:
     return {"kind": binding.kind, "name": binding.backend}
 
 
-def tool_data(call: MetaCall, tool: Tool) -> JSONDict:
+def tool_data(call: MetaCall, tool: Tool, *, schemas: bool = True) -> JSONDict:
     """Return a tool in MCP's spelling with its namespace, version and tags, fit to be read: strings are clean, a schema
-    too large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out.
+    too large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out, and
+    without *schemas* those as well.
     """
     data = tool.to_dict()
     for key in ("icons", "_meta"):
@@ -92,8 +93,10 @@ def tool_data(call: MetaCall, tool: Tool) -> JSONDict:
     if "title" in data.get("annotations", {}):
         data["annotations"]["title"] = visible(data["annotations"]["title"], _MAX_TITLE)
     for key in ("inputSchema", "outputSchema"):
-        if key in data:
+        if key in data and schemas:
             data[key] = call.results.show(visible_schema(data[key]), call.origin).value
+        elif not schemas:
+            data.pop(key, None)
     return data
 
 
