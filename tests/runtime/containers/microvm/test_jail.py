@@ -43,7 +43,7 @@ class TestJails:
         """Each jail has a user of its own, who alone may enter its directory."""
         one, other = jails.create(), jails.create()
         assert one.uid != other.uid
-        assert {one.uid, other.uid} <= {*jails.users}
+        assert all(uid in jails.users for uid in (one.uid, other.uid))
         for jail in (one, other):
             status = jail.directory.stat()
             assert (status.st_uid, status.st_mode & 0o777) == (jail.uid, 0o700)
