@@ -18,10 +18,13 @@ from toolexec.errors import (
     ConfigurationError,
     ExecutionError,
     InputValidationError,
+    PolicyError,
     RunError,
     RunWaitingError,
 )
 from toolexec.model.origin import Caller, Origin, acting
+from toolexec.run.gate import Gate
+from toolexec.run.policy import Policy, Rule
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 CODE = """
@@ -225,3 +228,16 @@ async def test_workers_go_on_with_a_fork_that_was_resumed(ex: Exec, counter: Cou
     await ex.runs.signal(fork.run_id, "go", 7)
     assert (await ex.runs.resume_due())[fork.run_id].value == 7
     assert counter.calls == [2]
+
+
+async def test_a_fork_whose_resumption_is_refused_stays_as_it_was(ex: Exec, tmp_path: Path, counter: Counter) -> None:
+    """Waiting for its caller, so that it can be looked at and forked, and nothing is due."""
+    await ex.run_chain(CHAIN, durable="r")
+    fork = await ex.runs.fork("r", at=1, answer=5)
+    gate = Gate(policy=Policy([Rule("deny", runs=["chain"])]))
+    async with Exec(journal=tmp_path / "runs.db", gate=gate) as other:
+        other.add(counter.double, "t:double")
+        with pytest.raises(PolicyError):
+            await other.runs.resume(fork.run_id, accept_changes=True)
+    assert (await ex.runs.get(fork.run_id)).state == "waiting"
+    assert (await ex.runs.fork(fork.run_id, at=2, answer=6)).reused == 2

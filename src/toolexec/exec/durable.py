@@ -450,6 +450,11 @@ class DurableRuns:
             return self._failed(run, error)
         except (RunError, JournalError) as error:
             return await self._stopped(run, execution or self._execution(run, owner, (), ()), error)
+        except ToolExecError as error:
+            left = execution or self._execution(run, owner, (), ())
+            stays = run.settings.get(OFFLINE) and not isinstance(error, ClosedError)  # no worker would try it again
+            await asyncio.shield(left.give_up(error) if stays else left.release())
+            raise
         except BaseException:
             await asyncio.shield((execution or self._execution(run, owner, (), ())).release())
             raise
