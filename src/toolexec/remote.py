@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
     from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
-    from toolexec.runtime.remote.keys import MIN_SECRET_CHARS, SKEW, SigningKey
+    from toolexec.runtime.remote.keys import SKEW, SigningKey
     from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
     from toolexec.runtime.remote.server_settings import MAX_HEAD_BYTES, RuntimeServerSettings, TenantQuota
     from toolexec.runtime.remote.settings import RemoteSettings
@@ -78,7 +78,7 @@ else:
         "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
         "toolexec.runtime.protocol.wire": ("error_payload", "read_error", "read_steps"),
-        "toolexec.runtime.remote.keys": ("MIN_SECRET_CHARS", "SKEW", "SigningKey"),
+        "toolexec.runtime.remote.keys": ("SKEW", "SigningKey"),
         "toolexec.runtime.remote.proxmox_settings": ("ProxmoxSettings",),
         "toolexec.runtime.remote.server_settings": ("MAX_HEAD_BYTES", "RuntimeServerSettings", "TenantQuota"),
         "toolexec.runtime.remote.settings": ("RemoteSettings",),
@@ -93,7 +93,6 @@ __all__ = [
     "LANGUAGES",
     "MAX_FRAME_BYTES",
     "MAX_HEAD_BYTES",
-    "MIN_SECRET_CHARS",
     "REQUESTS",
     "SKEW",
     "CountedGateway",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,18 @@ async def test_a_program_runs_there_and_its_tools_here(tmp_path: Path) -> None:
         assert result.limits_enforced == backend.enforces(request)
     assert [(call.tool_id, call.value) for call in result.tool_calls] == [("shop:count", 1)]
     assert "1 of 1 endpoints" in state.version
+
+
+@pytest.mark.parametrize("protocol", ["duplex", "post"])
+async def test_an_endpoint_that_does_not_answer_names_its_time_limit(protocol: Any) -> None:
+    """A machine may be too busy for the limit, which can be raised."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/execute"
+        settings = replace(NOWHERE, endpoints=(endpoint,), protocol=protocol, connect_timeout=0.05)
+        async with aclosing(RemoteBackend(settings)) as backend:
+            state = await backend.check()
+    assert "within 0.05 s" in (state.reason or "")
+    assert "connect_timeout of [sandboxes.remote]" in (state.reason or "")
 
 
 async def test_a_connection_that_breaks_during_a_call_costs_nothing(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ CLIENT_HEADER: Final = "X-Toolruntime-Client"
 """Names the caller, so that its runs are found again over a new connection."""
 ERROR_HEADER: Final = "X-Toolruntime-Error"
 """Has the reason why a connection is refused: clients of WebSockets cannot read the body of such a response."""
-_CONNECT_SECONDS: Final = 5.0
 _OTHERS_SECONDS: Final = 0.3
 """How long a check waits for the other endpoints, once one is up."""
 _MAX_MESSAGE: Final = 512 << 20
@@ -80,7 +79,7 @@ class Endpoints:
             each.start()
         if any(each.up for each in self.connections):
             return
-        waiting = [asyncio.create_task(each.known(_CONNECT_SECONDS)) for each in self.connections]
+        waiting = [asyncio.create_task(each.known(self.settings.connect_timeout)) for each in self.connections]
         try:
             for known in asyncio.as_completed(waiting):
                 if await known:
@@ -105,7 +104,7 @@ class Endpoints:
     def _why_not(self, endpoint: EndpointConnection) -> str:
         """Why an endpoint cannot take a program now; "" when it can."""
         if not endpoint.up:
-            return str(endpoint.problem or "it is not connected")
+            return str(endpoint.problem or too_late(self.settings))
         if endpoint.is_draining:
             return "it takes no more programs, as it is about to stop"
         if self._wanted(endpoint) is None:
@@ -177,7 +176,7 @@ class Endpoints:
         assert self._key is not None
         headers = {**signed_headers(self._key, b""), CLIENT_HEADER: self._client}
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(self.settings.connect_timeout):
                 return await session.ws_connect(
                     f"{endpoint.rstrip('/')}/connect",
                     protocols=(SUBPROTOCOL,),
@@ -190,6 +189,8 @@ class Endpoints:
         except aiohttp.WSServerHandshakeError as error:
             reason = (error.headers or {}).get(ERROR_HEADER, "")
             raise refusal_of(error.status, reason.encode()) from error
+        except TimeoutError as error:
+            raise TimeoutError(too_late(self.settings)) from error
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
 
@@ -200,7 +201,7 @@ class Endpoints:
 
                 self._key = await asyncio.to_thread(self.settings.key)
                 self._tls = await asyncio.to_thread(tls_context, self.settings)
-                timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+                timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.connect_timeout)
                 self._session = aiohttp.ClientSession(timeout=timeout, trust_env=False)
             return self._session
 
@@ -210,6 +211,14 @@ class Endpoints:
         await asyncio.gather(*closing)
         if self._session is not None:
             await self._session.close()
+
+
+def too_late(settings: RemoteSettings) -> str:
+    """Return what is said of an endpoint that has not answered in time."""
+    return (
+        f"it has not answered within {settings.connect_timeout:g} s; where machines are that busy, raise "
+        "connect_timeout of [sandboxes.remote]"
+    )
 
 
 def tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:

@@ -24,7 +24,7 @@ from toolexec.remote import JSONObject, RemoteSettings, SigningKey, outcome_of_s
 from toolexec.sandbox import CodeResult, ExecuteRequest
 from toolexec_remote.channel import NeverStartedError, began_after_all
 from toolexec_remote.connection import RemoteSandbox, read_welcome, refusal_of
-from toolexec_remote.endpoints import common, tls_context
+from toolexec_remote.endpoints import common, tls_context, too_late
 from toolexec_remote.events import EventReader, ServerEvent
 from toolexec_remote.gateway import HttpGateway
 from toolexec_remote.signature import signed_headers
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PostClient"]
 
-_CONNECT_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _MAX_REFUSAL: Final = 64 << 10
@@ -91,7 +90,7 @@ class PostClient:
         try:
             session, key = await self._opened()
             headers = {"Authorization": f"Bearer {key.token}"}
-            timeout = aiohttp.ClientTimeout(total=_CONNECT_SECONDS)
+            timeout = aiohttp.ClientTimeout(total=self.settings.connect_timeout)
             async with session.get(
                 f"{endpoint}/capacity",
                 headers=headers,
@@ -103,7 +102,9 @@ class PostClient:
                 if response.status in (401, 403):
                     return str(refusal_of(response.status, body))
                 return self._note(endpoint, body) if response.status == 200 else ""
-        except (aiohttp.ClientError, OSError, TimeoutError, ToolExecError) as error:
+        except TimeoutError:
+            return too_late(self.settings)
+        except (aiohttp.ClientError, OSError, ToolExecError) as error:
             return str(error) or type(error).__name__
 
     def _note(self, endpoint: str, body: bytes) -> str:
@@ -276,7 +277,7 @@ class PostClient:
                 self._tls = await asyncio.to_thread(tls_context, settings)
                 own = HttpGateway(settings.gateway_host, settings.gateway_port, url=settings.gateway_url)
                 self._gateway = await self._stack.enter_async_context(own)
-                timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+                timeout = aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout)
                 session = aiohttp.ClientSession(
                     timeout=timeout,
                     trust_env=False,

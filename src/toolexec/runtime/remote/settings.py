@@ -36,9 +36,10 @@ class RemoteSettings:
 
     `ca_file` has the certificates (PEM) that theirs are checked against ("": those of the system), `client_cert` and
     `client_key` are shown to them where they ask for that. `server_name` is the name that their certificates have ("":
-    the one in the endpoint). An endpoint that was silent for `silence` seconds counts as
-    lost, and is looked for again; programs that run there are given up after `reconnect` seconds. `overhead` is by how
-    much the answer to a program may be late, after its own time limit.
+    the one in the endpoint). An endpoint that does not answer within `connect_timeout` seconds is tried again later,
+    and one that was silent for `silence` seconds counts as lost, and is looked for again;
+    programs that run there are given up after `reconnect` seconds. `overhead` is by how much the answer to a program
+    may be late, after its own time limit.
 
     Raises ConfigurationError for a value that makes no sense.
     """
@@ -63,6 +64,9 @@ class RemoteSettings:
     client_cert: PathName = setting("", "The certificate that is shown to them, PEM.")
     client_key: PathName = setting("", "Its key, PEM; empty: it is in the file of the certificate.")
     server_name: str = setting("", "The name that their certificates have; empty: the one in the endpoint.")
+    connect_timeout: Seconds = setting(
+        5.0, "How long an endpoint may take to answer the connection.", above=0, file_least=0.1
+    )
     silence: Seconds = setting(
         10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
     )
