@@ -13,6 +13,9 @@ import pytest
 from tests.servers import server_environment
 
 from toolexec.cassette import Cassette
+from toolexec.cli.record import _run_agent
+from toolexec.model.redaction import redactor
+from toolexec.server.auth.credentials import new_key
 
 Cli = Callable[..., Any]
 APP = (
@@ -118,6 +121,13 @@ def test_a_recorded_session_is_served(tmp_path: Path) -> None:
         error = process.stderr.read() if process.stderr is not None else ""
     assert "serving 1 tool over stdio" in error
     assert all('"kept"' in json.dumps(answers[number]["result"]).replace("\\", "") for number in (2, 3))
+
+
+async def test_the_key_of_a_recorded_agent_is_a_secret() -> None:
+    """An agent may pass on its environment to a tool; the key is in no cassette then."""
+    key = new_key()
+    assert await _run_agent(["true"], "http://127.0.0.1:1/mcp", key) == 0
+    assert redactor.value({"said": [f"it is {key}"]}) == {"said": ["it is [REDACTED]"]}
 
 
 def test_what_cannot_be_recorded_is_refused(cli: Cli, tmp_path: Path) -> None:
