@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from toolexec.model.origin import Origin
 from toolexec.run.gate import Gate
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
-from toolexec.server.tools.catalogue import meta_tools, room_for_tools
+from toolexec.server.tools.catalogue import beside, meta_tools, room_for_tools
 
 SCHEMA = {
     "type": "object",
@@ -44,6 +45,11 @@ def catalogue(size: int, namespaces: int = 5, **options: Any) -> Exec:
     return ex
 
 
+def size(definition: Any) -> int:
+    """Return how many bytes of compact JSON a definition has."""
+    return len(json.dumps(definition, ensure_ascii=False, separators=(",", ":")).encode())
+
+
 def data(capsys: pytest.CaptureFixture[str], make: Callable[[], Exec]) -> dict[str, Any]:
     assert perform(bench, as_json=True, make=make) == 0
     return json.loads(capsys.readouterr().out)
@@ -53,15 +59,33 @@ def test_five_hundred_tools_cost_a_model_a_twentieth(capsys: pytest.CaptureFixtu
     """Behind a server a model reads at least 95 % less at the start; bytes are those of the real definitions."""
     shown = data(capsys, lambda: catalogue(500))
     expose = shown["expose"]
-    assert expose["direct"]["tools"] == 500
-    assert expose["direct"]["bytes"] == sum(entry["bytes"] for entry in shown["namespaces"])
+    own = [tool.to_mcp() for tool in beside(meta_tools("meta", code_enabled=True))]
+    assert [tool["name"] for tool in own] == ["execute_code", "read_result"]
+    assert expose["direct"]["tools"] == 502
+    alone = sum(entry["bytes"] for entry in shown["namespaces"])
+    assert expose["direct"]["bytes"] == alone + sum(map(size, own))
     assert expose["direct"]["tokens"] == round(expose["direct"]["bytes"] / 4)
     assert expose["meta"]["savedPercent"] >= 95
     assert expose["code"]["savedPercent"] >= 95
     definitions = [tool.to_mcp() for tool in meta_tools("meta", code_enabled=True)]
-    at_least = sum(len(json.dumps(tool, ensure_ascii=False, separators=(",", ":")).encode()) for tool in definitions)
+    at_least = sum(map(size, definitions))
     assert at_least < expose["meta"]["bytes"] < at_least + 1300
     assert set(shown["medianMs"]) == {"search", "describe"}
+
+
+def test_a_server_that_lists_all_is_measured_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `list_all` in the settings the figures are those of all of the server's own tools."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text("from toolexec import tool\n@tool\ndef f() -> int:\n    return 1\n")
+    figures: list[dict[str, Any]] = []
+    for word in ("false", "true"):
+        (tmp_path / "t.toml").write_text(f"[server]\nlist_all = {word}\n")
+        assert perform(bench, as_json=True, config=[tmp_path / "tools.py", tmp_path / "t.toml"]) == 0
+        figures.append(json.loads(capsys.readouterr().out)["expose"])
+    assert [shown["meta"]["tools"] for shown in figures] == [5, 12]
+    assert figures[0]["code"]["bytes"] < figures[1]["code"]["bytes"]
 
 
 def test_people_see_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +176,6 @@ def test_the_advice_is_what_the_server_does(capsys: pytest.CaptureFixture[str], 
     """Advises to find tools from that size on at which `auto` does so."""
     for size in (2, 20, 60, 200):
         shown = data(capsys, lambda size=size: catalogue(size, enable_code_execution=code))
-        few = shown["expose"]["direct"]["bytes"] <= room_for_tools(code_enabled=code)
+        few = sum(entry["bytes"] for entry in shown["namespaces"]) <= room_for_tools(code_enabled=code)
         assert ("shows them as they are" in shown["advice"]) is few
         assert (f"as with --expose {'code' if code else 'meta'}, saves" in shown["advice"]) is not few

@@ -65,10 +65,11 @@ async def bench(session: Session) -> int:
     for tool in tools:
         namespaces.setdefault(tool.namespace, []).append(tool)
     by_namespace = {name: _direct(found) for name, found in sorted(namespaces.items())}
-    exposed = {"direct": _direct(tools), **_served(ex, len(tools), list(by_namespace))}
+    alone = _direct(tools)
+    exposed = {"direct": _with_beside(alone, ex), **_served(ex, len(tools), list(by_namespace), session.list_all)}
     times = await _times(ex, tools)
     down = unavailable(session)
-    advice = _advice(exposed, ex.options.enable_code_execution)
+    advice = _advice(exposed, alone, ex.options.enable_code_execution)
     if screen.as_json:
         screen.document(_data(exposed, by_namespace, times) | {"advice": advice} | unavailable_data(down))
         return OK
@@ -102,16 +103,28 @@ def _definition(tool: Tool) -> JSONDict:
     return data
 
 
-def _served(ex: Exec, count: int, namespaces: list[str]) -> dict[str, _Cost]:
-    """Return what the server shows in place of all tools, with its instructions, for each way to expose them."""
+def _with_beside(alone: _Cost, ex: Exec) -> _Cost:
+    """Return the cost of a list of the tools themselves: with what the server lists beside them, if there are any."""
+    from toolexec.server.tools.catalogue import beside, meta_tools
+
+    if not alone.tools:
+        return alone
+    own = beside(meta_tools("meta", code_enabled=ex.options.enable_code_execution))
+    return _Cost(alone.tools + len(own), alone.bytes + sum(_size(tool.to_mcp()) for tool in own))
+
+
+def _served(ex: Exec, count: int, namespaces: list[str], list_all: bool) -> dict[str, _Cost]:
+    """Return what the server shows in place of all tools, with its instructions, for each way to expose them; with
+    *list_all* all of its own tools."""
     from toolexec.server.instructions import instructions
     from toolexec.server.tools.catalogue import meta_tools, unlisted_tools
 
     code_enabled = ex.options.enable_code_execution
     costs: dict[str, _Cost] = {}
     for expose in ("meta", "code") if code_enabled else ("meta",):
-        shown = [tool.to_mcp() for tool in meta_tools(expose, code_enabled=code_enabled)]
-        also = [tool.name for tool in unlisted_tools(expose, code_enabled=code_enabled)]
+        listed = meta_tools(expose, code_enabled=code_enabled, list_all=list_all)
+        shown = [tool.to_mcp(whole=list_all) for tool in listed]
+        also = [] if list_all else [tool.name for tool in unlisted_tools(expose, code_enabled=code_enabled)]
         named = namespaces if expose == "code" else ()
         words = instructions(expose, tools=count, namespaces=named, code_enabled=code_enabled, also=also)
         costs[expose] = _Cost(len(shown), sum(map(_size, shown)) + len(words.encode()))
@@ -141,14 +154,14 @@ def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
-def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
-    """Return how to serve these tools, and why."""
+def _advice(exposed: dict[str, _Cost], alone: _Cost, code_enabled: bool) -> str:
+    """Return how to serve these tools, which cost so much *alone*, and why."""
     from toolexec.server.tools.catalogue import room_for_tools
 
     direct, best = exposed["direct"], "code" if code_enabled else "meta"
-    if not direct.tools:
+    if not alone.tools:
         return "there are no tools yet, so there is nothing to save"
-    if direct.bytes <= room_for_tools(code_enabled=code_enabled):
+    if alone.bytes <= room_for_tools(code_enabled=code_enabled):
         why = "so few tools cost less in a task than finding them, so toolexec serve shows them as they are"
         return f"{why}; with --expose direct it shows nothing else"
     saved = direct.tokens - exposed[best].tokens

@@ -23,11 +23,13 @@ __all__ = ["Command", "Session", "perform"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a command works with; `config` are the files that were named on the command line."""
+    """What a command works with; `config` are the files that were named on the command line, and `list_all` is the
+    setting of the server."""
 
     ex: Exec
     screen: Screen
     config: tuple[Path, ...] = ()
+    list_all: bool = False
 
 
 Command: TypeAlias = Callable[[Session], Awaitable[int]]
@@ -81,7 +83,9 @@ def _perform(command: Command, screen: Screen, config: Sequence[Path], make: Cal
         screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
     built = build_from(sources.files)
     try:
-        return asyncio.run(_within(Session(ex=built.ex, screen=screen, config=tuple(config)), command))
+        list_all = built.loaded.settings.server.list_all
+        session = Session(ex=built.ex, screen=screen, config=tuple(config), list_all=list_all)
+        return asyncio.run(_within(session, command))
     finally:
         built.close()
 
