@@ -465,7 +465,7 @@ class TestCheck:
         held = engine.enforces(Limits())
         assert (held.memory, held.cpu, held.cpus, held.pids, held.disk) == (False, False, False, True, True)
         async with running(engine, python("print(1)")) as container:
-            assert await container.cpu_seconds() is not None  # that of its processes, as far as these are seen
+            assert await container.cpu_seconds() is not None  # that of the processes that are seen
             assert await read_all(container) == b"1\n"
             assert await container.wait() == Exit(code=0)
 
