@@ -21,7 +21,6 @@ from toolexec.cli.exit_codes import exit_code
 from toolexec.cli.options import Config
 from toolexec.cli.serve import Set, load_for_serving, logged, without_sources
 from toolexec.errors import ConfigurationError, ToolExecError
-from toolexec.model.redaction import redactor
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -124,6 +123,8 @@ async def _beside(built: Built, command: list[str]) -> int:
 
 
 async def _run_agent(command: list[str], url: str, key: str) -> int:
+    from toolexec.model.redaction import redactor
+
     redactor.add(key)  # an agent may pass on all of its environment
     entry = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {key}"}}
     with tempfile.TemporaryDirectory(prefix="toolexec-record-") as directory:
