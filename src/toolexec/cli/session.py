@@ -83,7 +83,7 @@ def _perform(command: Command, screen: Screen, config: Sequence[Path], make: Cal
         screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
     built = build_from(sources.files)
     try:
-        list_all = built.loaded.settings.server.list_all
+        list_all = built.loaded.settings.get("server.list_all") is True
         session = Session(ex=built.ex, screen=screen, config=tuple(config), list_all=list_all)
         return asyncio.run(_within(session, command))
     finally:
