@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolexec.errors import CassetteError
-from toolexec.process.lock import try_lock
+from toolexec.errors.extras import unix_needed
 
 __all__ = ["RecordingLock"]
 
@@ -22,7 +22,10 @@ class RecordingLock:
 
     def take(self) -> None:
         """Take it, unless it is held by this already. Raises CassetteError where another process, or another cassette
-        of this one, holds it."""
+        of this one, holds it, and ConfigurationError where files cannot be locked so."""
+        with unix_needed("recording a cassette"):  # a replay needs no lock
+            from toolexec.process.lock import try_lock
+
         while self._file is None:
             try:
                 file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
