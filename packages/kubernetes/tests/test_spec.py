@@ -135,6 +135,21 @@ def test_dev_can_write_its_root() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] is False
 
 
+def test_a_user_by_name_is_one_that_owns_nothing() -> None:
+    """An image that knows names cannot be asked before the pod is there."""
+    spec = made()
+    named = replace(spec, security=replace(spec.security, user="coder:coder"))
+    context = pod_spec("x", named, CONFIG)["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (65534, 65534)
+
+
+def test_a_profile_that_filters_nothing_is_said_to() -> None:
+    """The pod says so, and does not take the runtime's own filter without a word."""
+    spec = made()
+    unfiltered = replace(spec, security=replace(spec.security, seccomp="unconfined"))
+    assert pod_spec("x", unfiltered, CONFIG)["securityContext"]["seccompProfile"] == {"type": "Unconfined"}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
