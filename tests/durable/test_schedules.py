@@ -10,7 +10,6 @@ import pytest
 from toolexec.durable.schedules import Timing, firing_id
 from toolexec.errors import ConfigurationError
 
-pytest.importorskip("cronsim")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
