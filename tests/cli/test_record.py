@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +16,7 @@ import pytest
 from tests.servers import server_environment
 
 from toolexec.cassette import Cassette
-from toolexec.cli.record import _run_agent
+from toolexec.cli.record import _ended, _run_agent
 from toolexec.model.redaction import redactor
 from toolexec.server.auth.credentials import new_key
 
@@ -80,6 +83,17 @@ def test_an_agent_is_recorded_and_run_again_without_its_tools(tmp_path: Path) ->
     cassette = Cassette(tmp_path / "session.yaml")
     assert sorted(cassette.tools) == ["math:add", "math:double"]
     assert [(call.args, call.value) for call in cassette.calls] == [({"a": 2, "b": 3}, 5)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+async def test_a_signal_ends_the_agent_and_not_the_recording(name: str) -> None:
+    """The command goes on to write what was recorded; SIGHUP comes when its terminal is closed."""
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
+    ended = asyncio.ensure_future(_ended(process))
+    await asyncio.sleep(0)  # from here on its handlers are there
+    os.kill(os.getpid(), getattr(signal, name))
+    assert await ended == 128 + signal.SIGTERM
 
 
 @pytest.mark.full

@@ -140,9 +140,12 @@ async def _run_agent(command: list[str], url: str, key: str) -> int:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> int:
-    """Wait for the agent; Ctrl-C is for it, which then ends, and so is SIGTERM."""
+    """Wait for the agent; Ctrl-C is for it, which then ends, and so are SIGTERM and a closed terminal's SIGHUP: what
+    was recorded until then is written."""
     loop = asyncio.get_running_loop()
     passed: dict[int, Any] = {signal.SIGINT: lambda: None, signal.SIGTERM: process.terminate}
+    if sys.platform != "win32":
+        passed[signal.SIGHUP] = process.terminate
     for number, act in passed.items():
         with suppress(NotImplementedError, RuntimeError, ValueError):  # only in the main thread
             loop.add_signal_handler(number, act)
