@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from toolexec.config.blocks import BLOCKS, KEYS, Key, Settings
 from toolexec.config.documents import SERVER_KEYS, Document
+from toolexec.config.entries import NamedTable
 from toolexec.config.formats import Place
 from toolexec.config.journals import BLOCK as JOURNALS
 from toolexec.config.journals import journal_key, journal_keys, read_table, take_tables
@@ -23,9 +24,7 @@ from toolexec.config.moved import hint_at, moved_table, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.queues import BLOCK as QUEUES
-from toolexec.config.queues import QueueEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
-from toolexec.config.toolsets import ToolsetEntry
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
 from toolexec.errors import ConfigurationError
@@ -80,8 +79,8 @@ class Layers:
     def __init__(self, mistakes: Mistakes) -> None:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
-        self.toolset_entries: dict[str, ToolsetEntry] = {}
-        self.queue_entries: dict[str, QueueEntry] = {}
+        self.toolset_entries: dict[str, NamedTable] = {}
+        self.queue_entries: dict[str, NamedTable] = {}
         self.transform_entries: dict[str, TransformEntry] = {}
         self.provider_entries: dict[str, ProviderEntry] = {}
         self.journal_values: dict[str, dict[str, Value]] = {}
@@ -98,32 +97,22 @@ class Layers:
         """Take the settings of a file; its servers do not count as settings."""
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
-            self._add_toolsets(document, table.pop(TOOLSETS))
+            self._add_named(document, TOOLSETS, table.pop(TOOLSETS), self.toolset_entries)
         if QUEUES in table:
-            self._add_queues(document, table.pop(QUEUES))
+            self._add_named(document, QUEUES, table.pop(QUEUES), self.queue_entries)
         if TRANSFORMS in table:
             self._add_transforms(document, table.pop(TRANSFORMS))
         if PROVIDERS in table:
             self._add_providers(document, table.pop(PROVIDERS))
         self._take(plain(table), document, "file")
 
-    def _add_toolsets(self, document: Document, table: object) -> None:
+    def _add_named(self, document: Document, block: str, table: object, entries: dict[str, NamedTable]) -> None:
         if not isinstance(table, Mapping):
-            self._mistakes.add(document.where((TOOLSETS,)), f"{TOOLSETS} must be a table of toolsets")
+            self._mistakes.add(document.where((block,)), f"{block} must be a table of {block}")
             return
         for name, data in table.items():
-            place = (TOOLSETS, str(name))
-            self.toolset_entries[str(name)] = ToolsetEntry(
-                data=plain(data), where=document.where(place), origin=document.origin(place)
-            )
-
-    def _add_queues(self, document: Document, table: object) -> None:
-        if not isinstance(table, Mapping):
-            self._mistakes.add(document.where((QUEUES,)), f"{QUEUES} must be a table of queues")
-            return
-        for name, data in table.items():
-            place = (QUEUES, str(name))
-            self.queue_entries[str(name)] = QueueEntry(
+            place = (block, str(name))
+            entries[str(name)] = NamedTable(
                 data=plain(data), where=document.where(place), origin=document.origin(place)
             )
 
@@ -238,7 +227,7 @@ class Layers:
             self._mistakes.add(variable, f"it must be one toolset as a JSON object, as in {TOOLSETS}")
             return
         known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
-        self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
+        self.toolset_entries[known] = NamedTable(data=data, where=variable, origin=variable)
 
     def _add_provider(self, variable: str, name: str, text: str) -> None:
         """Take a provider from a variable in place of the one with this name, whatever its case; or add it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from toolexec.config.entries import NamedTable
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONObject
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
 
-__all__ = ["BLOCK", "ToolsetEntry", "check_served", "read_toolsets", "served_toolset"]
+__all__ = ["BLOCK", "check_served", "read_toolsets", "served_toolset"]
 
 BLOCK: Final = "toolsets"
 """The table of a file that has the toolsets, each a table by its name."""
@@ -22,16 +22,7 @@ BLOCK: Final = "toolsets"
 _SERVED: Final = "server.toolsets"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetEntry:
-    """One toolset as it is written: its data, the place that messages name, and where it comes from."""
-
-    data: Any
-    where: str
-    origin: str
-
-
-def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> dict[str, Toolset]:
+def read_toolsets(entries: Mapping[str, NamedTable], mistakes: Mistakes) -> dict[str, Toolset]:
     """Return the toolsets by name; what is wrong with one is added to *mistakes*."""
     found: dict[str, Toolset] = {}
     if not entries:
