@@ -49,7 +49,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 def run(suite: pytest.Pytester, *words: str, **counts: int) -> pytest.RunResult:
     """Run the tests, and compare how many passed."""
-    done = suite.runpytest_inprocess("-p", "no:cacheprovider", "-q", *words)
+    done = suite.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:faulthandler", "-q", *words)
     done.assert_outcomes(**counts)
     return done
 

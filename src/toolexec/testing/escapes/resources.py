@@ -322,7 +322,7 @@ written
             "python": """
 made = 0
 try:
-    for number in range(20_000):
+    for number in range(5_000):
         with open(f"file-{number}", "wb"): pass
         made += 1
 except OSError as error:
