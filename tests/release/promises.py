@@ -69,6 +69,8 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "client-config claude -c app.py", 0, "mcpServers"),
     ("bare", "keys new ann", 0, "sha256"),
     ("bare", "audit verify", 2, "there is no audit log"),
+    ("bare", "policy test -c app.py", 2, "there are no policy tests"),
+    ("bare", "policy suggest", 2, "there is no audit log"),
     ("bare", "runs list -c app.py", 0, "there are no such runs"),
     ("bare", "replay none -c app.py", 3, "there is no run none"),
     ("bare", "schedules list -c app.py", 0, "there are no schedules"),

@@ -63,6 +63,7 @@ _ELSEWHERE: Final = {
     "client-config": ("client_config", "client_config", _SERVER),
     "keys": ("keys", "keys", _SERVER),
     "audit": ("audit", "audit", _SERVER),
+    "policy": ("policy", "policy", _SERVER),
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
     "runtime": ("runtime", "runtime", _SERVER),

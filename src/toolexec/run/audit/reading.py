@@ -17,7 +17,7 @@ from toolexec.run.audit.chain import unsealed
 from toolexec.run.audit.jsonl import older_files
 from toolexec.run.settings import AuditFormat
 
-__all__ = ["AuditFormat", "AuditReader", "Wanted", "audit_lines", "format_of", "read_last"]
+__all__ = ["AuditFormat", "AuditReader", "Wanted", "audit_lines", "format_of", "read_all", "read_last"]
 
 Wanted: TypeAlias = Callable[[JSONDict], bool]
 
@@ -60,6 +60,14 @@ def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> 
     Raises AuditError when the log cannot be read.
     """
     return list(islice(filter(wanted, _backwards(Path(path))), count))[::-1]
+
+
+def read_all(path: str | Path) -> Iterator[JSONDict]:
+    """Yield all records, the youngest first; lines that are not records are left out.
+
+    Raises AuditError when the log cannot be read.
+    """
+    yield from _backwards(Path(path))
 
 
 class AuditReader:

@@ -1,0 +1,187 @@
+"""`toolexec policy`: test the policy of a configuration, and have rules suggested by what was done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from toolexec.cli.session import Session
+    from toolexec.config.loaded import LoadedConfig
+    from toolexec.exec import Exec
+    from toolexec.run.policy_cases import PolicyCase
+    from toolexec.run.policy_rules import Verdict
+
+__all__ = ["policy"]
+
+_FILES: Final = tuple(f"policy_tests.{suffix}" for suffix in ("yaml", "yml", "toml", "json"))
+
+policy: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Test what the policy allows, and have rules suggested by what was done."
+)
+
+
+@policy.command("test")
+def policy_test(
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE...", help=f"The tests. Default: {_FILES[0]} (or .toml, .json).", show_default=False
+        ),
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check what the policy of the configuration says of calls and runs; nothing is called or connected to.
+
+    A test names a tool (or a run), who calls it and with what, and expects allow, ask or deny. Exit code 1 if one is
+    not met. Rules that decided in no test are listed. Example: toolexec policy test -c toolexec.toml
+    """
+    work = partial(_test, files=files or [], config=_config(context, config))
+    perform_command(context, work, None, as_json, make=_nothing)
+
+
+@policy.command("suggest")
+def policy_suggest(
+    context: typer.Context,
+    log: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="LOG", help="The audit log. Default: as toolexec audit tail has it.", show_default=False
+        ),
+    ] = None,
+    conditions: Annotated[
+        bool, typer.Option("--conditions", help='Limit arguments, too; they are logged with audit.args = "redacted".')
+    ] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Suggest the narrowest rules that allow what succeeded so far, as a diff of the configuration for you to read.
+
+    All else is denied then. Calls that a rule denies or asks about today stay so. Nothing is written: apply the diff
+    with patch -p0. Example: toolexec policy suggest > policy.diff
+    """
+    work = partial(_suggest, log=log, conditions=conditions, config=_config(context, config))
+    perform_command(context, work, None, as_json, make=_nothing)
+
+
+def _config(context: typer.Context, config: list[Path] | None) -> Sequence[Path]:
+    shared, _ = context.obj
+    return (*shared, *(config or ()))
+
+
+def _nothing() -> Exec:
+    """Return an Exec for the session of the command, which calls nothing."""
+    from toolexec.exec import Exec
+
+    return Exec()
+
+
+def _load(config: Sequence[Path], *, needed: bool) -> LoadedConfig:
+    from toolexec.cli.sources import find_sources
+    from toolexec.config.load import load_settings
+    from toolexec.errors import ConfigurationError
+
+    try:
+        files = find_sources(config).files
+    except ConfigurationError:  # there is none
+        if needed:
+            raise
+        files = ()
+    return load_settings(files, environment=os.environ)
+
+
+async def _test(session: Session, *, files: Sequence[Path], config: Sequence[Path]) -> int:
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.config import parts
+
+    loaded = _load(config, needed=True)
+    policy = parts.policy(loaded)
+    results: list[tuple[Path, PolicyCase, Verdict]] = []
+    for file in files or [_usual_tests()]:
+        results += [(file, case, case.verdict(policy)) for case in _cases(file, loaded)]
+    problems = [(file, case, problem) for file, case, verdict in results if (problem := case.problem(verdict))]
+    deciding = {verdict.rule for _, _, verdict in results}
+    unused = [rule.name for rule in policy.rules if rule.name not in deciding]
+    screen = session.screen
+    if screen.as_json:
+        failed = [{"file": str(file), "test": case.name, "problem": problem} for file, case, problem in problems]
+        passed = len(results) - len(problems)
+        screen.document({"passed": passed, "failed": len(problems), "problems": failed, "rules_without_test": unused})
+        return FAILED if problems else OK
+    screen.exact("".join("F" if case.problem(verdict) else "." for _, case, verdict in results))
+    for file, case, problem in problems:
+        screen.exact(f"\nFAILED {file}, {case.name}\n{problem}")
+    counts = ([f"{len(problems)} failed"] if problems else []) + [f"{len(results) - len(problems)} passed"]
+    screen.exact(f"\n{', '.join(counts)}")
+    if not loaded.has("policy"):
+        screen.note("the settings have no [policy]: what is tested are the defaults of toolexec serve")
+    if unused:
+        screen.note(f"rules that decided in no test: {', '.join(unused)}")
+    return FAILED if problems else OK
+
+
+def _usual_tests() -> Path:
+    from toolexec.errors import ConfigurationError
+
+    for name in _FILES:
+        if Path(name).is_file():
+            return Path(name)
+    raise ConfigurationError(
+        f"there are no policy tests: write {_FILES[0]}, or name a file; toolexec policy test -h says how"
+    )
+
+
+def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
+    from toolexec.config.documents import read_document
+    from toolexec.config.mistakes import Mistakes
+    from toolexec.errors import ConfigurationError
+    from toolexec.run.policy_cases import read_cases
+
+    mistakes = Mistakes()
+    document = read_document(file, mistakes)
+    mistakes.check()
+    servers = {server.name: f"mcp:{server.name}" for server in loaded.servers}
+    servers |= {name: f"provider:{name}" for name in loaded.providers}
+    try:
+        return read_cases(document.data if document else {}, servers, loaded.settings.get("code.profile"))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: {error.message}") from error
+
+
+async def _suggest(session: Session, *, log: Path | None, conditions: bool, config: Sequence[Path]) -> int:
+    from toolexec.cli.audit import audit_file
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.policy_diff import policy_diff
+    from toolexec.config import parts
+    from toolexec.model.visible import visible_line
+    from toolexec.run.audit.reading import read_all
+    from toolexec.run.policy_suggest import suggest
+
+    path = audit_file(log, config)
+    loaded = _load(config, needed=False)
+    found = suggest(read_all(path), parts.policy(loaded), conditions=conditions)
+    rules = [rule for rule, _ in found.rules]
+    diff = policy_diff(loaded.files, found.rules)
+    screen = session.screen
+    if screen.as_json:
+        refused = [{"tool": tool, "rule": rule} for tool, rule in found.refused]
+        screen.document({"rules": rules, "diff": diff, "refused": refused, "skipped": found.skipped})
+        return OK
+    if rules:
+        screen.exact(diff.rstrip("\n"))
+    else:
+        screen.note(f"the rules allow all that succeeded in {path}")
+    for tool, rule in found.refused:
+        screen.note(visible_line(f"{tool} was called, and {rule} denies it or asks today: left so"))
+    if found.skipped:
+        screen.note(f"{found.skipped} records do not say what was called, and are left out")
+    return OK
