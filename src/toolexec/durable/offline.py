@@ -126,7 +126,6 @@ class OfflineReplay(Replay):
         self._numbers = {call.step: number for number, call in enumerate(numbered(calls), 1)}
         self._next = len(self._numbers)
         self._arrived: dict[str, ToolCall] = {}
-        self._answered: set[str] = set()
         self._left_open = ""
 
     @property
@@ -163,7 +162,7 @@ class OfflineReplay(Replay):
         args = None if type(call.args) is RefusedArgs else to_json_lossy(dict(call.args or {}))
         record = self.records.get(step)
         seen = SeenCall(number=self.number(step), step=step, tool=call.tool_id, args=args, at=call.at)
-        if record is None or not is_over(record) or step not in self._answered or step == self._left_open:
+        if record is None or not is_over(record) or step not in self.answered or step == self._left_open:
             return replace(seen, at=call.at or (record.at if record is not None else None))
         value, error = _ended(record)
         return replace(seen, is_open=False, value=value, error=error, seconds=seconds_of(record) or 0.0, at=record.at)
@@ -194,20 +193,9 @@ class OfflineReplay(Replay):
     def note_answer(self, step: str) -> None:
         """Record that a step of a chain was answered: nothing else goes on meanwhile."""
         if self.kind == "chain" or (self.kind == "code" and "." in step):
-            self._answered.add(step)
+            self.answered.add(step)
 
     # -- as every replay, and what it is missing ----------------------------------------------------------------
-
-    def deliver(self, steps: Sequence[str]) -> None:
-        """Implement `Deliveries.deliver`."""
-        self._answered.update(steps)
-        super().deliver(steps)
-
-    def direct(self, step: str) -> None:
-        """Implement `Deliveries.direct`."""
-        if not step and self._sole:
-            self._answered.add(self._sole)
-        super().direct(step)
 
     def upcoming(self) -> Sequence[str] | None:
         """Implement `Deliveries.upcoming`."""

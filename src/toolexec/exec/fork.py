@@ -21,7 +21,6 @@ from toolexec.exec.run_data import APPROVED, OFFLINE, PARENT, clock_of, origin_t
 from toolexec.model.json_value import JSONDict, JSONValue, NotJSONError, to_json
 from toolexec.model.origin import current_origin
 from toolexec.run.types import Result
-from toolexec.workflow.machine import Machine
 
 if TYPE_CHECKING:
     from toolexec.discovery.index import Index
@@ -103,26 +102,15 @@ class _Reached:
 
 
 class _Scan(OfflineReplay):
-    """A replay up to the moment when the program gets the answer to *step*. Implements `Probe` for workflows."""
+    """A replay up to the moment when the program gets the answer to *step*."""
 
     def __init__(self, recording: Recording, step: str) -> None:
-        super().__init__(recording.run, recording.calls, recording.groups, probe=self)
+        super().__init__(recording.run, recording.calls, recording.groups)
         self.step = step
         self.reached: _Reached | None = None
         self.so_far: _Reached | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._main = asyncio.get_running_loop()
-        self._machine: Machine | None = None
-
-    guest_program: str = ""
-
-    def report(self, found: Any) -> bool:
-        """Implement `Probe.report`."""
-        return False
-
-    def observe(self, machine: object) -> None:
-        """Implement `Probe.observe`."""
-        self._machine = machine if isinstance(machine, Machine) else None
 
     def deliver(self, steps: Sequence[str]) -> None:
         """Implement `Deliveries.deliver`."""
@@ -158,8 +146,6 @@ class _Scan(OfflineReplay):
         asked = {*self.asked, self.step}
         if verified:  # what was asked for, and did not come with its arguments, may be another call than then
             asked = {step for step in asked if is_timer(step) or self.has_come(step)}
-        elif self._machine is not None:
-            asked |= {call.key for call in self._machine.requests().calls}
         return _Reached(frozenset(asked), self.consumed if groups is None else groups)
 
 

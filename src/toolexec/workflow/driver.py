@@ -193,6 +193,8 @@ class Driver:
 
     def _start(self, key: str, work: Any) -> None:
         self._open.add(key)
+        if self._deliveries is not None:  # not once its task begins: an answer that is there already may end it before
+            self._deliveries.expect(key)
         task = self._tasks[key] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(key, None) if self._tasks.get(key) is task else None)
 
