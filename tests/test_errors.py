@@ -131,9 +131,15 @@ FURTHER_CODES = {
         "run_diverged",
         "run_unanswered",
     ),
-    "SandboxDeniedError": ("signature_invalid", "signature_replayed", "signature_stale", "unauthenticated"),
+    "SandboxDeniedError": (
+        "identity_unproven",
+        "signature_invalid",
+        "signature_replayed",
+        "signature_stale",
+        "unauthenticated",
+    ),
     "SandboxFailedError": ("remote_run_lost",),
-    "SandboxUnavailableError": ("queue_full", "quota_exceeded", "runtime_draining"),
+    "SandboxUnavailableError": ("queue_full", "quota_exceeded", "runtime_draining", "wrong_incarnation"),
 }
 RETRYABLE = {
     "BackendBusyError",

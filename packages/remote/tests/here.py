@@ -50,16 +50,17 @@ async def remote_to(*endpoints: str, **fields: Any) -> AsyncGenerator[RemoteBack
 
 
 class Wire:
-    """Carries connections to an endpoint; `cut` ends all of them, and with *closed* it takes no new ones."""
+    """Carries connections to an endpoint; `cut` ends all of them, with `closed` it takes no new ones, and with `is_mute`
+    nothing comes back. `lead_to` has the next ones go elsewhere."""
 
     def __init__(self, endpoint: str) -> None:
-        parts = urlsplit(endpoint)
-        self._target = parts.hostname or "", parts.port or 0
-        self._path = parts.path
+        self._path = urlsplit(endpoint).path
+        self.lead_to(endpoint)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.closed = False
+        self.is_mute = False
         self.accepted = 0
 
     async def __aenter__(self) -> Self:
@@ -79,6 +80,11 @@ class Wire:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{self._path}"
 
+    def lead_to(self, endpoint: str) -> None:
+        """Have new connections go to this endpoint."""
+        parts = urlsplit(endpoint)
+        self._target = parts.hostname or "", parts.port or 0
+
     def cut(self) -> None:
         """End all connections, without a word of either side."""
         for writer in self._writers:
@@ -92,13 +98,15 @@ class Wire:
         there, back = await asyncio.open_connection(*self._target)
         self._writers |= {writer, back}
         for source, target in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._carry(source, target))
+            task = asyncio.create_task(self._carry(source, target, is_back=source is there))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_back: bool) -> None:
         with suppress(OSError):
             while data := await source.read(1 << 16):
+                if is_back and self.is_mute:
+                    continue
                 target.write(data)
                 await target.drain()
         self._writers.discard(target)

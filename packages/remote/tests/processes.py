@@ -32,6 +32,7 @@ def settings_for(*servers: RemoteServer, **fields: Any) -> RemoteSettings:
     """Return the settings of a client of these servers."""
     endpoints = tuple(server.endpoint for server in servers)
     own: dict[str, Any] = {"key_id": KEY.id, "token": KEY.token, "signing_key": KEY.secret}
+    own["plain_http"] = any(server.host != "127.0.0.1" for server in servers)  # in a namespace of this machine
     return RemoteSettings(endpoints=endpoints, **{**own, **fields})
 
 

@@ -21,12 +21,24 @@ from tests.waiting import PATIENCE
 from toolexec.remote import RuntimeServerSettings, SigningKey
 from toolexec.runtime import Runtime
 from toolexec.sandbox import CodeResult, ExecuteRequest, SandboxBackend
+from toolexec_remote.endpoints import path_of
+from toolexec_remote.incarnation import HERE, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, Link, RemoteMessage, decode_remote, encode_remote
 from toolexec_remote.server import serve_runtime
-from toolexec_remote.signature import sign, signed_headers, timestamp
+from toolexec_remote.signature import Target, sign, signed_headers, timestamp
 from toolexec_remote.wire import encode_request, read_response
 
-__all__ = ["KEY", "OTHER", "Client", "ServerProcess", "runtime_server", "server_process", "signed_post"]
+__all__ = [
+    "KEY",
+    "OTHER",
+    "Client",
+    "ServerProcess",
+    "identity",
+    "runtime_server",
+    "server_process",
+    "signed_get",
+    "signed_post",
+]
 
 KEY = SigningKey(id="ann-1", token="token-of-ann-for-tests", secret="secret-of-ann-for-tests", tenant="ann")
 OTHER = SigningKey(id="bob-1", token="token-of-bob-for-tests", tenant="bob")
@@ -129,6 +141,24 @@ def server_process(directory: Path, **settings: Any) -> Iterator[ServerProcess]:
             server.kill()
 
 
+async def identity(endpoint: str, tls: ssl.SSLContext | None = None) -> str:
+    """Return which server process answers there, which proves it."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{endpoint}/identity?nonce=ours", ssl=tls if tls is not None else True) as response,
+    ):
+        said = await response.json()
+    assert is_stated(said["incarnation"], said["proof"], HERE, "ours")
+    return said["incarnation"]
+
+
+async def signed_get(url: str, endpoint: str, key: SigningKey = KEY) -> tuple[int, bytes]:
+    """Return status and body of the response to a signed GET, for the process that answers at *endpoint*."""
+    headers = signed_headers(key, Target(await identity(endpoint), "GET", path_of(url)))
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+        return response.status, await response.read()
+
+
 async def signed_post(
     endpoint: str,
     body: bytes,
@@ -136,14 +166,18 @@ async def signed_post(
     key: SigningKey = KEY,
     headers: dict[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
+    incarnation: str = "",
 ) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and body of the response to a signed POST."""
+    more = headers or {}
+    run, last = more.get("Idempotency-Key", ""), more.get("Last-Event-ID", "")
+    target = Target(incarnation or await identity(endpoint, tls), "POST", path_of(endpoint), run, last)
     async with (
         aiohttp.ClientSession() as session,
         session.post(
             endpoint,
             data=body,
-            headers={"Content-Type": "application/json", **signed_headers(key, body), **(headers or {})},
+            headers={"Content-Type": "application/json", **signed_headers(key, target, body), **more},
             ssl=tls if tls is not None else True,
             timeout=aiohttp.ClientTimeout(total=PATIENCE),
         ) as response,
@@ -161,6 +195,7 @@ class Client:
         self.endpoint = endpoint
         self.welcome: dict[str, Any] = {}
         self.links: dict[str, Link] = {}
+        self.incarnation = ""
         self._key = key
         self._name = name
         self._session: aiohttp.ClientSession | None = None
@@ -177,12 +212,25 @@ class Client:
     async def connect(self) -> None:
         """Open a connection, and wait for the welcome."""
         self._session = aiohttp.ClientSession()
-        headers = {**signed_headers(self._key, b""), "X-Toolruntime-Client": self._name}
+        headers = {"Authorization": f"Bearer {self._key.token}", "X-Toolruntime-Client": self._name}
         self._socket = await self._session.ws_connect(
             f"{self.endpoint}/connect", headers=headers, protocols=(SUBPROTOCOL,), max_msg_size=0
         )
         self._seen = []
+        challenge = (await self.expect("challenge")).fields
+        self.incarnation = str(challenge["incarnation"])
+        target = Target(self.incarnation, "GET", path_of(f"{self.endpoint}/connect"), str(challenge["nonce"]))
+        stamp, nonce = timestamp(), "n" * 32
+        signature = sign(self._key.signing_secret, stamp, target, nonce.encode())
+        await self.put(RemoteMessage("hello", fields={"nonce": nonce, "timestamp": stamp, "signature": signature}))
         self.welcome = dict((await self.expect("welcome")).fields)
+        assert is_stated(self.incarnation, self.welcome["proof"], HERE, nonce)
+
+    async def resume(self, run: str, incarnation: str = "") -> None:
+        """Ask what is the matter with a run, of this server process or of another one."""
+        received = self.links[run].received if run in self.links else 0
+        fields = {"incarnation": incarnation or self.incarnation}
+        await self.put(RemoteMessage("resume", run, fields, ack=received))
 
     async def lose(self) -> None:
         """Drop the connection without a word."""
@@ -205,7 +253,8 @@ class Client:
     ) -> None:
         """Send `execute` or `open` with this body."""
         stamp = timestamp()
-        fields = {"timestamp": stamp, "signature": signature or sign(self._key.signing_secret, stamp, body), "go": go}
+        signed = signature or sign(self._key.signing_secret, stamp, Target(self.incarnation, kind, session, run), body)
+        fields = {"timestamp": stamp, "signature": signed, "go": go}
         link = self.links[run] = Link(run)
         await self.put(link.send(kind, {**fields, **({"session": session} if session else {})}, body))
 

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from packages.remote.tests.servers import KEY, OTHER, Client, runtime_server
+from packages.remote.tests.servers import OTHER, Client, runtime_server, signed_get
 from tests.waiting import until
 
 from toolexec.errors import (
@@ -24,6 +23,7 @@ from toolexec.errors import (
 )
 from toolexec.sandbox import ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
+from toolexec_remote.incarnation import NEVER_STARTED, is_stated
 from toolexec_remote.messages import RemoteMessage
 from toolexec_remote.wire import encode_request
 
@@ -76,7 +76,7 @@ async def test_the_welcome_says_what_there_is(endpoint: str) -> None:
     """Protocol, room, limits and sandboxes."""
     async with Client(endpoint) as client:
         said = client.welcome
-    assert (said["protocol"], said["version"], said["keeps"]) == ("toolexec.runtime.v1", 1, 1.0)
+    assert (said["protocol"], said["version"], said["keeps"]) == ("toolexec.runtime.v2", 2, 1.0)
     assert said["capacity"] == {
         "free": 2,
         "running": 0,
@@ -131,7 +131,7 @@ async def test_a_program_starts_only_when_its_caller_says_go(endpoint: str, gate
         assert (await client.expect("ready", run="r1")).fields == {"seconds": 1.0}
         assert gate.begun == []
         await client.send("r1", "go", seconds=20)
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client.execute("r2", "b", go=False)
         with pytest.raises(SandboxUnavailableError, match="did not confirm") as caught:
             await client.result("r2")
@@ -195,11 +195,11 @@ async def test_a_run_goes_on_over_a_new_connection(endpoint: str, gate: Gate) ->
     """The end that the client has not seen comes again; it was run once."""
     async with Client(endpoint) as client:
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client.lose()
         gate.open.set()
         await client.connect()
-        await client.put(RemoteMessage("resume", "r1", ack=client.links["r1"].received))
+        await client.resume("r1")
         assert (await client.result("r1")).value == "done a"
     assert gate.begun == ["a"]
 
@@ -208,11 +208,11 @@ async def test_what_was_sent_twice_is_done_once(endpoint: str, gate: Gate) -> No
     """A client that does not know whether its request has arrived sends it again over the next connection."""
     async with Client(endpoint) as client:
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client.lose()
         await client.connect()
         link = client.links["r1"]
-        await client.put(RemoteMessage("resume", "r1", ack=link.received))
+        await client.resume("r1")
         for message in link.again():
             await client.put(message)
         gate.open.set()
@@ -227,7 +227,7 @@ async def test_a_call_goes_on_over_a_new_connection(endpoint: str) -> None:
         await client.expect("started", run="r1")
         await client.lose()
         await client.connect()
-        await client.put(RemoteMessage("resume", "r1", ack=client.links["r1"].received))
+        await client.resume("r1")
         await client.answer("r1", lambda _: 7)
         assert (await client.result("r1")).value == 7
 
@@ -236,11 +236,11 @@ async def test_a_run_whose_client_stays_away_is_stopped(endpoint: str, gate: Gat
     """After the time for coming back; who comes later gets to know how it ended."""
     async with Client(endpoint) as client:
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client.lose()
         await until(lambda: gate.stopped == ["a"])
         await client.connect()
-        await client.put(RemoteMessage("resume", "r1", ack=client.links["r1"].received))
+        await client.resume("r1")
         result = await client.result("r1")
     assert isinstance(result.error, SandboxFailedError)
     assert "did not come back in time" in result.error.message
@@ -249,12 +249,13 @@ async def test_a_run_whose_client_stays_away_is_stopped(endpoint: str, gate: Gat
 async def test_a_run_that_is_unknown_never_starts(endpoint: str, gate: Gate) -> None:
     """Not even when the request arrives after the question: the answer can be relied on."""
     async with Client(endpoint) as client:
-        await client.put(RemoteMessage("resume", "r1"))
-        assert (await client.expect("gone")).fields == {"state": "never_started"}
+        await client.resume("r1")
+        gone = (await client.expect("gone")).fields
+        assert gone["state"] == "never_started"
+        assert is_stated(client.incarnation, gone["proof"], NEVER_STARTED, "ann-1", "r1")
         await client.execute("r1", "a")
-        with pytest.raises(InvalidRequestError) as caught:
+        with pytest.raises(SandboxUnavailableError, match="given up before it started"):
             await client.result("r1")
-        assert caught.value.code == "run_id_taken"
     assert gate.begun == []
 
 
@@ -272,9 +273,9 @@ async def test_runs_of_other_tenants_are_out_of_reach(endpoint: str, gate: Gate)
     """The same ID is another run for another tenant."""
     async with Client(endpoint) as ann, Client(endpoint, OTHER) as bob:
         await ann.execute("r1", "a")
-        await ann.expect("started", run="r1")
-        await bob.put(RemoteMessage("resume", "r1"))
-        assert (await bob.expect("gone")).fields == {"state": "never_started"}
+        await until(lambda: gate.begun)
+        await bob.resume("r1")
+        assert (await bob.expect("gone")).fields["state"] == "never_started"
         gate.open.set()
         assert (await ann.result("r1")).value == "done a"
 
@@ -404,14 +405,14 @@ async def test_a_client_that_breaks_the_protocol_loses_its_connection(endpoint: 
     """Its runs wait for it, and other clients notice nothing."""
     async with Client(endpoint) as client, Client(endpoint, OTHER) as other:
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client._socket.send_bytes(data)
         with pytest.raises(AssertionError, match="1002"):
             await client.expect("result")
         gate.open.set()
         await client.lose()
         await client.connect()
-        await client.put(RemoteMessage("resume", "r1", ack=client.links["r1"].received))
+        await client.resume("r1")
         assert (await client.result("r1")).value == "done a"
         await other.execute("r1", "print")
         assert (await other.result("r1")).value == "printed"
@@ -423,20 +424,18 @@ async def test_a_connection_that_does_not_answer_is_closed(tmp_path: Path, gate:
         client = Client(endpoint)
         async with client:
             await client.execute("r1", "a")
-            await client.expect("started", run="r1")
+            await until(lambda: gate.begun)
             other = Client(endpoint)  # the first one reads nothing from now on, so it answers no ping
-            async with aiohttp.ClientSession() as session:
 
-                async def connections() -> bool:
-                    headers = {"Authorization": f"Bearer {KEY.token}"}
-                    async with session.get(endpoint.replace("/v1/execute", "/metrics"), headers=headers) as response:
-                        return "toolexec_remote_connections 0.0" in await response.text()
+            async def connections() -> bool:
+                _, said = await signed_get(endpoint.replace("/v1/execute", "/metrics"), endpoint)
+                return b"toolexec_remote_connections 0.0" in said
 
-                await until(connections, 0.05)
+            await until(connections, 0.05)
             gate.open.set()
             other.links = client.links
             async with other:
-                await other.put(RemoteMessage("resume", "r1", ack=client.links["r1"].received))
+                await other.resume("r1")
                 assert (await other.result("r1")).value == "done a"
 
 
@@ -448,7 +447,7 @@ async def test_a_server_that_ends_gives_back_what_has_not_started(tmp_path: Path
         Client(endpoint) as client,
     ):
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         await client.execute("r2", "b")
         stop.set()
         with pytest.raises(SandboxUnavailableError) as caught:
@@ -474,7 +473,7 @@ async def test_a_draining_server_stops_what_takes_too_long(tmp_path: Path, gate:
         Client(endpoint) as client,
     ):
         await client.execute("r1", "a")
-        await client.expect("started", run="r1")
+        await until(lambda: gate.begun)
         stop.set()
         result = await client.result("r1")
     assert isinstance(result.error, SandboxFailedError)

@@ -7,31 +7,24 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec_remote.server.journal import Journal, JournalReplays, Record
+from toolexec_remote.server.journal import Journal, Record
 
 
 def test_a_run_that_was_under_way_is_lost(tmp_path: Path) -> None:
-    """One that has ended has its response; one that was not started is unknown; a tombstone stays one."""
+    """One that has ended has its response, and the word of its process; one that was not started is unknown."""
     first = Journal(tmp_path, 600, 1000.0)
-    first.start("a", "running", b"d1", 1000.0)
-    first.start("a", "ended", b"d2", 1000.0)
-    first.end("a", "ended", b"{}", 1001.0)
-    first.start("a", "taken back", b"d3", 1000.0)
+    first.start("a", "running", b"d1", 1000.0, "ab")
+    first.start("a", "ended", b"d2", 1000.0, "ab")
+    first.end("a", "ended", b"{}", 1001.0, "its word")
+    first.start("a", "taken back", b"d3", 1000.0, "ab")
     first.forget("a", "taken back")
-    first.tombstone("a", "tombstone", 1000.0)
-    first.tombstone("a", "ended", 1000.0)
-    name = first.id
     first.close()
     second = Journal(tmp_path, 600, 1010.0)
     try:
-        assert second.id == name
-        assert second.find("a", "running") == Record("lost", b"d1", b"")
-        assert second.find("a", "ended") == Record("ended", b"d2", b"{}")
+        assert second.find("a", "running") == Record("lost", b"d1", b"", "ab", "")
+        assert second.find("a", "ended") == Record("ended", b"d2", b"{}", "ab", "its word")
         assert second.find("a", "taken back") is None
         assert second.find("b", "ended") is None
-        found = second.find("a", "tombstone")
-        assert found is not None
-        assert found.state == "tombstone"
         second.prune(2000.0)
         assert second.find("a", "running") is None
     finally:
@@ -45,20 +38,6 @@ def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:
         Journal(tmp_path, 600, 0.0)
     first.close()
     Journal(tmp_path, 600, 0.0).close()
-
-
-def test_signatures_are_remembered_over_a_restart(tmp_path: Path) -> None:
-    """A request cannot be sent again to a server that was restarted; old ones are forgotten."""
-    first = Journal(tmp_path, 600, 0.0)
-    assert JournalReplays(first, 0.0).claim("s", 300.0, 0.0)
-    first.close()
-    second = Journal(tmp_path, 600, 10.0)
-    cache = JournalReplays(second, 10.0)
-    assert not cache.claim("s", 300.0, 10.0)
-    assert cache.claim("t", 300.0, 10.0)
-    second.prune(301.0)
-    assert second.signatures() == []
-    second.close()
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

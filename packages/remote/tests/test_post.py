@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from packages.remote.tests.servers import KEY, OTHER, runtime_server, signed_post
+from packages.remote.tests.servers import KEY, OTHER, identity, runtime_server, signed_get, signed_post
 from tests.engines.certificates import make_certificates
 from tests.waiting import PATIENCE, until
 
@@ -20,7 +20,7 @@ from toolexec.errors import CodeError, ConfigurationError
 from toolexec.remote import RuntimeServerSettings, SigningKey
 from toolexec.sandbox import ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
-from toolexec_remote.signature import sign, signed_headers, timestamp
+from toolexec_remote.signature import Target, sign, signed_headers, timestamp
 from toolexec_remote.wire import GatewayAddress, encode_request, read_response
 
 
@@ -145,7 +145,8 @@ async def test_a_failure_is_an_event(endpoint: str) -> None:
 async def test_a_lost_stream_goes_on(endpoint: str, programs: Programs) -> None:
     """With the last event's ID; the program was begun once."""
     wanted = body("wait")
-    headers = {**signed_headers(KEY, wanted), "Accept": "text/event-stream", "Idempotency-Key": "r1"}
+    target = Target(await identity(endpoint), "POST", "/v1/execute", "r1")
+    headers = {**signed_headers(KEY, target, wanted), "Accept": "text/event-stream", "Idempotency-Key": "r1"}
     async with aiohttp.ClientSession() as session:
         async with session.post(endpoint, data=wanted, headers=headers) as response:
             first = await asyncio.wait_for(response.content.readuntil(b"\n\n"), PATIENCE)
@@ -193,19 +194,17 @@ async def test_the_state_of_a_run_can_be_read(endpoint: str, programs: Programs)
     """By its tenant."""
     task = asyncio.create_task(signed_post(endpoint, body("wait"), headers={"Idempotency-Key": "r1"}))
     await until(lambda: programs.begun)
-    async with aiohttp.ClientSession() as session:
 
-        async def show(key: SigningKey = KEY, run: str = "r1") -> tuple[int, Any]:
-            headers = {"Authorization": f"Bearer {key.token}"}
-            async with session.get(f"{endpoint}/runs/{run}", headers=headers) as response:
-                return response.status, await response.json()
+    async def show(key: SigningKey = KEY, run: str = "r1") -> tuple[int, Any]:
+        status, body = await signed_get(f"{endpoint}/runs/{run}", endpoint, key)
+        return status, json.loads(body)
 
-        assert await show() == (200, {"run": "r1", "state": "running"})
-        assert (await show(OTHER))[0] == 404
-        programs.open.set()
-        await task
-        status, data = await show()
-        assert (status, data["result"]["value"]) == (200, "waited")
+    assert await show() == (200, {"run": "r1", "state": "running"})
+    assert (await show(OTHER))[0] == 404
+    programs.open.set()
+    await task
+    status, data = await show()
+    assert (status, data["result"]["value"]) == (200, "waited")
 
 
 @pytest.mark.parametrize(
@@ -234,8 +233,11 @@ async def test_requests_that_are_not_right_are_refused(
 async def test_a_stale_signature_says_by_how_much(endpoint: str) -> None:
     """In seconds."""
     wanted = body("one")
-    stamp = timestamp(1_000_000_000)
-    headers = {"X-Toolruntime-Timestamp": stamp, "X-Toolruntime-Signature": sign(KEY.signing_secret, stamp, wanted)}
+    stamp, target = timestamp(1_000_000_000), Target(await identity(endpoint), "POST", "/v1/execute")
+    headers = {
+        "X-Toolruntime-Timestamp": stamp,
+        "X-Toolruntime-Signature": sign(KEY.signing_secret, stamp, target, wanted),
+    }
     status, _, answer = await signed_post(endpoint, wanted, headers=headers)
     error = json.loads(answer)["error"]
     assert (status, error["code"]) == (401, "signature_stale")
@@ -245,7 +247,7 @@ async def test_a_stale_signature_says_by_how_much(endpoint: str) -> None:
 async def test_a_request_that_is_sent_again_as_it_is_is_refused(endpoint: str) -> None:
     """A new attempt needs a new signature."""
     wanted = body("one")
-    headers = signed_headers(KEY, wanted)
+    headers = signed_headers(KEY, Target(await identity(endpoint), "POST", "/v1/execute"), wanted)
     assert (await signed_post(endpoint, wanted, headers=headers))[0] == 200
     status, _, answer = await signed_post(endpoint, wanted, headers=headers)
     assert (status, json.loads(answer)["error"]["code"]) == (401, "signature_replayed")
@@ -261,9 +263,10 @@ async def test_a_body_over_the_limit_is_refused(endpoint: str) -> None:
         for start in range(0, len(big), 10_000):
             yield big[start : start + 10_000]
 
+    signed = signed_headers(KEY, Target(await identity(endpoint), "POST", "/v1/execute"), big)
     async with (
         aiohttp.ClientSession() as session,
-        session.post(endpoint, data=pieces(), headers=signed_headers(KEY, big)) as response,
+        session.post(endpoint, data=pieces(), headers=signed) as response,
     ):
         assert response.status == 413
 
@@ -288,13 +291,10 @@ async def test_a_full_queue_is_a_503(tmp_path: Path, programs: Programs) -> None
             assert int(headers["Retry-After"]) >= 1
             return True
 
-        async with aiohttp.ClientSession() as session:
+        async def queued() -> int:
+            return json.loads((await signed_get(f"{endpoint}/capacity", endpoint))[1])["capacity"]["queued"]
 
-            async def queued() -> int:
-                async with session.get(f"{endpoint}/capacity", headers={"Authorization": f"Bearer {KEY.token}"}) as got:
-                    return (await got.json())["capacity"]["queued"]
-
-            await until(queued, 0.01)
+        await until(queued, 0.01)
         assert await is_full()
         programs.open.set()
         assert (await running)[0] == (await waiting)[0] == 200
@@ -403,9 +403,8 @@ async def test_health_readiness_and_metrics(endpoint: str) -> None:
         for path in ("/metrics", "/v1/execute/capacity"):
             async with session.get(base + path) as response:
                 assert response.status == 401
-        headers = {"Authorization": f"Bearer {KEY.token}"}
-        async with session.get(f"{base}/metrics", headers=headers) as response:
-            text = await response.text()
+        _, said = await signed_get(f"{base}/metrics", endpoint)
+        text = said.decode()
         assert 'toolexec_remote_runs_total{outcome="ok"} 1.0' in text
         assert "toolexec_remote_running 0.0" in text
 

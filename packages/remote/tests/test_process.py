@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 import signal
 from pathlib import Path
 
-import aiohttp
 import pytest
-from packages.remote.tests.servers import KEY, Client, server_process, signed_post
+from packages.remote.tests.servers import KEY, Client, identity, server_process, signed_get, signed_post
 from tests.waiting import PATIENCE
 
 from toolexec.errors import LimitExceededError, SandboxUnavailableError
 from toolexec.remote import SigningKey
 from toolexec.sandbox import ExecuteRequest, Limits
-from toolexec_remote.messages import RemoteMessage
-from toolexec_remote.signature import signed_headers
+from toolexec_remote.incarnation import ENDED, is_stated
+from toolexec_remote.signature import Target, signed_headers
 from toolexec_remote.wire import encode_request, read_response
 
 BUBBLEWRAP = pytest.param(
@@ -65,7 +65,8 @@ async def test_a_session_keeps_its_state(tmp_path: Path) -> None:
 
 
 async def test_a_killed_server_knows_what_it_had_started(tmp_path: Path) -> None:
-    """A run that was under way is lost, one that waited never started, and one that had ended has its result."""
+    """A run that had ended has its result, in the words of the process that ran it. Of all others the next process says
+    nothing that could be taken for a proof, also of one that waited."""
     with server_process(tmp_path / "server", max_running=1) as server:
         client = Client(server.endpoint)
         await client.connect()
@@ -75,18 +76,22 @@ async def test_a_killed_server_knows_what_it_had_started(tmp_path: Path) -> None
         await client.expect("frame", run="running")
         await client.execute("waiting", "return 3")
         await client.expect("capacity")
+        before = client.incarnation
         server.kill()
         await client.lose()
         server.start()
         await client.connect()
         for run in ("ended", "running", "waiting"):
-            await client.put(RemoteMessage("resume", run))
+            await client.resume(run, before)
         found: dict[str, str] = {}
         for _ in range(3):
             message = await client.expect("gone", "result")
             found[message.run] = str(message.fields.get("state", "")) or json.loads(message.body)["result"]["value"]
+            digest = hashlib.sha256(message.body).hexdigest()
+            ended = is_stated(before, message.fields.get("statement"), ENDED, message.run, digest)
+            assert ended == (message.run == "ended")
         await client.lose()
-    assert found == {"ended": 1, "running": "was_running", "waiting": "never_started"}
+    assert found == {"ended": 1, "running": "was_running", "waiting": "was_running"}
 
 
 async def test_a_post_is_known_after_a_restart(tmp_path: Path) -> None:
@@ -98,12 +103,10 @@ async def test_a_post_is_known_after_a_restart(tmp_path: Path) -> None:
     with server_process(tmp_path / "server") as server:
         assert (await signed_post(server.endpoint, ended, headers={"Idempotency-Key": "ended"}))[0] == 200
         task = asyncio.create_task(signed_post(server.endpoint, running, headers={"Idempotency-Key": "running"}))
-        async with aiohttp.ClientSession() as session:
-            state = ""
-            while state != "running":
-                url, token = f"{server.endpoint}/runs/running", {"Authorization": f"Bearer {KEY.token}"}
-                async with session.get(url, headers=token) as response:
-                    state = (await response.json())["state"]
+        state = ""
+        while state != "running":
+            _, said = await signed_get(f"{server.endpoint}/runs/running", server.endpoint)
+            state = json.loads(said)["state"]
         server.kill()
         await asyncio.wait([task])
         task.exception()
@@ -117,15 +120,17 @@ async def test_a_post_is_known_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_captured_request_is_refused_after_a_restart(tmp_path: Path) -> None:
-    """The server that was killed has written down which signatures it had seen."""
+    """The signature is for the process that was killed; the next one is another one, though it has the same state."""
     body = encode_request(ExecuteRequest(code="return 1"))
-    captured = signed_headers(KEY, body)
     with server_process(tmp_path / "server") as server:
-        assert (await signed_post(server.endpoint, body, headers=captured))[0] == 200
+        before = await identity(server.endpoint)
+        captured = signed_headers(KEY, Target(before, "POST", "/v1/execute"), body)
         server.kill()
         server.start()
         status, _, answer = await signed_post(server.endpoint, body, headers=captured)
-        assert (status, json.loads(answer)["error"]["code"]) == (401, "signature_replayed")
+        error = json.loads(answer)["error"]
+        assert (status, error["code"], error["outcome"]) == (421, "wrong_incarnation", "not_sent")
+        assert error["details"]["incarnation"] == await identity(server.endpoint) != before
         assert (await signed_post(server.endpoint, body))[0] == 200
 
 
@@ -174,7 +179,8 @@ async def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with server_process(tmp_path / "server", drain_grace=600.0) as server:
         assert server.process is not None
         async with Client(server.endpoint) as client:
-            await client.execute("r1", "while True: pass", timeout=600)
+            await client.execute("r1", "print('x')\nwhile True: pass", timeout=600)
+            before = client.incarnation
             await client.expect("started", run="r1")
             server.terminate()
             while not (await client.expect("capacity")).fields["draining"]:
@@ -185,7 +191,7 @@ async def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         assert "Traceback" not in said
         server.start()
         async with Client(server.endpoint) as client:
-            await client.put(RemoteMessage("resume", "r1"))
+            await client.resume("r1", before)
             error = read_response((await client.expect("result")).body).error
     assert error is not None
     assert error.code == "sandbox_failed"

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolexec.errors import ConfigurationError, SandboxDeniedError
 from toolexec.remote import SigningKey
-from toolexec_remote.signature import Credentials, KeyRing, ReplayCache, read_timestamp, sign, signed_headers, timestamp
+from toolexec_remote.signature import (
+    Credentials,
+    KeyRing,
+    ReplayCache,
+    Target,
+    read_timestamp,
+    sign,
+    signed_headers,
+    timestamp,
+)
 
 NOW = 1_769_851_800.0  # 2026-01-31T09:30:00Z
 NANOSECONDS = 1_769_851_800_000_000_000
 KEY = SigningKey(id="a", token="token-of-sixteen-characters", secret="another-secret-of-the-key")
+TARGET = Target("ab" * 32, "POST", "/v1/execute", "r1")
 PLAIN = SigningKey(id="b", token="one-more-token-of-the-ring")
 
 
@@ -23,26 +34,26 @@ PLAIN = SigningKey(id="b", token="one-more-token-of-the-ring")
             "correct horse battery staple",
             "2026-01-31T09:30:00Z",
             "",
-            "V2HfffWUnDf5oZqikLdKQUGEc40t0OsxBTlfMVCXYVY=",
+            "1dv/4CmKNM5MWdQnWhEI5AH5+SbRSl4sh32wGlBy40M=",
         ),
         (
             "correct horse battery staple",
             "2026-01-31T09:30:00.5Z",
             '{"request":{"code":"return 1","limits":{}}}',
-            "dnRgvV9VSpOxDx0ntbQfl6W8yaq5VzgM/V/h45UGXo8=",
+            "Vzm7BGPUCr1Tw4+bXEW2Ke1wUGp+lVG99ErDGQ3yNL8=",
         ),
         (
             "tëst-secret-0123456789",
             "2026-01-31T09:30:00.123456789Z",
             '{"request":{"language":"python","code":"1 \\u003c 2","limits":{"max_tool_calls":5}}}',
-            "C4BYd87MSzVC+mK7qSWXkfXOcqI3MByXEmEYhuDl/lU=",
+            "8eUHfR5vdD1RUh4h/WX+nIU9AaCxKNoqHR4WLYYirNI=",
         ),
     ],
     ids=["empty", "half-a-second", "escaped"],
 )
 def test_signatures_have_known_values(secret: str, stamp: str, body: str, signature: str) -> None:
     """The values come from `openssl dgst -sha256 -hmac`."""
-    assert sign(secret, stamp, body.encode()) == signature
+    assert sign(secret, stamp, TARGET, body.encode()) == signature
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,7 @@ def test_other_strings_are_no_timestamps(text: str) -> None:
 
 
 def sent(key: SigningKey, body: bytes = b"{}", more: float = 0.0, **changed: str) -> Credentials:
-    headers = signed_headers(key, body, NANOSECONDS + int(more * 1e9))
+    headers = signed_headers(key, TARGET, body, NANOSECONDS + int(more * 1e9))
     return Credentials.of({**headers, **{name.replace("_", "-"): value for name, value in changed.items()}})
 
 
@@ -85,8 +96,8 @@ def ring(*keys: SigningKey) -> KeyRing:
 def test_a_signed_request_is_that_of_its_key() -> None:
     """With a secret of its own, or with the token as the secret; the header with the key's ID may be missing."""
     for key in (KEY, PLAIN):
-        assert ring().verify(sent(key), b"{}", NOW, ReplayCache()) is key
-        assert ring().verify(sent(key, X_Toolruntime_Key=""), b"{}", NOW, ReplayCache()) is key
+        assert ring().verify(sent(key), TARGET, b"{}", NOW, ReplayCache()) is key
+        assert ring().verify(sent(key, X_Toolruntime_Key=""), TARGET, b"{}", NOW, ReplayCache()) is key
 
 
 @pytest.mark.parametrize(
@@ -108,27 +119,46 @@ def test_a_signed_request_is_that_of_its_key() -> None:
 def test_everything_else_is_refused(credentials: Credentials, body: bytes, code: str) -> None:
     """The error says which part was wrong, and that nothing was run."""
     with pytest.raises(SandboxDeniedError) as caught:
-        ring().verify(credentials, body, NOW, ReplayCache())
+        ring().verify(credentials, TARGET, body, NOW, ReplayCache())
     assert (caught.value.code, caught.value.outcome == "not_sent") == (code, True)
 
 
 def test_a_stale_signature_says_by_how_much() -> None:
     """The sender learns that a clock is wrong, and which way."""
     with pytest.raises(SandboxDeniedError, match="400 s behind") as caught:
-        ring().verify(sent(KEY, more=-400), b"{}", NOW, ReplayCache())
+        ring().verify(sent(KEY, more=-400), TARGET, b"{}", NOW, ReplayCache())
     assert caught.value.details["skew"] == -400
     with pytest.raises(SandboxDeniedError, match="400 s ahead"):
-        ring().verify(sent(KEY, more=400), b"{}", NOW, ReplayCache())
+        ring().verify(sent(KEY, more=400), TARGET, b"{}", NOW, ReplayCache())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"incarnation": "cd" * 32},
+        {"method": "GET"},
+        {"path": "/v1/execute/capacity"},
+        {"run": "r2"},
+        {"last_event": "r1:1"},
+        {"run": "r1\n"},
+    ],
+    ids=str,
+)
+def test_a_signature_is_for_one_process_one_method_and_one_path(change: dict[str, str]) -> None:
+    """Whatever else is asked with it, elsewhere or here, is refused."""
+    with pytest.raises(SandboxDeniedError) as caught:
+        ring().verify(sent(KEY), replace(TARGET, **change), b"{}", NOW, ReplayCache())
+    assert caught.value.code == "signature_invalid"
 
 
 def test_a_request_counts_once() -> None:
     """The same signature is refused for as long as it could be in time."""
     cache = ReplayCache()
     for now, more in ((NOW, 0.0), (NOW + 1, 1.0)):
-        ring().verify(sent(KEY, more=more), b"{}", now, cache)
+        ring().verify(sent(KEY, more=more), TARGET, b"{}", now, cache)
     for now in (NOW, NOW + 299):
         with pytest.raises(SandboxDeniedError) as caught:
-            ring().verify(sent(KEY), b"{}", now, cache)
+            ring().verify(sent(KEY), TARGET, b"{}", now, cache)
         assert caught.value.code == "signature_replayed"
 
 
@@ -136,8 +166,8 @@ def test_a_wrong_request_does_not_use_up_the_signature() -> None:
     """A body that was changed on the way cannot keep the right one out."""
     cache = ReplayCache()
     with pytest.raises(SandboxDeniedError):
-        ring().verify(sent(KEY), b"{ }", NOW, cache)
-    assert ring().verify(sent(KEY), b"{}", NOW, cache) is KEY
+        ring().verify(sent(KEY), TARGET, b"{ }", NOW, cache)
+    assert ring().verify(sent(KEY), TARGET, b"{}", NOW, cache) is KEY
 
 
 def test_the_cache_is_bounded_and_forgets_the_old() -> None:
@@ -154,13 +184,13 @@ def test_keys_are_changed_without_a_pause() -> None:
     old = SigningKey(id="2025", token="the-token-of-last-year!", tenant="ann", expires=NOW + 10)
     new = SigningKey(id="2026", token="the-token-of-this-year!", tenant="ann")
     both = ring(old, new)
-    assert both.verify(sent(old), b"{}", NOW, ReplayCache()).account == "ann"
-    assert both.verify(sent(new), b"{}", NOW, ReplayCache()).account == "ann"
+    assert both.verify(sent(old), TARGET, b"{}", NOW, ReplayCache()).account == "ann"
+    assert both.verify(sent(new), TARGET, b"{}", NOW, ReplayCache()).account == "ann"
     with pytest.raises(SandboxDeniedError, match="expired"):
-        both.verify(sent(old, more=11), b"{}", NOW + 11, ReplayCache())
+        both.verify(sent(old, more=11), TARGET, b"{}", NOW + 11, ReplayCache())
     late = sent(old, more=11)
     with pytest.raises(SandboxDeniedError, match="expired"):  # over a connection that was opened before
-        both.check(old, late.timestamp, late.signature, b"{}", NOW + 11, ReplayCache())
+        both.check(old, late.timestamp, late.signature, TARGET, b"{}", NOW + 11, ReplayCache())
 
 
 def test_the_keys_of_a_ring_can_be_replaced() -> None:
@@ -169,9 +199,9 @@ def test_the_keys_of_a_ring_can_be_replaced() -> None:
     keys.replace([PLAIN])
     with pytest.raises(ConfigurationError):
         keys.replace([KEY, KEY])
-    assert keys.verify(sent(PLAIN), b"{}", NOW, ReplayCache()) is PLAIN
+    assert keys.verify(sent(PLAIN), TARGET, b"{}", NOW, ReplayCache()) is PLAIN
     with pytest.raises(SandboxDeniedError):
-        keys.verify(sent(KEY), b"{}", NOW, ReplayCache())
+        keys.verify(sent(KEY), TARGET, b"{}", NOW, ReplayCache())
 
 
 @pytest.mark.parametrize(

@@ -391,6 +391,7 @@ def remote_key(data: Mapping[str, object]) -> SigningKey:
 
 def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     """Return how sandboxes are lent to other machines; raises ConfigurationError."""
+    from toolexec.backend.secrets import SecretResolver
     from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
 
     block = loaded.settings.runtime_server
@@ -398,6 +399,7 @@ def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     quota = read(TenantQuota, block)
     quotas = [TenantQuota(**_entry(_QuotaEntry, each, "a quota")) for each in values.pop("quotas")]
     keys = [remote_key(each) for each in values.pop("keys")]
+    values["metrics_token"] = SecretResolver().resolve(values["metrics_token"], "runtime_server.metrics_token")
     return RuntimeServerSettings(**values, keys=keys, quota=quota, quotas=quotas)
 
 

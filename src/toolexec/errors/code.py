@@ -295,7 +295,12 @@ class SandboxUnavailableError(SandboxError):
     """
 
     code = "sandbox_unavailable"
-    further_codes: ClassVar[tuple[str, ...]] = ("queue_full", "quota_exceeded", "runtime_draining")
+    further_codes: ClassVar[tuple[str, ...]] = (
+        "queue_full",
+        "quota_exceeded",
+        "runtime_draining",
+        "wrong_incarnation",
+    )
     default_outcome = Outcome.NOT_SENT
 
 
@@ -304,6 +309,7 @@ class SandboxDeniedError(SandboxError):
 
     code = "sandbox_denied"
     further_codes: ClassVar[tuple[str, ...]] = (
+        "identity_unproven",
         "signature_invalid",
         "signature_replayed",
         "signature_stale",

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
-from toolexec.errors import ToolExecError
+from toolexec.errors import SandboxError, ToolExecError
 from toolexec.run.run_request import PROFILES, Profile
 
 __all__ = [
@@ -35,7 +35,9 @@ class Availability:
     """Whether a backend can run something here and now; if not, why, and the command or setting that fixes it.
 
     With `is_fault` something is wrong that a person has to look at, as files of another user in place of its own: then
-    no other sandbox takes its place, and the run is refused.
+    no other sandbox takes its place, and the run is refused. `error` is what a run gets now, if it is known: where it
+    is `retryable`, `execute` waits for the backend within the time limit, so a run that no other sandbox can take is
+    left to it.
     """
 
     ok: bool
@@ -43,6 +45,7 @@ class Availability:
     remedy: str = ""
     version: str = ""
     is_fault: bool = False
+    error: SandboxError | None = None
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -308,6 +309,8 @@ class Runtime:
         request = request.given(profile=profile, limits=limits, gateway=gateway, language=language)
         candidates = [backend for backend in self.candidates(profile) if not only or judged_kind(backend) == only]
         refused: list[str] = []
+        errors: list[SandboxError] = []
+        waiting: tuple[SandboxBackend, str] | None = None
         denied: SandboxError | None = None
         is_durable = isinstance(gateway, Tools) and gateway.deliveries is not None
         for backend, spoken in await self._ranked(candidates, request):
@@ -326,11 +329,17 @@ class Runtime:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
                 if state.is_fault:  # another sandbox in its place would hide it
                     raise SandboxUnavailableError(refused[-1], backend=backend.kind)
+                if state.error is not None:
+                    errors.append(state.error)
+                    waiting = waiting or ((backend, spoken) if state.error.retryable else None)
                 continue
             return backend, _enforceable(backend, request.given(language=spoken))
         if denied is not None and len(candidates) == 1:
             raise denied
-        raise self._nothing(profile, request, refused)
+        if waiting is not None:  # it may be there in a moment, and waits for that itself
+            with suppress(LimitNotEnforceableError):  # what it does not know to hold before it was reached
+                return waiting[0], _enforceable(waiting[0], request.given(language=waiting[1]))
+        raise self._nothing(profile, request, refused, errors)
 
     def _denial(self, backend: SandboxBackend, profile: str) -> SandboxError | None:
         unsafe = backend.isolation in ("none", "process")
@@ -341,7 +350,9 @@ class Runtime:
             )
         return None
 
-    def _nothing(self, profile: str, request: ExecuteRequest, refused: Sequence[str]) -> SandboxError:
+    def _nothing(
+        self, profile: str, request: ExecuteRequest, refused: Sequence[str], errors: Sequence[SandboxError]
+    ) -> SandboxError:
         languages = {language for backend in self.candidates(profile) for language in backend.languages}
         if request.language and languages and request.language not in languages:
             return InvalidRequestError(
@@ -351,7 +362,15 @@ class Runtime:
                 )
             )
         if refused:
-            return SandboxUnavailableError(f"no backend for profile {profile!r} can run this: {'; '.join(refused)}")
+            error = SandboxUnavailableError(
+                f"no backend for profile {profile!r} can run this: {'; '.join(refused)}",
+                retryable=any(each.retryable for each in errors),
+            )
+            for each in errors:
+                error.details.update(each.details)
+            if len(errors) == 1:
+                error.__cause__ = errors[0]
+            return error
         wanted = ", ".join(self._order[profile])
         hint = "; allow it with unsafe_opt_in=True" if profile == "dev" else ""
         return SandboxUnavailableError(

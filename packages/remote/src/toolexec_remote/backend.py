@@ -41,12 +41,13 @@ from toolexec.sandbox import (
     SandboxSession,
     located,
 )
-from toolexec_remote.channel import Channel, Kind, NeverStartedError, began_after_all
+from toolexec_remote.channel import Channel, Kind, began_after_all
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox
 from toolexec_remote.endpoints import Endpoints
 from toolexec_remote.post import PostClient
-from toolexec_remote.signature import sign, timestamp
-from toolexec_remote.wire import encode_request, read_response
+from toolexec_remote.signature import Target, sign, timestamp
+from toolexec_remote.start import NeverStartedError, Withheld
+from toolexec_remote.wire import cut, encode_request, read_response
 
 __all__ = ["RemoteBackend"]
 
@@ -275,9 +276,10 @@ class RemoteBackend:
                 self,
             )
         key, stamp = self._endpoints.key, timestamp()
+        target = Target(endpoint.welcome.incarnation, kind, str(fields.get("session", "")), run)
         signed = {
             "timestamp": stamp,
-            "signature": sign(key.signing_secret, stamp, body),
+            "signature": sign(key.signing_secret, stamp, target, body),
             "key": key.id,
             **_trace(),
             **fields,
@@ -302,9 +304,9 @@ class RemoteBackend:
             ) from None
         finally:
             endpoint.waiting.pop(channel.run, None)
-        if channel.moves:
+        if channel.moves and isinstance(channel.state, Withheld):
             moved = SandboxUnavailableError("another endpoint has room for it", retryable=True)
-            raise NeverStartedError(moved, moves=True)
+            raise channel.state.never(moved, moves=True)
         if not channel.ended.done():
             channel.go(round(max(0.001, ends - monotonic()), 3))
 
@@ -332,12 +334,10 @@ class RemoteBackend:
         try:
             return read() if len(body) <= _QUICK_BYTES else await walked(read)
         except ToolExecError as error:
-            if error.outcome is Outcome.NOT_SENT and channel.began:
+            if error.outcome is Outcome.NOT_SENT:  # a result is not a proof of that
                 raise began_after_all(error) from error
             if isinstance(error, SandboxFailedError):
                 raise
-            if error.outcome is Outcome.NOT_SENT:
-                raise NeverStartedError(error, final=not error.retryable) from None
             raise SandboxFailedError(f"the remote runtime failed: {error.message}") from error
 
     async def _stopped(self, channel: Channel, endpoint: EndpointConnection) -> None:
@@ -362,12 +362,17 @@ class RemoteBackend:
         if underneath is not None:
             details["inner"] = underneath.to_dict()
             isolation = underneath.isolation
+        if underneath is None and result.error is None and error is None:
+            error = SandboxFailedError(f"{endpoint} does not say what ran the program: its result is not to be trusted")
+        if underneath is None:
+            result.value, result.files = None, {}
         if underneath is not None and (underneath.kind, isolation) != (self.inner, self.isolation):
             error = SandboxFailedError(
                 f"{endpoint} ran the program in {underneath.kind} ({isolation}), not in {self.inner} "
                 f"({self.isolation}): its result is not to be trusted"
             )
-            result.value = None
+            result.value, result.files = None, {}
+        result.stdout, result.stderr = (cut(text, request.output.limit) for text in (result.stdout, result.stderr))
         result.error = error or result.error
         if result.error is not None:
             result.error.backend = self.kind
@@ -397,9 +402,6 @@ class RemoteBackend:
             raise located(
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"), self
             ) from None
-        except SandboxFailedError as error:
-            endpoint.leave(channel, "close")
-            raise NeverStartedError(SandboxUnavailableError(error.message, retryable=True)) from error  # no program ran
         except BaseException:
             endpoint.leave(channel, "close")
             raise
@@ -459,6 +461,10 @@ async def _checked(client: PostClient) -> Availability:
         f"{endpoint}: {problem or 'it answers'}" for endpoint, problem in zip(endpoints, problems, strict=True)
     )
     usable = problems.count("")
-    if not usable:
-        return Availability(ok=False, reason=states, remedy="start it with toolexec runtime serve")
-    return Availability(ok=True, version=f"{usable} of {len(endpoints)} endpoints ({states})")
+    if usable:
+        return Availability(ok=True, version=f"{usable} of {len(endpoints)} endpoints ({states})")
+    details: JSONDict = {"endpoints": dict(zip(endpoints, problems, strict=True))}
+    error = SandboxUnavailableError(
+        f"no remote runtime can take this: {states}", retryable=not client.is_hopeless, details=details
+    )
+    return Availability(ok=False, reason=states, remedy="start it with toolexec runtime serve", error=error)

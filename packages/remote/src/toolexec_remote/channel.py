@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from toolexec.errors import ConnectionClosedError, ProtocolError, SandboxFailedError, ToolExecError
+from toolexec.errors import (
+    ConnectionClosedError,
+    ProtocolError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+    ToolExecError,
+)
 from toolexec.remote import MAX_FRAME_BYTES, JSONObject
+from toolexec_remote.incarnation import ENDED, is_stated
 from toolexec_remote.messages import Link, RemoteMessage
+from toolexec_remote.start import Begun, Released, StartState, Withheld
 
-__all__ = ["Channel", "NeverStartedError", "began_after_all"]
+__all__ = ["Bound", "Channel", "Clock", "Kind", "began_after_all"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_KEPT: Final = 8 << 20
@@ -20,36 +30,37 @@ _MAX_KEPT: Final = 8 << 20
 _MAX_WAITING: Final = 64 << 20
 """How many bytes of frames may wait to be read: a server that sends more is not one of ours."""
 
+Clock: TypeAlias = Callable[[], float]
+"""A clock that is never set, in seconds."""
 Kind: TypeAlias = Literal["execute", "open"]
 
 
-class NeverStartedError(Exception):
-    """The program certainly did not start, for the reason that is its `error`; another endpoint may take it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What a run is bound to: one server process, which `remembers` it for so many seconds, asked with the key of this
+    ID."""
 
-    `final` is true when no endpoint would take it, and `moves` when another one has room for it.
-    """
-
-    def __init__(self, error: ToolExecError, *, final: bool = False, moves: bool = False) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.final = final
-        self.moves = moves
+    incarnation: str
+    key: str
+    remembers: float
 
 
 class Channel:
     """The caller's end of a run, or of a session; it is the `Connection` over which calls come.
 
-    *post* sends a message if there is a connection, and does nothing otherwise.
+    *post* sends a message if there is a connection, and does nothing otherwise. `state` is what is known of its start.
+    A session starts no program, so its own state stays what it was. It is `bound` to one server process.
     """
 
-    def __init__(self, run: str, post: Callable[[RemoteMessage], None]) -> None:
+    def __init__(
+        self, run: str, post: Callable[[RemoteMessage], None], bound: Bound, *, kind: Kind = "execute", clock: Clock
+    ) -> None:
         self.run = run
-        self.went: bool = False
-        """Whether the word to start it has left: from then on it may run."""
-        self.was_started: bool = False
-        """Whether the server has said that it starts the run: only its sandbox may refuse it then."""
-        self.began: bool = False
-        """Whether the program has shown that it runs, by a call or by output: it cannot have been refused."""
+        self.bound = bound
+        self.state: StartState = Withheld(run)
+        self.is_session = kind == "open"
+        self._kind: Kind = kind
+        self._clock = clock
         self.is_over_there: bool = False
         """Whether the server has said that it is over."""
         self.held: bool = False
@@ -71,15 +82,31 @@ class Channel:
 
     # -- what goes out ------------------------------------------------------------------------------------------
 
-    def begin(self, kind: Kind, fields: JSONObject, body: bytes, *, go: bool) -> None:
-        """Ask for the run; with *go* it may start at once."""
-        self.went = self.went or go
-        self._post(self._link.send(kind, {**fields, "go": go}, body))
+    def begin(self, fields: JSONObject, body: bytes, *, go: bool) -> None:
+        """Ask for it; with *go* it may start at once."""
+        if go and not self.is_session:
+            self._let_go()
+        self._post(self._link.send(self._kind, {**fields, "go": go}, body))
 
     def go(self, seconds: float) -> None:
         """Have it start, with so many seconds left of its time."""
-        self.went = True
+        self._let_go()
         self._post(self._link.send("go", {"seconds": seconds}))
+
+    def _let_go(self) -> None:
+        if isinstance(self.state, Withheld):
+            to = self.bound
+            self.state = self.state.release(to.incarnation, to.key, at=self._clock(), remembers=to.remembers)
+
+    @property
+    def went(self) -> bool:
+        """Whether the word to start it has left: from then on it may run."""
+        return not isinstance(self.state, Withheld)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it outlives its connection: what certainly has not started need not wait for the next one."""
+        return self.went or self.is_session
 
     def stop(self, kind: Literal["cancel", "close"] = "cancel") -> None:
         """Have it stopped, whatever it does, or the session closed."""
@@ -107,7 +134,8 @@ class Channel:
     @property
     def resume(self) -> RemoteMessage:
         """The question after a new connection: what is the matter with this run?"""
-        return RemoteMessage("resume", self.run, ack=self._link.received)
+        fields = {"incarnation": self.bound.incarnation}
+        return RemoteMessage("resume", self.run, fields, ack=self._link.received)
 
     @property
     def last_word(self) -> RemoteMessage:
@@ -126,10 +154,10 @@ class Channel:
             self._post(self._link.ack())
         match message.type:
             case "started":
-                self.was_started = True
+                self._begin()
             case "frame":
-                self.was_started = self.began = True
-                self._take_frame(message.body)
+                if self._begin():
+                    self._take_frame(message.body)
             case "ready":
                 self.ready.set()
             case "opened":
@@ -167,17 +195,63 @@ class Channel:
         self._frames.append(frame)
         self._changed.set()
 
+    def _begin(self) -> bool:
+        """Note that the program has shown that it runs; return whether it may."""
+        state = self.state
+        match state:
+            case Released():
+                self.state = state.begin()
+            case Withheld():
+                self.lose(SandboxFailedError("the remote runtime runs a program that it had no leave to start"))
+                return False
+            case Begun():
+                pass
+        return True
+
+    def gone(self, state: object, proof: object, why: ToolExecError) -> None:
+        """Take the word that the server has no such run: it never started, if that is proven, else it is lost."""
+        self.is_over_there = True
+        self.lose(self._refusal(proof if state == "never_started" else None, why))
+
+    def _refusal(self, proof: object, why: ToolExecError, *, final: bool = False) -> Exception:
+        """Return what a server means that says that the run never started."""
+        state = self.state
+        match state:
+            case Withheld():
+                return state.never(why, final=final)
+            case Released():
+                return state.never(proof, why, now=self._clock(), final=final)
+            case Begun():
+                return began_after_all(why)
+
+    def lost(self, why: str) -> Exception:
+        """Return what it means that there will be no more word of the run."""
+        if isinstance(self.state, Withheld):
+            return self.state.never(SandboxUnavailableError(why, retryable=True))
+        return self.state.lost(why)
+
     def _finish(self, message: RemoteMessage) -> None:
         self.is_over_there = True
         if self.ended.done():
             return
         if message.type == "refused":
-            refusal = _refusal(message.body)
-            self.ended.set_exception(began_after_all(refusal.error) if self.began else refusal)
-            self.ended.exception()
-        else:
+            error = _error(message.body)
+            self.lose(self._refusal(message.fields.get("proof"), error, final=not error.retryable))
+        elif self.is_session or self._begin():
             self.ended.set_result(message.body)
         self._wake()
+
+    def recalled(self, message: RemoteMessage, by: str) -> None:
+        """Take the result that *by* has of this run, which another incarnation has run and signed."""
+        digest = hashlib.sha256(message.body).hexdigest()
+        if isinstance(self.state, Withheld) or not is_stated(
+            self.bound.incarnation, message.fields.get("statement"), ENDED, self.run, digest
+        ):
+            why = f"the server process {by[:12]} has a result that {self.bound.incarnation[:12]} has not signed"
+            self.is_over_there = True
+            self.lose(self.lost(why))
+            return
+        self._finish(message)
 
     def _wake(self) -> None:
         self.ready.set()
@@ -195,11 +269,11 @@ def began_after_all(error: ToolExecError) -> SandboxFailedError:
     )
 
 
-def _refusal(body: bytes) -> NeverStartedError:
+def _error(body: bytes) -> ToolExecError:
     from toolexec_remote.wire import read_response
 
     try:
         read_response(body)
     except ToolExecError as error:
-        return NeverStartedError(error, final=not error.retryable)
-    return NeverStartedError(SandboxFailedError("the remote runtime refused the run and gave no reason"), final=True)
+        return error
+    return SandboxFailedError("the remote runtime refused the run and gave no reason")

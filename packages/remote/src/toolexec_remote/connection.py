@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from secrets import token_hex
 from socket import SHUT_RDWR
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -22,14 +22,16 @@ from toolexec.errors import (
 )
 from toolexec.remote import JSONObject, JSONValue, pauses, to_the_end, uncut
 from toolexec.sandbox import LimitsEnforced
-from toolexec_remote.channel import Channel, Kind, NeverStartedError
+from toolexec_remote.channel import Bound, Channel, Kind
+from toolexec_remote.incarnation import HERE, is_incarnation, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
-from toolexec_remote.wire import read_response
+from toolexec_remote.start import NeverStartedError, Withheld
+from toolexec_remote.wire import read_object, read_response
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Dial", "EndpointConnection", "RemoteSandbox", "Welcome", "read_welcome", "refusal_of"]
+__all__ = ["Dial", "EndpointConnection", "Hello", "RemoteSandbox", "Welcome", "read_welcome", "refusal_of"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.05
@@ -40,6 +42,10 @@ _MAX_PARTING: Final = 10_000
 
 Dial = Callable[[str], Coroutine[Any, Any, "aiohttp.ClientWebSocketResponse"]]
 """Opens a WebSocket to an endpoint; raises OSError, TimeoutError and ToolExecError."""
+
+
+Hello = Callable[[str, str, str, str], JSONObject]
+"""Makes the fields of `hello`, signed: for an endpoint, an incarnation and its nonce, with a nonce of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +62,12 @@ class RemoteSandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """What a remote runtime says of itself when a connection begins. `journal` names the record of its runs, and
-    `keeps` is for how many seconds a run outlives its connection."""
+    """What a remote runtime says of itself when a connection begins. `incarnation` is the server process, `keeps` for
+    how many seconds a run outlives its connection, and `remembers` for how many it is known after its end."""
 
-    server: str = ""
-    journal: str = ""
+    incarnation: str = ""
     keeps: float = 0.0
+    remembers: float = 0.0
     max_body: int = 0
     sandboxes: tuple[RemoteSandbox, ...] = ()
 
@@ -74,13 +80,24 @@ class EndpointConnection:
     """Keeps a connection to one endpoint, from the first use to `aclose`, and carries runs over it.
 
     Belongs to one event loop. After a loss the runs that may have started are kept for *reconnect* seconds; those that
-    certainly have not raise NeverStartedError at once.
+    certainly have not raise NeverStartedError at once. A run is bound to the server process that was asked for it; what
+    another one says of it, at the same endpoint, counts only where the first one has signed it. *is_ours* returns
+    by which other endpoint a server process is connected already ("": by none).
     """
 
     def __init__(
-        self, endpoint: str, dial: Dial, *, reconnect: float = 30.0, on_change: Callable[[], None] = lambda: None
+        self,
+        endpoint: str,
+        dial: Dial,
+        hello: Hello,
+        *,
+        reconnect: float = 30.0,
+        on_change: Callable[[], None] = lambda: None,
+        is_ours: Callable[[str], str] = lambda _: "",
     ) -> None:
         self.endpoint = endpoint
+        self._hello = hello
+        self._is_ours = is_ours
         self.welcome = Welcome()
         self.up: bool = False
         self.problem: ToolExecError | None = None
@@ -137,13 +154,17 @@ class EndpointConnection:
     # -- runs -----------------------------------------------------------------------------------------------------
 
     def open(self, run: str, kind: Kind, fields: JSONObject, body: bytes, *, go: bool) -> Channel:
-        """Ask for a run, or a session. Raises NeverStartedError when there is no connection."""
+        """Ask for a run, or a session, with a key that the fields name. Raises NeverStartedError when there is no
+        connection."""
         if not self.up:
-            raise self._never("there is no connection")
-        channel = Channel(run, self._post)
+            raise self._never(Withheld(run), "there is no connection")
+        bound = Bound(
+            incarnation=self.welcome.incarnation, key=_text(fields.get("key")), remembers=self.welcome.remembers
+        )
+        channel = Channel(run, self._post, bound, kind=kind, clock=monotonic)
         self._channels[run] = channel
         self._recent.add(run)
-        channel.begin(kind, fields, body, go=go)
+        channel.begin(fields, body, go=go)
         return channel
 
     def leave(self, channel: Channel, how: Literal["cancel", "close"] = "cancel") -> None:
@@ -168,9 +189,9 @@ class EndpointConnection:
             await asyncio.wait({self._keeping})
         self._drop("the connection to the remote runtime was closed")
 
-    def _never(self, why: str) -> NeverStartedError:
+    def _never(self, state: Withheld, why: str) -> NeverStartedError:
         message = f"the remote runtime {self.endpoint} cannot be used: {self.problem or why}"
-        return NeverStartedError(SandboxUnavailableError(message, retryable=True))
+        return state.never(SandboxUnavailableError(message, retryable=True))
 
     # -- the connection ---------------------------------------------------------------------------------------------
 
@@ -206,7 +227,7 @@ class EndpointConnection:
         raw = socket.get_extra_info("socket")  # later it may not say
         sender: asyncio.Task[None] | None = None
         try:
-            self._greet(await self._first(socket))
+            self._greet(await self._introduced(socket))
             sender = asyncio.create_task(self._send(socket))
             while True:
                 message = await socket.receive()
@@ -226,16 +247,45 @@ class EndpointConnection:
             raise SandboxUnavailableError(_ending(socket, message), retryable=True)
         return decode_remote(message.data)
 
-    def _greet(self, message: RemoteMessage) -> None:
+    async def _introduced(self, socket: aiohttp.ClientWebSocketResponse) -> JSONObject:
+        """Answer the challenge, and return the welcome of the server, which has shown that it is who it says it is."""
+        challenge = await self._first(socket)
+        spoken = challenge.fields.get("protocol"), challenge.fields.get("version")
+        if spoken != (SUBPROTOCOL, VERSION):
+            raise ProtocolError(
+                f"{self.endpoint} speaks {spoken[0]!r} in version {spoken[1]!r}, and this client {SUBPROTOCOL!r} in "
+                f"version {VERSION}; update toolexec-remote on the side that is older"
+            )
+        incarnation, asked = _text(challenge.fields.get("incarnation")), _text(challenge.fields.get("nonce"))
+        if challenge.type != "challenge" or not is_incarnation(incarnation):
+            raise ProtocolError(f"{self.endpoint} does not say which server process it is")
+        if other := self._is_ours(incarnation):
+            raise SandboxUnavailableError(
+                f"this is the server process that {other} leads to, too; one connection to it is enough",
+                details={"incarnation": incarnation, "endpoint": other},
+            )
+        ours = token_hex(16)
+        hello = RemoteMessage("hello", fields=self._hello(self.endpoint, incarnation, asked, ours))
+        await socket.send_bytes(encode_remote(hello))
+        welcome = await self._first(socket)
+        if welcome.type == "denied":
+            raise refusal_of(401, welcome.body)
+        fields = welcome.fields
+        if welcome.type != "welcome" or fields.get("incarnation") != incarnation:
+            raise ProtocolError(f"{self.endpoint} answered with {welcome.type}, not with a welcome of its own")
+        if not is_stated(incarnation, fields.get("proof"), HERE, ours):
+            raise SandboxDeniedError(
+                f"{self.endpoint} says that it is the server process {incarnation[:12]}, and does not have its key",
+                code="identity_unproven",
+                details={"incarnation": incarnation},
+            )
+        return fields
+
+    def _greet(self, fields: JSONObject) -> None:
         """Take the welcome, and ask what has become of the runs that are open."""
-        fields = message.fields
-        spoken = fields.get("protocol"), fields.get("version")
-        if message.type != "welcome" or spoken != (SUBPROTOCOL, VERSION):
-            raise ProtocolError(f"{self.endpoint} speaks {spoken!r}, not {SUBPROTOCOL} {VERSION}")
-        found = read_welcome(fields)
-        if self.welcome.journal and found.journal != self.welcome.journal:
-            self._drop(f"another server answers at {self.endpoint}, which has no record of the run")
-        self.welcome = found
+        self.welcome = read_welcome(fields)
+        for run in [run for run, each in self._parting.items() if each.bound.incarnation != self.welcome.incarnation]:
+            del self._parting[run]
         self.capacity = _object(fields.get("capacity"))
         self._recent.clear()
         self._call_off()
@@ -272,8 +322,8 @@ class EndpointConnection:
         if self._giving_up is None and not self._closed:
             self._giving_up = asyncio.get_running_loop().call_later(self._reconnect, self._give_up)
         for channel in [*self._channels.values()]:
-            if not channel.went:
-                channel.lose(self._never("the connection was lost before the program was started"))
+            if isinstance(channel.state, Withheld) and not channel.is_session:
+                channel.lose(self._never(channel.state, "the connection was lost before the program was started"))
 
     def _give_up(self) -> None:
         self._giving_up = None
@@ -288,13 +338,13 @@ class EndpointConnection:
         """Give up all that is open."""
         self._parting.clear()
         for channel in [*self._channels.values()]:
-            channel.lose(self._lost(why) if channel.went else self._never(why))
+            channel.lose(self._lost(channel, why))
 
-    def _lost(self, why: str) -> SandboxFailedError:
-        return SandboxFailedError(
-            f"{why}; the program is not run again, as it may have done some of its work",
-            details={"began": True, "endpoint": self.endpoint},
-        )
+    def _lost(self, channel: Channel, why: str) -> Exception:
+        error = channel.lost(why)
+        if isinstance(error, SandboxFailedError):
+            error.details["endpoint"] = self.endpoint
+        return error
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
@@ -313,6 +363,11 @@ class EndpointConnection:
         if message.type == "gone":
             self._gone(channel, message)
             return
+        if channel.bound.incarnation != self.welcome.incarnation:
+            if message.type == "result":
+                self._parting.pop(message.run, None)
+                channel.recalled(message, self.welcome.incarnation)
+            return  # of this run, no other process has anything else to say
         channel.take(message)
         if channel.held:
             channel.held = False
@@ -323,13 +378,16 @@ class EndpointConnection:
             self._post(channel.last_word)
 
     def _gone(self, channel: Channel, message: RemoteMessage) -> None:
-        """The server has no such run any more; its journal says what became of it."""
+        """The server has no such run any more. That it never started, only the process can show that has the run."""
         self._parting.pop(channel.run, None)
-        channel.is_over_there = True
-        if message.fields.get("state") == "never_started" and not channel.was_started:
-            channel.lose(self._never("the server was restarted before the program had started"))
+        same = channel.bound.incarnation == self.welcome.incarnation
+        if same and message.fields.get("state") == "never_started":
+            why = SandboxUnavailableError(f"{self.endpoint} has no such run", retryable=True)
+            channel.gone("never_started", message.fields.get("proof"), why)
             return
-        channel.lose(self._lost(f"the server at {self.endpoint} was restarted while the program ran"))
+        what = "has forgotten the run" if same else "was restarted, or replaced by another one, while the program ran"
+        channel.is_over_there = True
+        channel.lose(self._lost(channel, f"the server at {self.endpoint} {what}"))
 
 
 async def _part(
@@ -348,13 +406,13 @@ async def _part(
 
 def read_welcome(fields: JSONObject) -> Welcome:
     """Return what a server says of itself; what makes no sense counts as absent."""
-    limits, keeps = _object(fields.get("limits")), fields.get("keeps")
+    limits = _object(fields.get("limits"))
     listed = fields.get("backends")
     found = (_read_sandbox(_object(item)) for item in (listed if isinstance(listed, list) else ()))
     return Welcome(
-        server=_text(fields.get("server")),
-        journal=_text(fields.get("journal")),
-        keeps=float(keeps) if isinstance(keeps, int | float) else 0.0,
+        incarnation=_text(fields.get("incarnation")),
+        keeps=_seconds(fields.get("keeps")),
+        remembers=_seconds(fields.get("remembers")),
         max_body=_number(limits, "body_bytes"),
         sandboxes=tuple(sandbox for sandbox in found if sandbox.kind),
     )
@@ -382,7 +440,7 @@ def refusal_of(status: int, body: bytes) -> ToolExecError:
     try:
         read_response(body)
     except ToolExecError as error:
-        if isinstance(_object(_decoded(body)).get("error"), dict):
+        if isinstance(read_object(body).get("error"), dict):
             error.retryable = error.retryable or status in (429, 502, 503, 504)
             return error
     text = body[:_MAX_REASON].decode("utf-8", "replace").strip()
@@ -390,13 +448,6 @@ def refusal_of(status: int, body: bytes) -> ToolExecError:
     if status in (401, 403):
         return SandboxDeniedError(message)
     return SandboxUnavailableError(message, retryable=status in (429, 502, 503, 504))
-
-
-def _decoded(body: bytes) -> JSONValue:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
 
 
 def _ending(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) -> str:
@@ -418,6 +469,10 @@ def _object(value: JSONValue) -> JSONObject:
 def _number(data: JSONObject, name: str) -> int:
     value = data.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _seconds(value: JSONValue) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
 
 
 def _text(value: JSONValue) -> str:

@@ -11,16 +11,16 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.remote import RemoteSettings, SigningKey
+from toolexec.remote import JSONDict, JSONObject, RemoteSettings, SigningKey
 from toolexec.sandbox import Availability, LimitsEnforced
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox, refusal_of
-from toolexec_remote.messages import SUBPROTOCOL
-from toolexec_remote.signature import signed_headers
+from toolexec_remote.messages import HELLO_METHOD, SUBPROTOCOL
+from toolexec_remote.signature import KEY_HEADER, Target, sign, timestamp
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "common", "tls_context"]
+__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "common", "path_of", "tls_context"]
 
 CLIENT_HEADER: Final = "X-Toolruntime-Client"
 """Names the caller, so that its runs are found again over a new connection."""
@@ -43,7 +43,14 @@ class Endpoints:
         self._starting = asyncio.Lock()
         self._changed = asyncio.Event()
         self.connections: tuple[EndpointConnection, ...] = tuple(
-            EndpointConnection(endpoint, self._dial, reconnect=settings.reconnect, on_change=self._on_change)
+            EndpointConnection(
+                endpoint,
+                self._dial,
+                self._hello,
+                reconnect=settings.reconnect,
+                on_change=self._on_change,
+                is_ours=self._leads_to,
+            )
             for endpoint in settings.endpoints
         )
 
@@ -70,7 +77,10 @@ class Endpoints:
         if usable:
             return Availability(ok=True, version=f"{len(usable)} of {len(self.connections)} endpoints ({states})")
         return Availability(
-            ok=False, reason=states, remedy="start it with toolexec runtime serve, and see that keys and clocks agree"
+            ok=False,
+            reason=states,
+            remedy="start it with toolexec runtime serve, and see that keys and clocks agree",
+            error=self.unavailable(retryable=not self._is_hopeless()),
         )
 
     async def _first_up(self) -> None:
@@ -130,13 +140,19 @@ class Endpoints:
             usable = [each for each in self.connections if self._why_not(each) == ""]
             if usable:
                 return min(usable, key=lambda each: (each.endpoint in avoid, each.load))
-            problems = [each.problem for each in self.connections]
-            hopeless = all(problem is not None and not problem.retryable for problem in problems)
+            hopeless = self._is_hopeless()
             if hopeless or monotonic() >= ends:
                 raise self.unavailable(retryable=not hopeless)
             with suppress(TimeoutError):
                 async with asyncio.timeout(ends - monotonic()):
                     await self._changed.wait()
+
+    def _is_hopeless(self) -> bool:
+        """Return whether no endpoint will take a program, however long one waits."""
+        return all(
+            self._wanted(each) is None if each.up else each.problem is not None and not each.problem.retryable
+            for each in self.connections
+        )
 
     def _on_change(self) -> None:
         """Have runs that wait for one endpoint move to another one that has room, and no run that waits for it."""
@@ -161,7 +177,10 @@ class Endpoints:
     def unavailable(self, *, retryable: bool = True) -> SandboxUnavailableError:
         """Return why none of them takes a program; one failure stays what it is."""
         problems = [each.problem for each in self.connections]
-        error = SandboxUnavailableError(f"no remote runtime can take this: {self._states()}", retryable=retryable)
+        states: JSONDict = {each.endpoint: self._why_not(each) or "it has no room" for each in self.connections}
+        error = SandboxUnavailableError(
+            f"no remote runtime can take this: {self._states()}", retryable=retryable, details={"endpoints": states}
+        )
         if len(problems) == 1:
             error.__cause__ = problems[0]
         return error
@@ -174,7 +193,8 @@ class Endpoints:
 
         session = await self._opened()
         assert self._key is not None
-        headers = {**signed_headers(self._key, b""), CLIENT_HEADER: self._client}
+        token, name = self._key.token, self._key.id
+        headers = {"Authorization": f"Bearer {token}", KEY_HEADER: name, CLIENT_HEADER: self._client}
         try:
             async with asyncio.timeout(self.settings.connect_timeout):
                 return await session.ws_connect(
@@ -194,6 +214,21 @@ class Endpoints:
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
 
+    def _hello(self, endpoint: str, incarnation: str, asked: str, nonce: str) -> JSONObject:
+        """Return what shows a server process that we have the secret of the key, here and now."""
+        target, stamp = (
+            Target(incarnation, HELLO_METHOD, path_of(f"{endpoint.rstrip('/')}/connect"), asked),
+            timestamp(),
+        )
+        signature = sign(self.key.signing_secret, stamp, target, nonce.encode())
+        return {"nonce": nonce, "timestamp": stamp, "signature": signature, "key": self.key.id}
+
+    def _leads_to(self, incarnation: str) -> str:
+        """Return by which endpoint a server process is connected; "" for none."""
+        return next(
+            (each.endpoint for each in self.connections if each.up and each.welcome.incarnation == incarnation), ""
+        )
+
     async def _opened(self) -> aiohttp.ClientSession:
         async with self._starting:
             if self._session is None:
@@ -211,6 +246,13 @@ class Endpoints:
         await asyncio.gather(*closing)
         if self._session is not None:
             await self._session.close()
+
+
+def path_of(url: str) -> str:
+    """Return the path of a URL as a request has it, which is what is signed."""
+    from yarl import URL
+
+    return URL(url).raw_path_qs
 
 
 def too_late(settings: RemoteSettings) -> str:

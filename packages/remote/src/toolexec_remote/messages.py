@@ -3,22 +3,25 @@
 A message is one binary WebSocket message: its head as JSON on one line, then its body as it is.
 
 ```
+server → client   challenge {protocol, version, incarnation, nonce}       first; no run
+client → server   hello {nonce, timestamp, signature, key}  no run; over the incarnation, the path and its nonce
+server → client   welcome {proof, remembers, keeps, limits, capacity, backends, ...}     no run; `HERE` of our nonce
+                  denied {}                                 no run; body: a response with an error; then it is closed
 client → server   execute {timestamp, signature, key, go, traceparent, session}   a run; body: the request (`wire`)
                   open {timestamp, signature, key, go}        a session; body: a request, whose code is not run
                   go {seconds}                                the answer to `ready`: start it, with so much time left
                   frame {}                                    body: a frame of the guest protocol, with answers
                   cancel {}                                   stop it; there is a `result` all the same
                   close {}                                    of a session; its `result` has no body
-                  resume {}                                   not in order: what is the matter with this run
-server → client   welcome {protocol, server, journal, keeps, limits, capacity, backends, ...}   first; no run
-                  capacity {free, running, queued, ...}       no run; when it has changed
+                  resume {incarnation}                        not in order: what is the matter with this run of yours
+server → client   capacity {free, running, queued, ...}       no run; when it has changed
                   ready {seconds}                             there is room: `go` is waited for, for so long
-                  started {}                                  it was recorded, and starts
+                  started {}                                  the program has begun: it calls, or prints
                   frame {}                                    body: a frame of the guest protocol: calls, prints
                   result {}                                   the end; body: the response (`wire`)
-                  refused {}                                  the end: it never started; body: a response with an error
+                  refused {proof}                             the end: it never started; body: a response with an error
                   opened {}                                   a session is open
-                  gone {state}                                not in order, the answer to `resume`
+                  gone {state, proof}                         not in order, the answer to `resume`
 both ways         ack {}                                      not in order: all up to `ack` has arrived
 ```
 
@@ -26,7 +29,9 @@ both ways         ack {}                                      not in order: all 
 is the number of the last one that arrived from the other side. Who reconnects sends `resume` with its `ack` for each
 run that is not over; the other side answers with an `ack` of its own, and both send again what the other has not. A
 server that no longer has the run in memory answers `gone` with a state: `never_started` (and it never will be: its ID
-is used up), `was_running` (when the server died), or sends the `result` again, with `seq` 0.
+is used up), `was_running`, or sends the `result` again, with `seq` 0. `never_started` is believed with a `proof` alone,
+a statement of the incarnation that took the run; another one can only pass on how it ended, with the `statement` of
+that incarnation (see `incarnation`).
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from toolexec.errors import ProtocolError
 from toolexec.remote import MAX_HEAD_BYTES, JSONDict, JSONObject, JSONValue
 
 __all__ = [
+    "HELLO_METHOD",
     "SUBPROTOCOL",
     "VERSION",
     "GoneState",
@@ -49,13 +55,15 @@ __all__ = [
     "encode_remote",
 ]
 
-SUBPROTOCOL: Final = "toolexec.runtime.v1"
-VERSION: Final = 1
+SUBPROTOCOL: Final = "toolexec.runtime.v2"
+VERSION: Final = 2
 MAX_UNACKNOWLEDGED: Final = 64 << 20
 """How many bytes of a run may be on their way without an acknowledgement."""
 MAX_RUN_ID: Final = 128
 
 GoneState: TypeAlias = Literal["never_started", "was_running"]
+HELLO_METHOD: Final = "GET"
+"""The method of the request that a connection begins with, which is signed in `hello`."""
 _IN_ORDER: Final = frozenset(
     {
         "execute",
@@ -108,7 +116,7 @@ def decode_remote(data: bytes) -> RemoteMessage:
     if end < 0:
         raise ProtocolError("a message has no head, or one that is too long")
     try:
-        head = json.loads(data[:end])
+        head = json.loads(data[:end], parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the head of a message is not JSON: {error}") from error
     if not isinstance(head, dict):
@@ -202,6 +210,10 @@ class Link:
     def ack_is_due(self) -> bool:
         """Whether so much has arrived since the last acknowledgement that one should be sent."""
         return self._due >= _ACK_MESSAGES or self._due_bytes >= _ACK_BYTES
+
+
+def _refuse_constant(name: str) -> JSONValue:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _count(head: JSONObject, name: str) -> int:

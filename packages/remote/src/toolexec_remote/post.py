@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,24 +10,27 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import (
     Outcome,
     ProtocolError,
+    SandboxDeniedError,
     SandboxFailedError,
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.remote import JSONObject, RemoteSettings, SigningKey, outcome_of_status, pauses, retry_after, trace_of
+from toolexec.remote import RemoteSettings, SigningKey, pauses, retry_after, trace_of
 from toolexec.sandbox import CodeResult, ExecuteRequest
-from toolexec_remote.channel import NeverStartedError, began_after_all
-from toolexec_remote.connection import RemoteSandbox, read_welcome, refusal_of
-from toolexec_remote.endpoints import common, tls_context, too_late
+from toolexec_remote.connection import RemoteSandbox, Welcome, read_welcome, refusal_of
+from toolexec_remote.endpoints import common, path_of, tls_context, too_late
 from toolexec_remote.events import EventReader, ServerEvent
 from toolexec_remote.gateway import HttpGateway
-from toolexec_remote.signature import signed_headers
-from toolexec_remote.wire import encode_request, read_response
+from toolexec_remote.incarnation import HERE, is_stated
+from toolexec_remote.messages import SUBPROTOCOL, VERSION
+from toolexec_remote.signature import Target, signed_headers
+from toolexec_remote.start import Begun, Released, Withheld
+from toolexec_remote.wire import encode_request, read_object, read_proof, read_response
 
 if TYPE_CHECKING:
     import ssl
@@ -40,7 +42,8 @@ __all__ = ["PostClient"]
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _MAX_REFUSAL: Final = 64 << 10
-_NOT_NOW: Final = (429, 502, 503, 504)
+_FRESH: Final = 1.0
+"""For how many seconds it is taken for granted that the same server process answers at an endpoint."""
 
 
 @dataclass(slots=True)
@@ -52,13 +55,15 @@ class _Attempt:
     endpoint: str
     ends: float
     request: ExecuteRequest
+    state: Released | Begun
     last: str = ""
     printed: dict[str, list[str]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
 
-    @property
-    def began(self) -> bool:
-        """Whether the program has shown that it started: it printed something, or made a call."""
-        return any(self.printed.values()) or bool(trace_of(self.request.gateway))
+    def look(self) -> Released | Begun:
+        """Return what is known of its start: it has begun when it has printed something, or made a call."""
+        if isinstance(self.state, Released) and (any(self.printed.values()) or trace_of(self.request.gateway)):
+            self.state = self.state.begin()
+        return self.state
 
 
 class PostClient:
@@ -76,6 +81,8 @@ class PostClient:
         self._key: SigningKey | None = None
         self._tls: ssl.SSLContext | None = None
         self._known: dict[str, RemoteSandbox] = {}
+        self._identities: dict[str, tuple[Welcome, float]] = {}
+        self._refusals: dict[str, ToolExecError] = {}
         self._turn = random.randrange(len(settings.endpoints))  # noqa: S311 - which endpoint comes first
 
     def next_endpoint(self) -> str:
@@ -88,39 +95,75 @@ class PostClient:
         import aiohttp
 
         try:
-            session, key = await self._opened()
-            headers = {"Authorization": f"Bearer {key.token}"}
-            timeout = aiohttp.ClientTimeout(total=self.settings.connect_timeout)
-            async with session.get(
-                f"{endpoint}/capacity",
-                headers=headers,
-                ssl=self._ssl,
-                timeout=timeout,
-                server_hostname=self.settings.server_name or None,
-            ) as response:
-                body = await response.content.read(_MAX_REFUSAL)
-                if response.status in (401, 403):
-                    return str(refusal_of(response.status, body))
-                return self._note(endpoint, body) if response.status == 200 else ""
+            await self._opened()
+            async with asyncio.timeout(self.settings.connect_timeout):
+                return await self._look(endpoint)
         except TimeoutError:
             return too_late(self.settings)
-        except (aiohttp.ClientError, OSError, ToolExecError) as error:
+        except ToolExecError as error:
+            self._refusals[endpoint] = error
+            return str(error)
+        except (aiohttp.ClientError, OSError) as error:
             return str(error) or type(error).__name__
 
-    def _note(self, endpoint: str, body: bytes) -> str:
-        """Record what an endpoint says of itself; return why it cannot be used, if so."""
-        try:
-            data = json.loads(body)
-        except ValueError:
-            return ""
-        if not isinstance(data, dict) or "backends" not in data:
-            return ""
-        settings, welcome = self.settings, read_welcome(cast("JSONObject", data))
+    async def _look(self, endpoint: str) -> str:
+        """Ask an endpoint what it has; return why it cannot be used, if so. Raises the error that it refuses with."""
+        known = await self._identity(endpoint)
+        status, body = await self._get(f"{endpoint}/capacity", known.incarnation)
+        if status == 421:  # another process answers by now
+            self._identities.pop(endpoint, None)
+        if status != 200:
+            raise refusal_of(status, body)
+        self._refusals.pop(endpoint, None)
+        data = read_object(body)
+        settings, welcome = self.settings, read_welcome(data)
         found = welcome.sandbox(settings.sandbox)
         if found is None or found.isolation != settings.expected_isolation:
             return f"it does not run code in {settings.sandbox} ({settings.expected_isolation})"
         self._known[endpoint] = found
         return ""
+
+    async def _get(self, url: str, incarnation: str) -> tuple[int, bytes]:
+        """Return status and body of a request, which is signed where it is known for whom."""
+        session, key = await self._opened()
+        headers = signed_headers(key, Target(incarnation, "GET", path_of(url))) if incarnation else {}
+        server_name = self.settings.server_name or None
+        async with session.get(
+            url, headers=headers, ssl=self._ssl, allow_redirects=False, server_hostname=server_name
+        ) as response:
+            return response.status, await response.content.read(_MAX_REFUSAL)
+
+    async def _identity(self, endpoint: str) -> Welcome:
+        """Return which server process answers at an endpoint, which has shown that it is that one.
+
+        Raises OSError, aiohttp.ClientError, ProtocolError, and the error that it refuses with.
+        """
+        known, when = self._identities.get(endpoint, (Welcome(), 0.0))
+        if known.incarnation and monotonic() - when < _FRESH:
+            return known
+        nonce = token_hex(16)
+        status, body = await self._get(f"{endpoint}/identity?nonce={nonce}", "")
+        data = read_object(body) if status == 200 else {}
+        if data.get("protocol") != SUBPROTOCOL or data.get("version") != VERSION:
+            if status != 200 and status not in (404, 405):
+                raise refusal_of(status, body)
+            raise ProtocolError(
+                f"{endpoint} does not say that it speaks {SUBPROTOCOL}, version {VERSION} (status {status}); update "
+                "toolexec-remote on the side that is older"
+            )
+        found = read_welcome(data)
+        if not is_stated(found.incarnation, data.get("proof"), HERE, nonce):
+            raise SandboxDeniedError(
+                f"{endpoint} says that it is a server process whose key it has not", code="identity_unproven"
+            )
+        self._identities[endpoint] = found, monotonic()
+        return found
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether every endpoint has refused us in a way that waiting does not change."""
+        found = [self._refusals.get(endpoint) for endpoint in self.settings.endpoints]
+        return all(error is not None and not error.retryable for error in found)
 
     @property
     def sandbox(self) -> RemoteSandbox | None:
@@ -132,21 +175,42 @@ class PostClient:
 
         Raises NeverStartedError, and SandboxFailedError for a run that is lost, which may have been run.
         """
-        _, _ = await self._opened()
+        run = token_hex(16)
+        withheld = Withheld(run)
+        key, known = await self._introduced(endpoint, withheld, ends)
         assert self._gateway is not None
         assert request.gateway is not None
-        run = token_hex(16)
         async with self._gateway.serve(run, request.gateway, request.output) as address:
             left = max(0.001, ends - monotonic())
             asked = replace(request, timeout=left)
             sandbox = self.settings.sandbox
             body = encode_request(asked, run=run, gateway=address, stream=True, sandbox=sandbox)
-            attempt = _Attempt(run, body, endpoint, ends + self.settings.overhead, request)
+            released = withheld.release(known.incarnation, key.id, at=monotonic(), remembers=known.remembers)
+            attempt = _Attempt(run, body, endpoint, ends + self.settings.overhead, request, released)
             try:
                 async with asyncio.timeout(attempt.ends - monotonic()):
-                    return await self._until_there(attempt)
+                    return await self._until_there(attempt, withheld)
             except TimeoutError:
                 raise self._lost(attempt, "it did not answer within the time of the program") from None
+
+    async def _introduced(self, endpoint: str, state: Withheld, ends: float) -> tuple[SigningKey, Welcome]:
+        """Return the key, and which server process will get the run; raises NeverStartedError when there is none."""
+        import aiohttp
+
+        _, key = await self._opened()
+        try:
+            async with asyncio.timeout(min(self.settings.connect_timeout, max(0.001, ends - monotonic()))):
+                return key, await self._identity(endpoint)
+        except TimeoutError as error:
+            why: ToolExecError = SandboxUnavailableError(f"{endpoint}: {too_late(self.settings)}", retryable=True)
+            raise state.never(why) from error
+        except (aiohttp.ClientError, OSError) as error:
+            why = SandboxUnavailableError(f"{endpoint} is not there: {error}", retryable=True)
+            raise state.never(why) from error
+        except ProtocolError as error:
+            raise state.never(SandboxUnavailableError(error.message), final=True) from error
+        except ToolExecError as error:
+            raise state.never(error, final=not error.retryable) from error
 
     async def aclose(self) -> None:
         """Close the connections, and the gateway."""
@@ -154,46 +218,44 @@ class PostClient:
 
     # -- one run ------------------------------------------------------------------------------------------------
 
-    async def _until_there(self, attempt: _Attempt) -> CodeResult:
+    async def _until_there(self, attempt: _Attempt, withheld: Withheld) -> CodeResult:
         """Ask, and when the stream of events breaks off, ask for the rest of it."""
         import aiohttp
 
-        waits, lost_at = pauses(_FIRST_PAUSE, _LONGEST_PAUSE, spread=True), 0.0
+        waits, lost_at, has_left = pauses(_FIRST_PAUSE, _LONGEST_PAUSE, spread=True), 0.0, False
         while True:
             try:
-                async with self._posted(attempt) as response:
-                    lost_at = 0.0
+                async with self._posted(attempt, goes_on=has_left) as response:
+                    lost_at, has_left = 0.0, True
                     return await self._read(attempt, response)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                if not attempt.last:
+                self._identities.pop(attempt.endpoint, None)
+                if not has_left:
                     unavailable = SandboxUnavailableError(f"{attempt.endpoint} is not there: {error}", retryable=True)
-                    raise NeverStartedError(unavailable) from error
+                    raise withheld.never(unavailable) from error
                 reason = str(error)
             except (aiohttp.ClientError, OSError, ProtocolError) as error:
-                reason = str(error) or type(error).__name__
-                if not attempt.last:  # whether the server would know this run again is not known
-                    raise self._lost(attempt, reason) from error
-            except ToolExecError as error:
-                if error.outcome is Outcome.NOT_SENT and attempt.began:
-                    raise began_after_all(error) from error
-                raise
+                reason, has_left = str(error) or type(error).__name__, True
             lost_at = lost_at or monotonic()
             if monotonic() - lost_at > self.settings.reconnect:
                 raise self._lost(attempt, reason)
             await asyncio.sleep(next(waits))
 
     @asynccontextmanager
-    async def _posted(self, attempt: _Attempt) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """Send the request with a new signature; raises what it is refused with."""
+    async def _posted(self, attempt: _Attempt, *, goes_on: bool) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send the request with a new signature, for the server process that has the run; raises what it is refused
+        with. With *goes_on* it never begins what is not known there."""
         session, key = await self._opened()
+        last = (attempt.last or f"{attempt.run}:0") if goes_on else ""
+        target = Target(attempt.state.incarnation, "POST", path_of(attempt.endpoint), attempt.run, last)
         headers = {
-            **signed_headers(key, attempt.body),
+            **signed_headers(key, target, attempt.body),
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
             "Idempotency-Key": attempt.run,
         }
-        if attempt.last:
-            headers["Last-Event-ID"] = attempt.last
+        if last:
+            headers["Last-Event-ID"] = last
         async with session.post(
             attempt.endpoint,
             data=BytesIO(attempt.body),
@@ -204,33 +266,35 @@ class PostClient:
         ) as response:
             if response.status != 200:
                 body = await response.content.read(_MAX_REFUSAL)
-                raise self._refused(attempt, response.status, body, response.headers)
+                raise self._refused(attempt, refusal_of(response.status, body), read_proof(body), response.headers)
             yield response
 
-    def _refused(self, attempt: _Attempt, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
-        """Return what a response that is not 200 means."""
-        error = refusal_of(status, body)
-        if attempt.last:
-            return self._lost(attempt, str(error))
-        known = {name.lower(): value for name, value in headers.items()}
-        # A server that states the outcome knows it. Others, and the proxies before them, say it by the status: many of
-        # theirs are sent for requests that were under way, too.
-        if not error.states_outcome:
-            said = outcome_of_status(status, known)
-            error.outcome = Outcome.NOT_SENT if said is Outcome.REFUSED else Outcome.UNKNOWN
-        if error.outcome is not Outcome.NOT_SENT:
-            return self._lost(attempt, error)
-        if status not in _NOT_NOW:
-            return NeverStartedError(error, final=True)
+    def _refused(
+        self, attempt: _Attempt, error: ToolExecError, proof: str, headers: Mapping[str, str] | None = None
+    ) -> Exception:
+        """Return what it means that a run was refused: without the proof of its server process, it may have been run,
+        whatever status, proxy or text says otherwise."""
+        if error.code == "wrong_incarnation":
+            self._identities.pop(attempt.endpoint, None)
+        known = {name.lower(): value for name, value in (headers or {}).items()}
         if (after := retry_after(known)) is not None:
             error.details.setdefault("retry_after", after)
-        error.retryable = True
-        return NeverStartedError(error)
+        state = attempt.look()
+        if isinstance(state, Begun):
+            return self._lost(attempt, error)
+        refused = state.never(proof, error, now=monotonic(), final=not error.retryable)
+        return self._lost(attempt, error) if isinstance(refused, SandboxFailedError) else refused
 
     async def _read(self, attempt: _Attempt, response: aiohttp.ClientResponse) -> CodeResult:
         """Read a response, be it events or the whole of it."""
         if response.content_type != "text/event-stream":
-            return read_response(await response.read())
+            body = await response.read()
+            try:
+                return read_response(body)
+            except ToolExecError as error:
+                if error.outcome is not Outcome.NOT_SENT:
+                    raise
+                raise self._refused(attempt, error, read_proof(body)) from error
         events = EventReader()
         async for piece in response.content.iter_any():
             for event in events.feed(piece):
@@ -248,18 +312,29 @@ class PostClient:
         if event.type == "result":
             result = read_response(f'{{"result":{event.data}}}'.encode())
         elif event.type == "error":
-            result = _failed(event.data)
+            result = self._failed(attempt, event.data)
         else:
             return None
         result.stdout = result.stdout or "".join(attempt.printed["stdout"])
         result.stderr = result.stderr or "".join(attempt.printed["stderr"])
         return result
 
+    def _failed(self, attempt: _Attempt, data: str) -> CodeResult:
+        """Return what an event `error` says: a response with an error; raises the refusal of the sandbox."""
+        if not data.startswith("{"):
+            return CodeResult(error=SandboxFailedError(f"the remote runtime failed: {data[:2000]}"))
+        try:
+            return read_response(data.encode())
+        except ToolExecError as error:
+            if error.outcome is not Outcome.NOT_SENT:
+                raise
+            raise self._refused(attempt, error, read_proof(data.encode())) from error
+
     def _lost(self, attempt: _Attempt, why: object) -> SandboxFailedError:
-        return SandboxFailedError(
-            f"the run on {attempt.endpoint} is lost ({why}); the program is not run again, as it may have run",
-            details={"began": True, "endpoint": attempt.endpoint},
-        )
+        state, reason = attempt.look(), f"the run on {attempt.endpoint} is lost ({why})"
+        lost = state.lost(reason, why if isinstance(why, ToolExecError) else None)
+        lost.details["endpoint"] = attempt.endpoint
+        return lost
 
     # -- what it needs -------------------------------------------------------------------------------------------
 
@@ -287,10 +362,3 @@ class PostClient:
                 )
                 self._session = await self._stack.enter_async_context(session)
             return self._session, self._key
-
-
-def _failed(data: str) -> CodeResult:
-    """Return what an event `error` says: a response with an error, or, from others, the reason as it is."""
-    if data.startswith("{"):
-        return read_response(data.encode())
-    return CodeResult(error=SandboxFailedError(f"the remote runtime failed: {data[:2000]}"))

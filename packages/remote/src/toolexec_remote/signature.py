@@ -1,8 +1,9 @@
-"""Signatures of requests: who sends this body, now, for the first time.
+"""Signatures of requests: who sends this, to which server process, now, for the first time.
 
-A signature is the Base64 of HMAC-SHA256 over `<timestamp>.<body>`, with the secret of a key. The bearer token says
-which key is meant, or the header `X-Toolruntime-Key` does: with several keys at the same time, keys can be changed
-without a pause.
+A signature is the Base64 of HMAC-SHA256, with the secret of a key, over lines: the name of the protocol, the
+incarnation that it is for, the method, the path, the run, the last event, the time, and the SHA-256 of the body. The
+bearer token says which key is meant, or the header `X-Toolruntime-Key` does: with several keys at the same time, keys
+can be changed without a pause.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxDeniedError
 from toolexec.remote import SKEW, SigningKey
+from toolexec_remote.incarnation import INCARNATION_HEADER
 
 __all__ = [
     "KEY_HEADER",
@@ -28,6 +30,7 @@ __all__ = [
     "Credentials",
     "KeyRing",
     "ReplayCache",
+    "Target",
     "read_timestamp",
     "sign",
     "signed_headers",
@@ -38,9 +41,22 @@ TIMESTAMP_HEADER: Final = "X-Toolruntime-Timestamp"
 SIGNATURE_HEADER: Final = "X-Toolruntime-Signature"
 KEY_HEADER: Final = "X-Toolruntime-Key"
 
+_PROTOCOL: Final = "toolexec.runtime.v2"
 _BILLION: Final = 1_000_000_000
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a signature is for, beside the body: the `incarnation` of the server, `method` and `path` as they are sent,
+    and where they matter the `run` and the `last_event` that was received."""
+
+    incarnation: str
+    method: str
+    path: str
+    run: str = ""
+    last_event: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +101,27 @@ def read_timestamp(text: str) -> float | None:
     return whole + int((found[2] or "0").ljust(9, "0")) / _BILLION
 
 
-def sign(secret: str, stamp: str, body: bytes) -> str:
-    """Return the signature of a body that is sent at the time *stamp*."""
-    made = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256)
+def sign(secret: str, stamp: str, target: Target, body: bytes) -> str:
+    """Return the signature of a request that is sent at the time *stamp*. Raises ValueError for a part of several
+    lines: it would be unclear what was signed."""
+    parts = (target.incarnation, target.method, target.path, target.run, target.last_event, stamp)
+    lines = "\n".join((_PROTOCOL, *parts, hashlib.sha256(body).hexdigest()))
+    if lines.count("\n") != len(parts) + 1:
+        raise ValueError("no part of what is signed has line breaks")
+    made = hmac.new(secret.encode(), lines.encode("utf-8", "surrogatepass"), hashlib.sha256)
     return base64.b64encode(made.digest()).decode()
 
 
-def signed_headers(key: SigningKey, body: bytes, nanoseconds: int | None = None) -> dict[str, str]:
-    """Return the headers that a request with this body needs; each attempt needs new ones."""
+def signed_headers(
+    key: SigningKey, target: Target, body: bytes = b"", nanoseconds: int | None = None
+) -> dict[str, str]:
+    """Return the headers that a request needs; each attempt needs new ones."""
     stamp = timestamp(nanoseconds)
     return {
         "Authorization": f"Bearer {key.token}",
+        INCARNATION_HEADER: target.incarnation,
         TIMESTAMP_HEADER: stamp,
-        SIGNATURE_HEADER: sign(key.signing_secret, stamp, body),
+        SIGNATURE_HEADER: sign(key.signing_secret, stamp, target, body),
         KEY_HEADER: key.id,
     }
 
@@ -153,24 +177,30 @@ class KeyRing:
         _check_expiry(key, now)
         return key
 
-    def verify(self, sent: Credentials, body: bytes, now: float, cache: ReplayCache) -> SigningKey:
-        """Return the key that has signed a request with this body, which counts as seen from now on.
+    def verify(self, sent: Credentials, target: Target, body: bytes, now: float, cache: ReplayCache) -> SigningKey:
+        """Return the key that has signed a request to *target*, which counts as seen from now on.
 
         Raises SandboxDeniedError with one of the codes `unauthenticated`, `signature_invalid`, `signature_stale` (it
         says by how much the clocks differ) and `signature_replayed`. Nothing was run.
         """
         key = self.identify(sent, now)
-        self.check(key, sent.timestamp, sent.signature, body, now, cache)
+        self.check(key, sent.timestamp, sent.signature, target, body, now, cache)
         return key
 
-    def check(self, key: SigningKey, stamp: str, signature: str, body: bytes, now: float, cache: ReplayCache) -> None:
-        """Raise as `verify` does, unless *key* has signed the body at the time *stamp*, now, and for the first time."""
+    def check(
+        self, key: SigningKey, stamp: str, signature: str, target: Target, body: bytes, now: float, cache: ReplayCache
+    ) -> None:
+        """Raise as `verify` does, unless *key* has signed this at the time *stamp*, now, and for the first time."""
         _check_expiry(key, now)
-        expected = sign(key.signing_secret, stamp[:_MAX_TEXT], body)
+        try:
+            expected = sign(key.signing_secret, stamp[:_MAX_TEXT], target, body)
+        except ValueError as error:
+            raise _denied("signature_invalid", f"the signature is wrong: {error}") from None
         if not hmac.compare_digest(expected.encode(), signature[:_MAX_TEXT].encode("utf-8", "replace")):
             raise _denied(
                 "signature_invalid",
-                f"the signature is wrong: it must be HMAC-SHA256 over timestamp, '.' and body, by {key.id}",
+                f"the signature is wrong: it must be that of {key.id}, over incarnation, method, path, run, last "
+                "event, time and body",
             )
         made = read_timestamp(stamp)
         if made is None:

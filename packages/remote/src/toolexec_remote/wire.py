@@ -22,6 +22,7 @@ from toolexec.remote import (
     JSONValue,
     NotJSONError,
     ToolCallRecord,
+    check_names,
     read_error,
     to_json,
     to_json_lossy,
@@ -32,9 +33,12 @@ __all__ = [
     "GATEWAY_PROTOCOL",
     "GatewayAddress",
     "RemoteRequest",
+    "cut",
     "encode_error",
     "encode_request",
     "encode_result",
+    "read_object",
+    "read_proof",
     "read_request",
     "read_response",
     "read_result",
@@ -65,6 +69,8 @@ _ENFORCED: Final[Mapping[str, str]] = {
 _FOLDED: Final = {name.lower(): ours for name, ours in _ENFORCED.items()}
 _MAX_ID: Final = 128
 _MAX_CAUSES: Final = 3
+_MAX_NOTE: Final = 200
+"""How long the words may be at the end of output that say how much was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +231,19 @@ def encode_result(result: CodeResult) -> bytes:
     return _encoded(data)
 
 
-def encode_error(error: ToolExecError) -> bytes:
-    """Return the response to a request that was not run, or of which nothing is known but this error."""
-    return _encoded({"error": _error_data(error)})
+def encode_error(error: ToolExecError, *, proof: str = "") -> bytes:
+    """Return the response to a request that was not run, with the *proof* of that, or of which nothing is known but
+    this error."""
+    return _encoded({"error": _error_data(error), **({"proof": proof} if proof else {})})
+
+
+def read_proof(body: bytes) -> str:
+    """Return the proof in a response that a run never started; "" where there is none."""
+    try:
+        data = _decoded(body)
+    except InvalidRequestError:
+        return ""
+    return _text(data.get("proof")) if isinstance(data, dict) else ""
 
 
 def result_data(result: CodeResult) -> JSONDict:
@@ -288,22 +304,53 @@ def read_response(body: bytes) -> CodeResult:
     return result
 
 
+def read_object(body: bytes | str) -> JSONDict:
+    """Return an object of JSON, with finite numbers alone; an empty one for all else."""
+    try:
+        found = _decoded(body)
+    except InvalidRequestError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def read_result(data: JSONObject) -> CodeResult:
     """Return the result in a field `result`. Nothing in it is believed unchecked: what is of the wrong type counts as
-    absent. Raises NotJSONError for a value with infinite numbers or half characters."""
+    absent. Raises NotJSONError for infinite numbers and half characters in the value or the details, and
+    InvalidRequestError for files whose names are not plain, relative paths."""
     duration = data.get("duration_ms")
     files = data.get("files")
+    read_files = {name: _bytes(item, "a file") for name, item in files.items()} if isinstance(files, dict) else {}
+    check_names(read_files)
     return CodeResult(
         value=to_json(data.get("value")),
         stdout=_text(data.get("stdout")),
         stderr=_text(data.get("stderr")),
         tool_calls=_read_calls(data.get("tool_calls")),
-        duration=duration / 1000 if isinstance(duration, int | float) and not isinstance(duration, bool) else 0.0,
-        files={name: _bytes(item, "a file") for name, item in files.items()} if isinstance(files, dict) else {},
+        duration=_seconds(duration),
+        files=read_files,
         language=_text(data.get("language")),
         backend=_read_backend(data.get("backend")),
         limits_enforced=_read_enforced(data.get("limits_enforced")),
     )
+
+
+def cut(text: str, limit: int) -> str:
+    """Return no more of a program's output than its caller wants to keep, with the end that says how much there was."""
+    if len(text) <= limit + _MAX_NOTE:
+        return text
+    output = Output(limit)
+    output.write(text)
+    return output.text()
+
+
+def _seconds(milliseconds: JSONValue) -> float:
+    """Return a duration; 0 for what is not one."""
+    if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
+        return 0.0
+    try:
+        return milliseconds / 1000 if 0 <= milliseconds < math.inf else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def _read_calls(data: JSONValue) -> list[ToolCallRecord]:
@@ -314,7 +361,7 @@ def _read_calls(data: JSONValue) -> list[ToolCallRecord]:
             found.append(
                 ToolCallRecord(
                     _text(item.get("tool_id")),
-                    duration=spent / 1000 if isinstance(spent, int | float) else 0.0,
+                    duration=_seconds(spent),
                     backend_kind=_text(item.get("backend_kind")),
                     error_op=_text(item.get("error_op")),
                 )
@@ -332,7 +379,7 @@ def _read_backend(data: JSONValue) -> BackendInfo | None:
         kind=_text(data.get("kind")),
         readiness=readiness,
         isolation=_text(data.get("isolation")) or "none",
-        details=details if isinstance(details, dict) else {},
+        details=cast("JSONDict", to_json(details)) if isinstance(details, dict) else {},
     )
 
 
@@ -367,7 +414,7 @@ def _refuse_constant(name: str) -> JSONValue:
     raise ValueError(f"{name} is not JSON")
 
 
-def _decoded(body: bytes) -> JSONValue:
+def _decoded(body: bytes | str) -> JSONValue:
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from toolexec.errors import Outcome
 from toolexec.remote import RemoteSettings
 from toolexec.testing import SandboxTrial
 from toolexec_remote.backend import RemoteBackend
+from toolexec_remote.incarnation import HERE, NEVER_STARTED, Incarnation
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, Link, RemoteMessage, decode_remote, encode_remote
 
 __all__ = ["READ", "REMOTE_RUN", "RunService", "remote_run_trial"]
@@ -83,10 +84,11 @@ REMOTE_RUN: Final[Mapping[str, Outcome]] = dict.fromkeys([*ODD, *RAW, *GONE], Ou
 
 
 class RunService:
-    """A remote runtime of which only the protocol is there; it answers as *name* says."""
+    """A remote runtime of which only the protocol is there; it answers as *name* says, and proves what is not so."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.incarnation = Incarnation()
         self.begun = 0
         self.url = ""
 
@@ -96,7 +98,10 @@ class RunService:
             return web.Response(status=503)
         there = web.WebSocketResponse(protocols=(SUBPROTOCOL,), max_msg_size=0)
         await there.prepare(request)
-        spoken: dict[str, Any] = {"protocol": SUBPROTOCOL, "version": VERSION, "journal": "j", "backends": [_SANDBOX]}
+        spoken: dict[str, Any] = {"protocol": SUBPROTOCOL, "version": VERSION, "incarnation": self.incarnation.id}
+        await there.send_bytes(encode_remote(RemoteMessage("challenge", fields={**spoken, "nonce": "n"})))
+        nonce = str(decode_remote(await there.receive_bytes()).fields["nonce"])
+        spoken |= {"proof": self.incarnation.state(HERE, nonce), "backends": [_SANDBOX], "remembers": 600.0}
         spoken["capacity"] = {"free": 2, "max_running": 2}
         await there.send_bytes(encode_remote(RemoteMessage("welcome", fields=spoken)))
         links: dict[str, Link] = {}
@@ -109,7 +114,8 @@ class RunService:
     async def _take(self, there: web.WebSocketResponse, message: RemoteMessage, links: dict[str, Link]) -> bool:
         """Take a message; return whether that was the last one."""
         if message.type == "resume" and self.name in GONE:
-            gone = RemoteMessage("gone", message.run, fields={"state": GONE[self.name]})
+            proof = self.incarnation.state(NEVER_STARTED, "ann-1", message.run)
+            gone = RemoteMessage("gone", message.run, fields={"state": GONE[self.name], "proof": proof})
             await there.send_bytes(encode_remote(gone))
             return False
         if not message.run:
@@ -124,7 +130,11 @@ class RunService:
                 await there.send_bytes(encode_remote(link.send("result", None, _result(value=5))))
         elif message.type == "frame":  # the answer to the call
             for kind, body in {**ODD, **READ}.get(self.name, ()):
-                await there.send_bytes(encode_remote(link.send(kind, None, body) if kind != "nonsense" else _odd(link)))
+                proof = (
+                    {"proof": self.incarnation.state(NEVER_STARTED, "ann-1", message.run)} if kind == "refused" else {}
+                )
+                sent = link.send(kind, proof, body) if kind != "nonsense" else _odd(link)
+                await there.send_bytes(encode_remote(sent))
             raw = RAW.get(self.name)
             if isinstance(raw, bytes):
                 await there.send_bytes(raw.replace(b"@RUN", message.run.encode()))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from tests.contract.outcomes.http_service import ANSWERS, Answer, response, serving
 
@@ -12,6 +15,8 @@ from toolexec.errors import Outcome
 from toolexec.remote import RemoteSettings
 from toolexec.testing import SandboxTrial
 from toolexec_remote.backend import RemoteBackend
+from toolexec_remote.incarnation import HERE, Incarnation
+from toolexec_remote.messages import SUBPROTOCOL, VERSION
 
 __all__ = ["REMOTE_DUPLEX", "REMOTE_POST", "remote_duplex_trial", "remote_post_trial"]
 
@@ -25,14 +30,25 @@ def _error(code: str, outcome: str, status: int = 500) -> bytes:
 
 
 _NOT_SENT = '{"error": {"code": "sandbox_unavailable", "message": "odd", "outcome": "not_sent", "retryable": true}}'
+
+
+def _agreed(outcome: Outcome) -> Outcome:
+    """Return what the same answer says of a program: without the proof of the process that was asked, a refusal says no
+    more than an answer that cannot be read."""
+    return Outcome.UNKNOWN if outcome in (Outcome.REFUSED, Outcome.DONE) else outcome
+
+
 _OWN = {
     "a stream without a result": (Answer(_event("event: stdout", "data: x")), Outcome.UNKNOWN),
     "a stream that breaks off": (Answer(_event("id: 1", "event: stdout", "data: x")), Outcome.UNKNOWN),
     "a result that is none": (Answer(_event("event: result", "data: nonsense")), Outcome.UNKNOWN),
     "an error that is none": (Answer(_event("event: error", "data: {")), Outcome.UNKNOWN),
     "no result": (Answer(response(200, b"{}")), Outcome.UNKNOWN),
-    "a full queue": (Answer(_error("queue_full", "not_sent", 503), works=False), Outcome.NOT_SENT),
-    "a failure before the start": (Answer(_error("sandbox_unavailable", "not_sent"), works=False), Outcome.NOT_SENT),
+    "a full queue without a proof": (Answer(_error("queue_full", "not_sent", 503), works=False), Outcome.UNKNOWN),
+    "a failure before the start without a proof": (
+        Answer(_error("sandbox_unavailable", "not_sent"), works=False),
+        Outcome.UNKNOWN,
+    ),
     "a failure in the middle": (Answer(_error("sandbox_failed", "unknown")), Outcome.UNKNOWN),
     "a failure after output that says that it was not sent": (
         Answer(_event("event: stdout", "data: x", "", "event: error", f"data: {_NOT_SENT}")),
@@ -42,13 +58,10 @@ _OWN = {
     "a result of infinity": (Answer(response(200, b'{"result": {"value": 1e999}}')), Outcome.UNKNOWN),
     "a failure that looks like none": (Answer(_error("queue_full", "unknown", 503)), Outcome.UNKNOWN),
 }
-_AGREED = {Outcome.REFUSED: Outcome.NOT_SENT, Outcome.DONE: Outcome.UNKNOWN}
-"""What the same answer says of a program: a refusal says that it was not run, and one that cannot be read leaves open
-how it went, as a response may begin before the program does."""
-_POSTS = {name: (answer, _AGREED.get(outcome, outcome)) for name, (answer, outcome) in ANSWERS.items()} | _OWN
+_POSTS = {name: (answer, _agreed(outcome)) for name, (answer, outcome) in ANSWERS.items()} | _OWN
 REMOTE_POST = {name: outcome for name, (_, outcome) in _POSTS.items()}
 
-_CAPACITY = Answer(response(200, b"{}"), works=False)
+_INCARNATION = Incarnation()
 _GREETINGS: tuple[str, ...] = (
     "status 404",
     "status 500",
@@ -68,7 +81,16 @@ async def _trial(answer: Answer, protocol: str) -> AsyncGenerator[SandboxTrial]:
         if protocol == "duplex":
             return answer
         if head.startswith("GET "):
-            return _CAPACITY
+            nonce = re.findall(r"nonce=(\w+)", head)
+            proof = _INCARNATION.state(HERE, *nonce)
+            said: dict[str, Any] = {
+                "protocol": SUBPROTOCOL,
+                "version": VERSION,
+                "incarnation": _INCARNATION.id,
+                "proof": proof,
+            }
+            said["backends"] = [{"kind": "wasm", "isolation": "wasm", "languages": ["python"]}]
+            return Answer(response(200, json.dumps(said).encode()), works=False)
         goes_on = "last-event-id" in head.lower()  # the same run is asked for
         return replace(answer, works=answer.works and not goes_on)
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["SKEW", "SigningKey"]
+__all__ = ["MIN_SECRET_CHARS", "SKEW", "SigningKey"]
 
 SKEW: Final = 300.0
 """By how many seconds the clocks of the two sides may differ."""
-_MIN_SECRET_CHARS: Final = 16
+MIN_SECRET_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class SigningKey:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.id):
             raise ConfigurationError(f"the ID of a key is 1 to 64 letters, digits, '.', '_' or '-', not {self.id!r}")
         for name, value in (("token", self.token), ("secret", self.secret)):
-            if (value or name == "token") and (len(value) < _MIN_SECRET_CHARS or not value.isascii()):
+            if (value or name == "token") and (len(value) < MIN_SECRET_CHARS or not value.isascii()):
                 raise ConfigurationError(
-                    f"the {name} of key {self.id} needs at least {_MIN_SECRET_CHARS} characters of ASCII"
+                    f"the {name} of key {self.id} needs at least {MIN_SECRET_CHARS} characters of ASCII"
                 )
 
     @property

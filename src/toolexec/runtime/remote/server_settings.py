@@ -10,7 +10,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.declared import Bytes, FileName, PathName, Seconds, duration, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.base import PROFILES
-from toolexec.runtime.remote.keys import SKEW, SigningKey
+from toolexec.runtime.remote.keys import MIN_SECRET_CHARS, SKEW, SigningKey
 
 __all__ = ["MAX_HEAD_BYTES", "RuntimeServerSettings", "TenantQuota"]
 
@@ -39,7 +39,8 @@ class RuntimeServerSettings:
 
     `host`, `port` (0: a free one) and `path` are where it listens. `tls_cert` and `tls_key` are PEM files (one may hold
     both); with `client_ca`, a PEM file, clients need a certificate of one of these authorities. `behind_proxy` says
-    that a proxy in front speaks TLS. `keys` are those of the clients.
+    that a proxy in front speaks TLS. `keys` are those of the clients. `metrics_token` is the bearer token of scrapers,
+    which read `/metrics` with it and nothing else ("": there are none).
 
     `profiles` are those that clients may ask for. `max_running` runs take place at once, `max_queued` wait; a tenant
     may have `quota`, or what `quotas` says of it. `state_directory` keeps what was started and how it ended, for
@@ -68,6 +69,9 @@ class RuntimeServerSettings:
     behind_proxy: bool = setting(False, "A proxy in front of it does TLS.")
     keys: Sequence[SigningKey] = setting(
         (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
+    )
+    metrics_token: str = setting(
+        "", "The bearer token of scrapers, for /metrics alone; may be a secretref:. Empty: there are none.", secret=True
     )
     profiles: Sequence[str] = setting(("standard", "hardened"), "The security profiles that clients may ask for.")
     max_running: int = setting(8, "How many runs take place at once.", least=1)
@@ -99,6 +103,10 @@ class RuntimeServerSettings:
             raise ConfigurationError(
                 "a server of sandboxes needs keys, so that only their owners can run code on it; add one to keys"
             )
+        if self.metrics_token and (len(self.metrics_token) < MIN_SECRET_CHARS or not self.metrics_token.isascii()):
+            raise ConfigurationError(f"metrics_token needs at least {MIN_SECRET_CHARS} characters of ASCII")
+        if any(self.metrics_token in (key.token, key.secret) for key in self.keys if self.metrics_token):
+            raise ConfigurationError("metrics_token is for scrapers alone; it must not be that of a key")
         if (self.tls_key or self.client_ca) and not self.tls_cert:
             raise ConfigurationError("tls_key and client_ca need tls_cert, the certificate of the server")
         if not (self.tls_cert or self.behind_proxy or self.host in ("127.0.0.1", "::1", "localhost")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -39,7 +40,8 @@ class RemoteSettings:
     the one in the endpoint). An endpoint that does not answer within `connect_timeout` seconds is tried again later,
     and one that was silent for `silence` seconds counts as lost, and is looked for again;
     programs that run there are given up after `reconnect` seconds. `overhead` is by how much the answer to a program
-    may be late, after its own time limit.
+    may be late, after its own time limit. Code and tokens go over `http://` to this machine alone, unless `plain_http`
+    says that the network between is as good as TLS.
 
     Raises ConfigurationError for a value that makes no sense.
     """
@@ -64,6 +66,7 @@ class RemoteSettings:
     client_cert: PathName = setting("", "The certificate that is shown to them, PEM.")
     client_key: PathName = setting("", "Its key, PEM; empty: it is in the file of the certificate.")
     server_name: str = setting("", "The name that their certificates have; empty: the one in the endpoint.")
+    plain_http: bool = setting(False, "Endpoints of other machines may be http://: the network itself is encrypted.")
     connect_timeout: Seconds = setting(
         5.0, "How long an endpoint may take to answer the connection.", above=0, file_least=0.1
     )
@@ -81,7 +84,7 @@ class RemoteSettings:
         if not self.endpoints:
             raise ConfigurationError("a remote runtime needs endpoints: https://runtime.example.com/v1/execute")
         for endpoint in self.endpoints:
-            _check_endpoint(endpoint)
+            _check_endpoint(endpoint, plain_http=self.plain_http)
         if len({*self.endpoints}) < len(self.endpoints):
             raise ConfigurationError("the endpoints of a remote runtime are different ones")
         if not self.key_id or not self.token:
@@ -118,7 +121,7 @@ class RemoteSettings:
         return replace(self, endpoints=endpoints)
 
 
-def _check_endpoint(endpoint: str) -> None:
+def _check_endpoint(endpoint: str, *, plain_http: bool) -> None:
     try:
         parts = urlsplit(endpoint)
         port = parts.port
@@ -128,3 +131,16 @@ def _check_endpoint(endpoint: str) -> None:
         raise ConfigurationError(f"the endpoint {endpoint!r} is not a URL of HTTP, such as https://runtime.example.com")
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError("an endpoint has neither a password nor a query; credentials go into token")
+    if parts.scheme == "http" and not plain_http and not _is_here(parts.hostname):
+        raise ConfigurationError(
+            f"the endpoint {endpoint!r} would show code and tokens to the network; use https://, or plain_http where "
+            "the network itself is encrypted"
+        )
+
+
+def _is_here(host: str) -> bool:
+    """Return whether a host is this machine: a loopback address, or localhost."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import re
 import uuid
@@ -21,14 +22,16 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import SigningKey, Stream
-from toolexec_remote.messages import SUBPROTOCOL
+from toolexec.sandbox import CodeResult
+from toolexec_remote.incarnation import HERE, INCARNATION_HEADER
+from toolexec_remote.messages import SUBPROTOCOL, VERSION
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.relay import NoRoute
 from toolexec_remote.server.runs import Outcome, RemoteRun, RunService, remembered
-from toolexec_remote.signature import Credentials, KeyRing, ReplayCache
-from toolexec_remote.wire import RemoteRequest, encode_error, read_request
+from toolexec_remote.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, Credentials, KeyRing, ReplayCache, Target
+from toolexec_remote.wire import RemoteRequest, encode_error, encode_result, read_request
 
 __all__ = ["ERROR_HEADER", "RUN_HEADER", "PostWatcher", "RuntimeApp"]
 
@@ -37,6 +40,10 @@ ERROR_HEADER: Final = "X-Toolruntime-Error"
 CLIENT_HEADER: Final = "X-Toolruntime-Client"
 _BODY_SECONDS: Final = 60.0
 _COMMENT_SECONDS: Final = 15.0
+_OLD: Final = (
+    f"this server speaks {SUBPROTOCOL}, and the request is not signed for one of its processes "
+    f"({INCARNATION_HEADER} is missing), as an older version does not; update toolexec-remote on the other side"
+)
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _STATUSES: Final = {
     "quota_exceeded": 429,
@@ -46,6 +53,7 @@ _STATUSES: Final = {
     "signature_invalid": 401,
     "signature_stale": 401,
     "signature_replayed": 401,
+    "wrong_incarnation": 421,
 }
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -81,6 +89,7 @@ class RuntimeApp:
         path = self._settings.path
         app.router.add_post(path, self.execute)
         app.router.add_get(f"{path}/connect", self.connect)
+        app.router.add_get(f"{path}/identity", self.identity)
         app.router.add_get(f"{path}/capacity", self.capacity)
         app.router.add_get(f"{path}/runs/{{run}}", self.show)
         app.router.add_get("/health", self.health)
@@ -100,20 +109,40 @@ class RuntimeApp:
         why = "draining" if self._service.draining else "" if has_one else "no sandbox is available"
         return web.json_response({"status": why or "ok"}, status=503 if why else 200)
 
+    async def identity(self, request: web.Request) -> web.Response:
+        """Say which process this is, so that requests can be signed for it; of a `nonce` in the query it states that it
+        is here, with its own key."""
+        incarnation, nonce = self._service.incarnation, request.query.get("nonce", "")[:64]
+        said = {
+            "protocol": SUBPROTOCOL,
+            "version": VERSION,
+            "incarnation": incarnation.id,
+            "remembers": self._settings.keeps,
+            "proof": incarnation.state(HERE, nonce) if nonce else "",
+        }
+        return web.json_response(said, headers={"Cache-Control": "no-store"})
+
     async def capacity(self, request: web.Request) -> web.Response:
         """Say how much room there is, to those who have a key."""
-        self.hub.ring.identify(Credentials.of(request.headers), time())
+        self._verified(request, b"")
         return web.json_response(await self._capacity.whole())
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Give what is counted, to those who have a key."""
-        self.hub.ring.identify(Credentials.of(request.headers), time())
+        """Give what is counted, to those who have a key, or the token of scrapers."""
+        if not self._is_scraper(request):
+            self._verified(request, b"")
         metrics = self._service.metrics
         return web.Response(body=metrics.text(), headers={"Content-Type": metrics.content_type})
 
+    def _is_scraper(self, request: web.Request) -> bool:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        wanted = self._settings.metrics_token
+        given = token.strip().encode("utf-8", "surrogateescape")
+        return bool(wanted) and kind.lower() == "bearer" and hmac.compare_digest(given, wanted.encode())
+
     async def show(self, request: web.Request) -> web.Response:
         """Say what became of a run, to its tenant: `state` alone while it is not over."""
-        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+        key = self._verified(request, b"")
         run_id = request.match_info["run"]
         run = self._service.find(key.account, run_id)
         record = self._service.recall(key.account, run_id)
@@ -126,8 +155,14 @@ class RuntimeApp:
         return _json(remembered(record).body, run_id)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
-        """Open a duplex connection."""
-        key = self._verified(request, b"")
+        """Open a duplex connection, for those who have a token; that they have its secret, too, they show in it."""
+        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+        asked = request.headers.get("Sec-WebSocket-Protocol", "")
+        if SUBPROTOCOL not in [each.strip() for each in asked.split(",")]:
+            raise InvalidRequestError(
+                f"this server speaks {SUBPROTOCOL}, and the client {asked[:100] or 'nothing that it says'}; update "
+                "toolexec-remote on the side that is older"
+            )
         settings = self._settings
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
@@ -136,7 +171,7 @@ class RuntimeApp:
             compress=False,
         )
         await socket.prepare(request)
-        await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64])
+        await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64], request.raw_path)
         return socket
 
     # -- runs by POST -------------------------------------------------------------------------------------------------
@@ -153,15 +188,41 @@ class RuntimeApp:
         if (given and not _RUN_ID.fullmatch(given)) or (wanted.run and given != wanted.run):
             raise InvalidRequestError("Idempotency-Key must be 1 to 128 letters and digits, and the run of the body")
         run_id = given or uuid.uuid4().hex
-        run = self._known(key, run_id, body) or self._submitted(request, key, run_id, body, wanted)
-        if isinstance(run, Outcome):
-            return await _answered(request, run, run_id)
-        if not isinstance(run.watcher, PostWatcher):  # it came by a connection: there are no events of it
-            return await _answered(request, await run.ended(), run_id)
-        with run.watcher.watched(self._settings.reconnect if given else 0.0):
-            if _wants_events(request):
-                return await _stream(request, run, run.watcher, int(number) if number.isdecimal() else 0)
-            return await _answered(request, await run.ended(), run_id)
+        try:
+            run = self._known(key, run_id, body)
+            if run is None and last_event:
+                raise SandboxUnavailableError(
+                    f"the run {run_id} is not known here, so it cannot go on; ask for a new one", retryable=True
+                )
+            run = run or self._submitted(request, key, run_id, body, wanted)
+        except ToolExecError as error:
+            self._service.metrics.refused(error)
+            return self._refused(key, wanted.run, error, is_resumed=bool(last_event))
+        if isinstance(run, RemoteRun) and isinstance(run.watcher, PostWatcher):
+            with run.watcher.watched(self._settings.reconnect if given else 0.0):
+                if _wants_events(request):
+                    proof = self._prover(key, wanted.run)
+                    return await _stream(request, run, run.watcher, int(number) if number.isdecimal() else 0, proof)
+                outcome = await run.ended()
+        else:  # it is over, or came by a connection: there are no events of it
+            outcome = run if isinstance(run, Outcome) else await run.ended()
+        if outcome.kind == "refused" and outcome.error is not None:
+            return self._refused(key, wanted.run, outcome.error)
+        return await _answered(request, outcome, run_id)
+
+    def _prover(self, key: SigningKey, run: str) -> Callable[[], str]:
+        """Return what proves that a run never started; it proves nothing of a run whose ID is not in its body, as that
+        ID may come again."""
+        return lambda: self._service.prove_never(key.account, run, key.id) if run else ""
+
+    def _refused(self, key: SigningKey, run: str, error: ToolExecError, *, is_resumed: bool = False) -> web.Response:
+        """Return the response to a request of which nothing was run, with the proof of that. A run that goes on is lost
+        where there is none."""
+        proof = self._prover(key, run)()
+        if is_resumed and not proof:
+            lost = SandboxFailedError(f"this run cannot go on, and may have been run: {error}", code="remote_run_lost")
+            return _json(encode_result(CodeResult(error=lost)), run)
+        return _refusal(error, proof)
 
     async def _body(self, request: web.Request) -> bytes:
         most = self._settings.max_body_bytes
@@ -176,8 +237,32 @@ class RuntimeApp:
             raise InvalidRequestError(f"the body did not arrive within {_BODY_SECONDS:g} s") from None
 
     def _verified(self, request: web.Request, body: bytes) -> SigningKey:
-        """Return the key of a request that was signed just now."""
-        return self.hub.ring.verify(Credentials.of(request.headers), body, time(), self._replays)
+        """Return the key of a request that was signed just now, for this process."""
+        headers, ours = request.headers, self._service.incarnation.id
+        key = self.hub.ring.identify(Credentials.of(headers), time())
+        named = headers.get(INCARNATION_HEADER, "")
+        if not named:
+            raise SandboxDeniedError(_OLD, code="signature_invalid")
+        if named != ours:
+            raise SandboxUnavailableError(
+                "this request is for another server process, or for this one before it was started again; ask which "
+                "one is here, and sign for that",
+                code="wrong_incarnation",
+                retryable=True,
+                details={"incarnation": ours},
+            )
+        run, last = headers.get("Idempotency-Key", ""), headers.get("Last-Event-ID", "")
+        target = Target(ours, request.method, request.raw_path, run, last)
+        self.hub.ring.check(
+            key,
+            headers.get(TIMESTAMP_HEADER, ""),
+            headers.get(SIGNATURE_HEADER, ""),
+            target,
+            body,
+            time(),
+            self._replays,
+        )
+        return key
 
     def _known(self, key: SigningKey, run_id: str, body: bytes) -> RemoteRun | Outcome | None:
         """Return the run with this ID, or how it ended; raises InvalidRequestError when it had another body."""
@@ -295,14 +380,16 @@ class _Watching:
         self._watcher.go(self.changed, self._patience)
 
 
-async def _stream(request: web.Request, run: RemoteRun, watcher: PostWatcher, after: int) -> web.StreamResponse:
+async def _stream(
+    request: web.Request, run: RemoteRun, watcher: PostWatcher, after: int, prove: Callable[[], str]
+) -> web.StreamResponse:
     """Send what happens as events: each has the ID `<run>:<number>`, and those up to *after* are left out."""
     with watcher.watched(0.0) as watching:
         while not watcher.is_started and run.outcome is None:
             watching.changed.clear()
             await watching.changed.wait()
-        if run.outcome is not None and run.outcome.kind == "refused":
-            return await _answered(request, run.outcome, run.id)
+        if run.outcome is not None and run.outcome.kind == "refused" and run.outcome.error is not None:
+            return _refusal(run.outcome.error, prove())
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", RUN_HEADER: run.id}
         )
@@ -315,7 +402,7 @@ async def _stream(request: web.Request, run: RemoteRun, watcher: PostWatcher, af
                 sent += 1
                 await response.write(_event(kind, text, f"{run.id}:{sent}"))
             if run.outcome is not None and sent >= len(watcher.events):
-                await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}"))
+                await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}", prove))
                 return response
             try:
                 async with asyncio.timeout(_COMMENT_SECONDS):
@@ -336,9 +423,11 @@ def _event(kind: str, text: str, name: str) -> bytes:
     return f"event: {kind}\nid: {name}\n{lines}\n".encode("utf-8", "replace")
 
 
-def _ending(outcome: Outcome, name: str) -> bytes:
+def _ending(outcome: Outcome, name: str, prove: Callable[[], str] = str) -> bytes:
     """Return the last event: `result` with the result, or `error` with the whole response."""
     whole = json.loads(outcome.body)
+    if outcome.kind == "refused":
+        return _event("error", json.dumps({**whole, "proof": prove()}, separators=(",", ":")), name)
     if "error" in whole:
         return _event("error", outcome.body.decode(), name)
     return _event("result", json.dumps(whole["result"], separators=(",", ":")), name)
@@ -346,8 +435,6 @@ def _ending(outcome: Outcome, name: str) -> bytes:
 
 async def _answered(request: web.Request, outcome: Outcome, run_id: str) -> web.StreamResponse:
     """Return the response to a request whose run is over."""
-    if outcome.kind == "refused" and outcome.error is not None:
-        return _refusal(outcome.error)
     if _wants_events(request):
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
         await response.prepare(request)
@@ -360,8 +447,8 @@ def _json(body: bytes, run_id: str) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers={RUN_HEADER: run_id})
 
 
-def _refusal(error: ToolExecError) -> web.Response:
-    """Return the response to a request of which nothing was run."""
+def _refusal(error: ToolExecError, proof: str = "") -> web.Response:
+    """Return the response to a request of which nothing was run; *proof* is what shows that."""
     status = _STATUSES.get(error.code, 500)
     if status == 500:
         kinds = ((LimitNotEnforceableError, 422), (SandboxDeniedError, 403), (InvalidRequestError, 400))
@@ -375,4 +462,5 @@ def _refusal(error: ToolExecError) -> web.Response:
         headers["Retry-After"] = str(max(1, round(pause)))
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return web.Response(status=status, body=encode_error(error), content_type="application/json", headers=headers)
+    body = encode_error(error, proof=proof)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)

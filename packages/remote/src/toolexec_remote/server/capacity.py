@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from time import monotonic
 from typing import Final
@@ -19,10 +18,9 @@ _PATIENCE: Final = 20.0
 
 
 class Capacity:
-    """Reports on a service, as JSON-able data. `server` is an ID of this process."""
+    """Reports on a service, as JSON-able data."""
 
     def __init__(self, service: RunService) -> None:
-        self.server = uuid.uuid4().hex
         self._service = service
         self._known: list[JSONDict] = []
         self._looked = -_FRESH
@@ -52,7 +50,11 @@ class Capacity:
 
     async def whole(self) -> JSONDict:
         """Return all of it."""
-        return {"server": self.server, "capacity": self.counts(), "backends": await self.backends()}
+        return {
+            "incarnation": self._service.incarnation.id,
+            "capacity": self.counts(),
+            "backends": await self.backends(),
+        }
 
 
 async def report_sandbox(runtime: Runtime, profiles: Sequence[str], backend: SandboxBackend) -> JSONDict:

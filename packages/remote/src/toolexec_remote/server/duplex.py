@@ -7,6 +7,8 @@ import contextlib
 import json
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
+from secrets import token_hex
 from time import time
 from typing import Any, Final
 
@@ -21,12 +23,21 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import JSONObject, SigningKey, Stream
-from toolexec_remote.messages import SUBPROTOCOL, VERSION, Link, RemoteMessage, decode_remote, encode_remote
+from toolexec_remote.incarnation import HERE
+from toolexec_remote.messages import (
+    HELLO_METHOD,
+    SUBPROTOCOL,
+    VERSION,
+    Link,
+    RemoteMessage,
+    decode_remote,
+    encode_remote,
+)
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.relay import FrameRoute
-from toolexec_remote.server.runs import Outcome, RemoteRun, RunService, remembered
-from toolexec_remote.signature import KeyRing, ReplayCache
-from toolexec_remote.wire import RemoteRequest, read_request
+from toolexec_remote.server.runs import Outcome, RemoteRun, RunService
+from toolexec_remote.signature import KeyRing, ReplayCache, Target
+from toolexec_remote.wire import RemoteRequest, encode_error, read_request
 
 __all__ = ["DuplexConnection", "DuplexHub", "DuplexRun"]
 
@@ -54,24 +65,29 @@ class DuplexHub:
         self._left = asyncio.Event()  # a run has left, or its client has
         service.admission.changed = self.push_soon
 
-    async def serve(self, socket: web.WebSocketResponse, key: SigningKey, client: str) -> None:
-        """Serve a connection to its end. An older one of the same client ends at once."""
-        connection = DuplexConnection(self, socket, key)
+    async def serve(self, socket: web.WebSocketResponse, key: SigningKey, client: str, path: str) -> None:
+        """Serve a connection to its end, which came by *path* with the token of *key*. An older one of the same client
+        ends as soon as this one has shown that it has the secret of the key."""
+        connection = DuplexConnection(self, socket, key, path)
         name = key.account, client or str(id(connection))
+        try:
+            await connection.serve(lambda: self._admit(name, connection))
+        finally:
+            if self._connections.get(name) is connection:
+                del self._connections[name]
+            if connection.is_admitted:
+                self.service.metrics.connected(-1)
+                for run in [*self._runs.values()]:
+                    run.leave(connection)
+            self._left.set()
+
+    def _admit(self, name: tuple[str, str], connection: DuplexConnection) -> None:
         older = self._connections.get(name)
         self._connections[name] = connection
         if older is not None:
             older.close_soon()
+        connection.is_admitted = True
         self.service.metrics.connected(1)
-        try:
-            await connection.serve()
-        finally:
-            self.service.metrics.connected(-1)
-            if self._connections.get(name) is connection:
-                del self._connections[name]
-            for run in [*self._runs.values()]:
-                run.leave(connection)
-            self._left.set()
 
     def find(self, account: str, run: str) -> DuplexRun | None:
         """Return a run that came by some connection of this tenant."""
@@ -122,9 +138,12 @@ class DuplexHub:
 class DuplexConnection:
     """One WebSocket of one client."""
 
-    def __init__(self, hub: DuplexHub, socket: web.WebSocketResponse, key: SigningKey) -> None:
+    def __init__(self, hub: DuplexHub, socket: web.WebSocketResponse, key: SigningKey, path: str) -> None:
         self.hub = hub
         self.key = key
+        self.is_admitted: bool = False
+        """Whether the other side has shown that it has the secret of the key."""
+        self._path = path
         self._socket = socket
         self._outbox: deque[bytes] = deque()
         self._unsent = 0
@@ -133,11 +152,16 @@ class DuplexConnection:
         self._is_greeted = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def serve(self) -> None:
-        """Greet the client, and take what it sends until it is gone."""
-        sending = asyncio.create_task(self._send())
+    async def serve(self, admit: Callable[[], None]) -> None:
+        """Challenge the client; *admit* it, and take what it sends until it is gone."""
+        sending: asyncio.Task[None] | None = None
         try:
-            greeting = RemoteMessage("welcome", fields=await self._greeting())
+            nonce = await self._challenged()
+            if nonce is None:
+                return
+            admit()
+            sending = asyncio.create_task(self._send())
+            greeting = RemoteMessage("welcome", fields=await self._greeting(nonce))
             self._is_greeted = True
             self.put(greeting)
             async for message in self._socket:
@@ -152,9 +176,47 @@ class DuplexConnection:
             await self._socket.close(code=1002, message=str(error).encode()[:100])
         finally:
             self._is_closed = True
-            for task in [sending, *self._tasks]:
+            tasks = [*self._tasks, *([sending] if sending is not None else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait([sending, *self._tasks])
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _challenged(self) -> str | None:
+        """Have the client sign what only this process asks, and only now; return its own nonce, or None when it is
+        gone. A handshake that was seen elsewhere, or before, opens nothing. Raises ProtocolError."""
+        nonce, incarnation = token_hex(16), self.hub.service.incarnation.id
+        spoken = {"protocol": SUBPROTOCOL, "version": VERSION}
+        challenge = RemoteMessage("challenge", fields={**spoken, "incarnation": incarnation, "nonce": nonce})
+        try:
+            async with asyncio.timeout(self.hub.service.settings.header_timeout):
+                await self._socket.send_bytes(encode_remote(challenge))
+                message = await self._socket.receive()
+        except (TimeoutError, ConnectionError, RuntimeError):
+            await self.aclose()
+            return None
+        if message.type is not WSMsgType.BINARY:
+            return None
+        hello = decode_remote(message.data)
+        fields = hello.fields
+        theirs, stamp, signature = fields.get("nonce"), fields.get("timestamp"), fields.get("signature")
+        if hello.type != "hello" or not (
+            isinstance(theirs, str)
+            and isinstance(stamp, str)
+            and isinstance(signature, str)
+            and 16 <= len(theirs) <= 64
+        ):
+            raise ProtocolError("a connection begins with hello, which has a nonce, a timestamp and a signature")
+        target = Target(incarnation, HELLO_METHOD, self._path, nonce)
+        try:
+            self.hub.ring.check(self.key, stamp, signature, target, theirs.encode(), time(), self.hub.replays)
+        except SandboxDeniedError as error:
+            self.hub.service.metrics.refused(error)
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                await self._socket.send_bytes(encode_remote(RemoteMessage("denied", body=encode_error(error))))
+                await self._socket.close(code=1008, message=error.code.encode())
+            return None
+        return theirs
 
     def put(self, message: RemoteMessage) -> None:
         """Send a message soon; does nothing when the connection is closed."""
@@ -180,13 +242,13 @@ class DuplexConnection:
             async with asyncio.timeout(1):
                 await self._socket.close(code=1001)
 
-    async def _greeting(self) -> JSONObject:
-        settings, journal = self.hub.service.settings, self.hub.service.journal
+    async def _greeting(self, nonce: str) -> JSONObject:
+        settings, incarnation = self.hub.service.settings, self.hub.service.incarnation
         return {
             "protocol": SUBPROTOCOL,
             "version": VERSION,
-            "server": self.hub.capacity.server,
-            "journal": journal.id,
+            "incarnation": incarnation.id,
+            "proof": incarnation.state(HERE, nonce),
             "keeps": settings.reconnect,
             "remembers": settings.keeps,
             "limits": {"body_bytes": settings.max_body_bytes, "message_bytes": settings.max_message_bytes},
@@ -231,21 +293,28 @@ class DuplexConnection:
     def _resume(self, message: RemoteMessage, known: DuplexRun | None) -> None:
         service, account = self.hub.service, self.key.account
         service.metrics.resumed()
+        asked = message.fields.get("incarnation")
+        if asked != service.incarnation.id:
+            self._recall(message.run, str(asked))
+            return
         if known is not None:
             known.resume(message, self)
             return
         run = service.find(account, message.run)
-        record = service.recall(account, message.run)
-        if run is not None and run.outcome is not None:
-            self.put(RemoteMessage(run.outcome.kind, message.run, body=run.outcome.body))
-        elif record is None or record.state == "tombstone":
-            service.tombstone(account, message.run)
-            self.put(RemoteMessage("gone", message.run, {"state": "never_started"}))
-        elif record.state == "ended":
-            outcome = remembered(record)
-            self.put(RemoteMessage(outcome.kind, message.run, body=outcome.body))
+        if run is not None and run.outcome is not None and run.outcome.kind == "result":
+            self.put(RemoteMessage("result", message.run, body=run.outcome.body))
+        elif proof := service.prove_never(account, message.run, self.key.id):
+            self.put(RemoteMessage("gone", message.run, {"state": "never_started", "proof": proof}))
         else:
-            self.put(RemoteMessage("gone", message.run, {"state": "was_running"}))
+            self._recall(message.run, service.incarnation.id)
+
+    def _recall(self, run: str, incarnation: str) -> None:
+        """Pass on how a run of some incarnation has ended, in its own words; else nothing but that it is gone."""
+        record = self.hub.service.recall(self.key.account, run)
+        if record is not None and record.state == "ended" and record.incarnation == incarnation:
+            self.put(RemoteMessage("result", run, {"statement": record.statement}, record.body))
+        else:
+            self.put(RemoteMessage("gone", run, {"state": "was_running"}))
 
     def _begin(self, message: RemoteMessage) -> None:
         """Begin a run, or a session, that is new here."""
@@ -289,7 +358,8 @@ class DuplexConnection:
         stamp, signature = fields.get("timestamp"), fields.get("signature")
         if not isinstance(stamp, str) or not isinstance(signature, str):
             raise SandboxDeniedError("the request is not signed", code="signature_invalid")
-        self.hub.ring.check(key, stamp, signature, message.body, time(), self.hub.replays)
+        target = Target(self.hub.service.incarnation.id, message.type, str(fields.get("session") or ""), message.run)
+        self.hub.ring.check(key, stamp, signature, target, message.body, time(), self.hub.replays)
         request = read_request(message.body)
         if request.run != message.run:
             raise InvalidRequestError(f"the body is for the run {request.run or '(none)'}, not for {message.run}")
@@ -310,6 +380,8 @@ class DuplexRun:
 
     def __init__(self, hub: DuplexHub, account: str, run_id: str, connection: DuplexConnection) -> None:
         self.account = account
+        self._key = connection.key.id
+        self._has_begun = False
         self.link = Link(run_id)
         self.route = FrameRoute(self._send_frame)
         self.run: RemoteRun | None = None
@@ -415,8 +487,7 @@ class DuplexRun:
         self._send("ready", {"seconds": seconds})
 
     def started(self) -> None:
-        """Implement `Watcher.started`."""
-        self._send("started")
+        """Implement `Watcher.started`: its sandbox may refuse it still, so there is nothing to say yet."""
 
     def note_given_up(self, opening: asyncio.Task[None]) -> None:
         """Say that there is no session when its opening was cancelled, be it before its first step."""
@@ -441,7 +512,10 @@ class DuplexRun:
         self._flush()
         self._is_over = True
         self.route.lose("the run is over")
-        self._send(outcome.kind, body=outcome.body)
+        fields: JSONObject = {}
+        if outcome.kind == "refused" and not self._has_begun:
+            fields = {"proof": self._hub.service.prove_never(self.account, self.link.run, self._key)}
+        self._send(outcome.kind, fields, outcome.body)
 
     def _flush(self) -> None:
         """Send what was printed; but not to a client that is far behind, as the result has all of it."""
@@ -456,10 +530,17 @@ class DuplexRun:
         if not said or self._is_over or self.link.kept_bytes > _MAX_PRINTS:
             return
         prints = [{"type": "print", "id": "0", "payload": {"text": "".join(parts), "stream": at}} for at, parts in said]
-        self._send("frame", body=json.dumps(prints).encode())
+        self._show(json.dumps(prints).encode())
 
     def _send_frame(self, frame: bytes) -> None:
         self._flush()
+        self._show(frame)
+
+    def _show(self, frame: bytes) -> None:
+        """Send what the program does; before the first of it, that it has begun."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._send("started")
         self._send("frame", body=frame)
 
     def _send(self, kind: str, fields: JSONObject | None = None, body: bytes = b"") -> None:

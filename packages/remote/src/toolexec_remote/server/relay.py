@@ -152,6 +152,8 @@ class RelayGateway(CountedGateway):
         proxy = ProxyGateway(connection)
         connection.deliver = proxy.deliver
         super().__init__(proxy, limits)
+        self.has_asked: bool = False
+        """Whether the program has asked anything: then it has begun."""
         self._route = route
         self._records: list[ToolCallRecord] = []
 
@@ -181,6 +183,7 @@ class RelayGateway(CountedGateway):
     async def _asked(self, message: Message) -> Answer:
         """Return the answer to a request, and record the calls in it."""
         began = perf_counter()
+        self.has_asked = True
         answer: Answer | None = None
         try:
             answer = await self._route.ask(message.type, json.dumps(dict(message.payload)))

@@ -22,9 +22,11 @@ from toolexec.errors import (
 from toolexec.errors import Outcome as CallOutcome
 from toolexec.remote import Runtime, RuntimeServerSettings, Stream, effective_profile, judged_kind, refuse_above
 from toolexec.sandbox import CodeResult, ExecuteRequest, Gateway, Limits, Output, SandboxSession
+from toolexec_remote.incarnation import ENDED, NEVER_STARTED, Incarnation
 from toolexec_remote.server.admission import Admission, Ticket
 from toolexec_remote.server.journal import Journal, Record
 from toolexec_remote.server.metrics import RemoteMetrics
+from toolexec_remote.server.past import PastRuns
 from toolexec_remote.server.relay import RelayGateway, Route
 from toolexec_remote.server.tracing import run_span
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result
@@ -65,7 +67,7 @@ class Watcher(Protocol):
         ...
 
     def started(self) -> None:
-        """Note that it is recorded, and starts."""
+        """Note that it is recorded, and goes to its sandbox, which may still refuse it."""
         ...
 
     def printed(self, stream: Stream, text: str) -> None:
@@ -140,6 +142,9 @@ class RunService:
         self.runtime = runtime
         self.settings = settings
         self.metrics = metrics
+        self.incarnation = Incarnation()
+        """This process; what is signed by it is believed of no other one."""
+        self.past = PastRuns(settings.keeps)
         self.journal = Journal(state_directory, settings.keeps, time())
         self.admission = Admission(settings.max_running, settings.max_queued, settings.quota_of, monotonic)
         self.draining = False
@@ -192,8 +197,10 @@ class RunService:
                 retryable=True,
                 details={"retry_after": self.settings.drain_grace},
             )
-        known = self.journal.find(account, run_id)
-        if known is not None or (account, run_id) in self._runs:
+        name = account, run_id
+        if self.past.is_sealed(name):
+            raise SandboxUnavailableError("this run was given up before it started; use a new ID", retryable=True)
+        if self.past.has_started(name) or name in self._runs or self.journal.find(account, run_id) is not None:
             raise InvalidRequestError(
                 f"the run {run_id} is known here already; use a new ID for a new run", code="run_id_taken"
             )
@@ -225,9 +232,13 @@ class RunService:
         """Return what the journal has of a run, be it of an earlier server."""
         return self.journal.find(account, run_id)
 
-    def tombstone(self, account: str, run_id: str) -> None:
-        """Have a run that is unknown here never start."""
-        self.journal.tombstone(account, run_id, time())
+    def prove_never(self, account: str, run_id: str, key_id: str) -> str:
+        """Return the statement, for those with this key, that a run was not started here, and have it never start; ""
+        when it was started, waits, or cannot be remembered."""
+        run = self._runs.get((account, run_id))
+        if (run is not None and run.outcome is None) or not self.past.seal((account, run_id), monotonic()):
+            return ""
+        return self.incarnation.state(NEVER_STARTED, key_id, run_id)
 
     def forget(self, run: RemoteRun) -> None:
         """Take a run that is over out of memory; the journal has it."""
@@ -273,9 +284,11 @@ class RunService:
 
     def _record_start(self, run: RemoteRun) -> None:
         """Write down that a run starts; raises SandboxUnavailableError when that cannot be done."""
+        self.past.start((run.account, run.id))
         try:
-            self.journal.start(run.account, run.id, run.digest, time())
+            self.journal.start(run.account, run.id, run.digest, time(), self.incarnation.id)
         except sqlite3.Error as error:
+            self.past.take_back((run.account, run.id))
             raise SandboxUnavailableError(
                 f"this server cannot write down what it starts, so it starts nothing: {error}", retryable=True
             ) from error
@@ -307,8 +320,10 @@ class RunService:
             try:
                 result = await self._place(run, request, session).execute(request)
             except ToolExecError as error:
-                if error.outcome is CallOutcome.NOT_SENT:
+                if error.outcome is CallOutcome.NOT_SENT and not _has_begun(request):
                     return Outcome.refused(error)
+                if error.outcome is CallOutcome.NOT_SENT:
+                    error = SandboxFailedError(f"the program was lost after it had begun: {error.message}")
                 result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=error)
             span.finish(result)
         return self._outcome(result)
@@ -362,8 +377,11 @@ class RunService:
         was_run = run.state == "running" and outcome.kind == "result"
         try:
             if was_run:
-                self.journal.end(run.account, run.id, outcome.body, time())
+                self.past.end((run.account, run.id), monotonic())
+                statement = self.incarnation.state(ENDED, run.id, hashlib.sha256(outcome.body).hexdigest())
+                self.journal.end(run.account, run.id, outcome.body, time(), statement)
             elif run.state == "running":
+                self.past.take_back((run.account, run.id))
                 self.journal.forget(run.account, run.id)
         except sqlite3.Error:  # the result is in memory, and its caller waits
             logger.exception("the end of the run %s could not be written down", run.id)
@@ -379,6 +397,7 @@ class RunService:
 
     def tidy(self) -> None:
         """Take the oldest ends out of memory that are too many, or too old."""
+        self.past.prune(monotonic())
         while self._kept:
             key, when = next(iter(self._kept.items()))
             is_old = monotonic() - when > self.settings.keeps
@@ -447,12 +466,16 @@ def remembered(record: Record) -> Outcome:
     """Return the end that the journal has of a run; that of one that ran when its server died is an error."""
     if record.state == "ended":
         return Outcome("result", record.body)
-    if record.state == "tombstone":
-        return Outcome.refused(
-            SandboxUnavailableError("this run was given up before it started; use a new ID", retryable=True)
-        )
     lost = SandboxFailedError(_LOST, code="remote_run_lost")
     return Outcome("result", encode_result(CodeResult(error=lost)), lost)
+
+
+def _has_begun(request: ExecuteRequest) -> bool:
+    """Return whether a program has shown that it runs: it has printed, or asked for something."""
+    gateway = request.gateway
+    return bool(request.output.text() or request.output.text("stderr")) or (
+        isinstance(gateway, RelayGateway) and gateway.has_asked
+    )
 
 
 async def _close(session: OpenSession) -> None:

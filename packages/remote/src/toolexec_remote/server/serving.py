@@ -18,10 +18,9 @@ from toolexec.remote import Runtime, RuntimeServerSettings
 from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.gateway import Gateways
-from toolexec_remote.server.journal import JournalReplays
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.runs import RunService
-from toolexec_remote.signature import KeyRing
+from toolexec_remote.signature import KeyRing, ReplayCache
 
 __all__ = ["serve_runtime", "tls_context"]
 
@@ -55,7 +54,7 @@ async def serve_runtime(
     ring = ring or KeyRing(settings.keys, skew=settings.skew)
     gateways = Gateways(settings.gateway_hosts, allow_private=settings.gateway_private)
     service = RunService(runtime, settings, RemoteMetrics(), Path(settings.state_directory or state_directory))
-    app = RuntimeApp(service, ring, JournalReplays(service.journal, time()), Capacity(service), gateways)
+    app = RuntimeApp(service, ring, ReplayCache(), Capacity(service), gateways)
     runner = web.AppRunner(
         app.made(),
         handle_signals=False,
