@@ -87,13 +87,11 @@ def simulated_time() -> Generator[VirtualLoop]:
         patch.object(journal_module, "_locked", lambda _: io.BytesIO()),
     ):
         for module in clocks:
-            patcher = patch.object(module, "monotonic", loop.time)
-            patcher.start()
+            patch.object(module, "monotonic", loop.time).start()
         try:
             yield loop
         finally:
-            for module in clocks:
-                patch.stopall()
+            patch.stopall()
             loop.close()
 
 

@@ -83,6 +83,15 @@ async def test_a_result_that_was_missed_comes_over_the_next_connection(tmp_path:
     assert shop.calls == {1: 1}
 
 
+async def test_a_server_that_refuses_is_not_asked_without_a_pause(tmp_path: Path) -> None:
+    """Where the other endpoint is not there: each refusal is followed by a wait, and the last one is the error."""
+    refusing = ScriptedSandbox(default=SandboxUnavailableError("not now", retryable=True))
+    async with serving(tmp_path, refusing) as endpoint, remote_to(endpoint, *NOWHERE.endpoints) as backend:
+        with pytest.raises(SandboxUnavailableError, match="not now"):
+            await backend.execute(Workshop().request(ONE, timeout=1.2))
+    assert 2 <= len(refusing.requests) <= 20
+
+
 async def test_many_runs_share_one_connection(tmp_path: Path) -> None:
     """Forty programs with more slots than one, each with its own result, while the connection breaks."""
     shop = Workshop()

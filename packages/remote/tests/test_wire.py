@@ -21,6 +21,7 @@ from toolexec.remote import ToolCallRecord
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest, Limits, LimitsEnforced, Output
 from toolexec_remote.wire import (
     GatewayAddress,
+    cut,
     encode_error,
     encode_request,
     encode_result,
@@ -281,3 +282,31 @@ def test_what_is_not_json_is_refused() -> None:
     """NaN is not JSON."""
     with pytest.raises(InvalidRequestError):
         encode_result(CodeResult(value=float("nan")))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "", "a//b", "a\0b"])
+def test_files_of_a_result_have_plain_names(name: str) -> None:
+    """A server cannot name a path outside of where its caller puts them."""
+    body = json.dumps({"result": {"value": 1, "files": {name: ""}}}).encode()
+    with pytest.raises(SandboxFailedError, match="makes no sense"):
+        read_response(body)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ['"duration_ms": NaN', '"backend": {"kind": "wasm", "details": {"x": 1e999}}', '"value": -Infinity'],
+)
+def test_a_result_has_finite_numbers(field: str) -> None:
+    """Wherever they are."""
+    with pytest.raises(SandboxFailedError, match="makes no sense"):
+        read_response(f'{{"result": {{{field}}}}}'.encode())
+    assert read_response(b'{"result": {"duration_ms": 1e999}}').duration == 0.0
+
+
+def test_output_over_the_limit_is_cut() -> None:
+    """Its end says how much there was; what the server itself has cut stays as it is."""
+    assert cut("x" * 5000, 100).startswith("x" * 100 + "\n")
+    assert len(cut("x" * 5000, 100)) < 250
+    output = Output(100)
+    output.write("y" * 500)
+    assert cut(output.text(), 100) == output.text()

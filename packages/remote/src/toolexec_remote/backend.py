@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from secrets import token_hex
 from time import monotonic, perf_counter
@@ -56,6 +56,7 @@ _QUICK_BYTES: Final = 64 << 10
 """How large a response is read on the event loop."""
 _STOP_SECONDS: Final = 2.0
 """For how long a caller that gives up waits until the program has stopped."""
+_FIRST_RETRY: Final = 0.02
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 5.0
 
@@ -153,25 +154,25 @@ class RemoteBackend:
     async def _execute(self, request: ExecuteRequest) -> CodeResult:
         self._admit(request)
         began, ends = perf_counter(), monotonic() + request.seconds
-        avoid: set[str] = set()
+        tries = _Tries()
         while True:
-            endpoint = await self._choose(ends, avoid)
+            endpoint = await self._choose(ends, tries.avoid)
             try:
                 return await self._run_on(endpoint, request, began, ends)
             except NeverStartedError as error:
-                await self._pause(error, endpoint.endpoint, avoid, ends)
+                await self._pause(error, endpoint.endpoint, tries, ends)
 
     async def _by_post(self, request: ExecuteRequest, client: PostClient) -> CodeResult:
         self._admit(request)
         began, ends = perf_counter(), monotonic() + request.seconds
-        avoid: set[str] = set()
+        tries = _Tries()
         while True:
             endpoint = client.next_endpoint()
             error: ToolExecError | None = None
             try:
                 result = await client.run(endpoint, request, ends)
             except NeverStartedError as refusal:
-                await self._pause(refusal, endpoint, avoid, ends)
+                await self._pause(refusal, endpoint, tries, ends)
                 continue
             except SandboxFailedError as failure:
                 error, result = failure, _captured(request)
@@ -182,13 +183,13 @@ class RemoteBackend:
         if self._post is not None:
             raise located(InvalidRequestError("there are no sessions by POST; use the protocol duplex"), self)
         ends = monotonic() + request.seconds
-        avoid: set[str] = set()
+        tries = _Tries()
         while True:
-            endpoint = await self._choose(ends, avoid)
+            endpoint = await self._choose(ends, tries.avoid)
             try:
                 return await self._session_on(endpoint, request, ends)
             except NeverStartedError as error:
-                await self._pause(error, endpoint.endpoint, avoid, ends)
+                await self._pause(error, endpoint.endpoint, tries, ends)
 
     def _admit(self, request: ExecuteRequest) -> None:
         """Raise for a request that cannot run here."""
@@ -208,9 +209,10 @@ class RemoteBackend:
         except SandboxUnavailableError as error:
             raise located(error, self) from error.__cause__
 
-    async def _pause(self, error: NeverStartedError, endpoint: str, avoid: set[str], ends: float) -> None:
-        """Get ready for another attempt at a program that has not started; raises why there will be none."""
-        cause = error.error
+    async def _pause(self, error: NeverStartedError, endpoint: str, tries: _Tries, ends: float) -> None:
+        """Get ready for another attempt at a program that has not started; raises why there will be none. Waits longer
+        and longer, but for a change no longer than that: a server that refuses changes with each attempt, too."""
+        cause, avoid = error.error, tries.avoid
         cause.backend = self.kind
         if error.moves:
             avoid.clear()
@@ -218,13 +220,17 @@ class RemoteBackend:
             return
         if error.final or monotonic() >= ends:
             raise cause from None
+        again = endpoint in avoid  # the others are not there
         avoid.add(endpoint)
-        if len(avoid) < len(self.settings.endpoints):
+        if not again and len(avoid) < len(self.settings.endpoints):
             return
         avoid.clear()
         after = cause.details.get("retry_after")
         wait = float(after) if isinstance(after, int | float) else _RETRY_SECONDS
-        await self._endpoints.changed(max(0.01, min(wait, _LONGEST_RETRY, ends - monotonic())))
+        left = ends - monotonic()
+        await asyncio.sleep(min(tries.pause, max(0.0, left)))
+        await self._endpoints.changed(max(0.01, min(wait, _LONGEST_RETRY, left) - tries.pause))
+        tries.pause = min(2 * tries.pause, _LONGEST_RETRY)
 
     # -- one program --------------------------------------------------------------------------------------------
 
@@ -435,6 +441,14 @@ class RemoteBackend:
         if session in self._sessions:
             self._sessions.discard(session)
             endpoint.leave(channel, "close")
+
+
+@dataclass(slots=True)
+class _Tries:
+    """Which endpoints have refused a program, and how long the next attempt waits when all have."""
+
+    avoid: set[str] = field(default_factory=set[str])
+    pause: float = _FIRST_RETRY
 
 
 def _trace() -> JSONDict:
