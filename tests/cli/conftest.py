@@ -13,6 +13,19 @@ import pytest
 from tests.command_line import CliRunner, Result
 
 from toolexec.cli.app import app
+from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
+
+# A server that starts in the time that Python does, with the names of the real one, which takes 0.7 s of CPU to start.
+CLOCK = ScriptedServer(
+    tools=[
+        ScriptedTool(
+            "get_current_time",
+            "Get current time in a specific timezone",
+            {"type": "object", "properties": {"timezone": {"type": "string"}}, "required": ["timezone"]},
+        ),
+        ScriptedTool("convert_time", "Convert time between timezones"),
+    ]
+)
 
 TOOLS = '''
 """Tools for the tests."""
@@ -124,8 +137,9 @@ def tools_file(tmp_path: Path) -> Path:
 def servers_file(tmp_path: Path) -> Path:
     """A JSON file with one server that works and one that cannot start."""
     path = tmp_path / "servers.json"
-    time_server = {"command": sys.executable, "args": ["-P", "-m", "mcp_server_time"]}
-    path.write_text(json.dumps({"mcpServers": {"time": time_server, "dead": {"command": "no-such-command-anywhere"}}}))
+    command, *args = CLOCK.command()
+    servers = {"time": {"command": command, "args": args}, "dead": {"command": "no-such-command-anywhere"}}
+    path.write_text(json.dumps({"mcpServers": servers}))
     return path
 
 

@@ -28,6 +28,7 @@ from toolexec.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
+from toolexec.testing.mcp_server import ScriptedServer
 
 LONG = 60.0
 
@@ -357,7 +358,8 @@ def test_a_real_server() -> None:
 
 def test_a_config_file(tmp_path: Path) -> None:
     """The servers of a config file are connected when the call returns."""
-    server = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
+    command, *args = ScriptedServer().command()
+    server = {"command": command, "args": args}
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"time": server, "broken": {"command": "no-such-server"}}}))
     with Exec().sync as ex:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +11,26 @@ from tests.backend.providers.service import serving as serving_http
 from tests.exec.transforms import SHOWN, Kind, check_every_path, check_what_is_shown
 
 from toolexec import Exec
+from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 
-SERVER = """
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("far", log_level="ERROR")
-@server.tool()
-def look(id: str, lang: str, n: int, debug: str = "") -> dict:
-    return {"id": id, "lang": lang, "n": n, "debug": debug}
-server.run("stdio")
-"""
+SERVER = ScriptedServer(
+    tools=[
+        ScriptedTool(
+            "look",
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "lang": {"type": "string"},
+                    "n": {"type": "integer"},
+                    "debug": {"type": "string", "default": ""},
+                },
+                "required": ["id", "lang", "n"],
+            },
+        )
+    ]
+)
+"""It answers with the arguments that it gets."""
 
 
 def _query(name: str, kind: str, *, required: bool = True) -> dict[str, Any]:
@@ -48,7 +57,7 @@ def http() -> Iterator[str]:
 
 
 @pytest.fixture(params=["openapi", "mcp"])
-def kind(request: pytest.FixtureRequest, http: str, tmp_path: Path) -> Kind:
+def kind(request: pytest.FixtureRequest, http: str) -> Kind:
     """Return each kind."""
     name = request.param
 
@@ -58,13 +67,12 @@ def kind(request: pytest.FixtureRequest, http: str, tmp_path: Path) -> Kind:
             if name == "openapi":
                 await ex.add_openapi("far", _document(http))
             else:
-                (tmp_path / "far.py").write_text(SERVER)
-                await ex.add_mcp("far", command=[sys.executable, str(tmp_path / "far.py")])
+                await ex.add_mcp("far", command=SERVER.command())
             yield ex
 
     if name == "openapi":
         return Kind(make, lambda item, n: {"path": f"/x/{item}", "query": f"lang=en&n={n}"})
-    return Kind(make, lambda item, n: {"id": item, "lang": "en", "n": n, "debug": ""})
+    return Kind(make, lambda item, n: {"id": item, "lang": "en", "n": n})
 
 
 async def test_every_path(kind: Kind) -> None:
