@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -60,15 +62,68 @@ def cli():
 
 PLUGIN = JournalPlugin(kind="shelf", api=1, settings=ShelfSettings, make=make, cli=cli)
 '''
-BEGIN = """
+BOARD = PLUGIN.replace('kind="shelf"', 'kind="board"').replace("token", "pin")
+
+# The programs of the tests of settings, each a function: they run one after the other in one process, as what such a
+# process costs is to start. Each prints for itself.
+SETTINGS = """
+import json
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+from shelf_plugin import MADE
 
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
 from toolexec.errors import ConfigurationError
 
 HERE = Path(sys.path[0])
+
+
+def table():
+    loaded = load_settings(
+        [HERE / "table.toml"],
+        environment={"TOOLEXEC_DURABLE__SHELF__LEASE": "3m", "TOOLEXEC_DURABLE__SHELF__MOST": "8K"},
+        flags={"durable.shelf.most": "16K"},
+    )
+    built = build(loaded)
+    (made,) = MADE
+    print(made.directory == str(HERE / "kept"), made.lease, made.most)
+    print([loaded.origins[f"durable.shelf.{name}"].rpartition("/")[2] for name in ("directory", "lease", "most", "token")])
+    built.ex.options.journal.close()
+
+
+def two_kinds():
+    for kind, name in (("shelf", "token"), ("board", "pin"), ("board", "token"), ("shelf", "pin")):
+        try:
+            loaded = load_settings([], environment={}, flags={f"durable.{kind}.{name}": "x"})
+            print(kind, [*loaded.journals[kind]], loaded.journals[kind][name].value)
+        except ConfigurationError as error:
+            print(error.details["mistakes"][0].partition(";")[0])
+
+
+def named():
+    for name in "ab":
+        print(build(load_settings([HERE / f"{name}.toml"], environment={})).ex.options.journal)
+
+
+def mistakes():
+    for name in ("wrong", "flat"):
+        try:
+            load_settings([HERE / f"{name}.toml"], environment={"TOOLEXEC_DURABLE__SHELF__TOKE": "x"})
+        except ConfigurationError as error:
+            for mistake in error.details["mistakes"]:
+                print(mistake.rpartition("/")[2])
+
+
+printed = {}
+for program in (table, two_kinds, named, mistakes):
+    with redirect_stdout(StringIO()) as out:
+        program()
+    printed[program.__name__] = out.getvalue().splitlines()
+print(json.dumps(printed))
 """
 
 
@@ -77,6 +132,24 @@ def shelf(tmp_path: Path) -> Path:
     """A directory with the distribution, for programs that have it on their path."""
     install(tmp_path, "shelf", ENTRY, {"shelf_plugin": PLUGIN})
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    """What each program of `SETTINGS` prints where two distributions are, each with a kind."""
+    directory = tmp_path_factory.mktemp("settings")
+    install(directory, "shelf", ENTRY, {"shelf_plugin": PLUGIN})
+    install(directory, "board", "[toolexec.journals]\nboard = board_plugin:PLUGIN\n", {"board_plugin": BOARD})
+    (directory / "table.toml").write_text('[durable.shelf]\ndirectory = "kept"\nlease = "2m"\nmost = "4K"\n')
+    (directory / "kept").mkdir()
+    (directory / "a.toml").write_text('[durable]\njournal = "shelf"\n')
+    (directory / "b.toml").write_text("[durable.shelf]\n")
+    (directory / "wrong.toml").write_text(
+        '[durable.shelf]\ntokn = "x"\ntoken = 12345\nlease = "soon"\n[durable.shelv]\nteam = "a"\n'
+    )
+    (directory / "flat.toml").write_text('[durable]\nshelf = "here"\n')
+    (line,) = run(directory, SETTINGS)
+    return json.loads(line)
 
 
 def test_a_kind_is_chosen_by_its_name(shelf: Path) -> None:
@@ -100,42 +173,17 @@ def test_a_kind_is_chosen_by_its_name(shelf: Path) -> None:
     assert run(shelf, program) == ["[('one', 'done')] 1", "[('one', 'done')] 1"]
 
 
-def test_its_table_is_read_like_every_other(shelf: Path) -> None:
+def test_its_table_is_read_like_every_other(printed: Mapping[str, list[str]]) -> None:
     """Times, sizes and files may be written as everywhere; variables count more, and flags most."""
-    (shelf / "toolexec.toml").write_text('[durable.shelf]\ndirectory = "kept"\nlease = "2m"\nmost = "4K"\n')
-    (shelf / "kept").mkdir()
-    program = """
-    from shelf_plugin import MADE
-    loaded = load_settings(
-        [HERE / "toolexec.toml"],
-        environment={"TOOLEXEC_DURABLE__SHELF__LEASE": "3m", "TOOLEXEC_DURABLE__SHELF__MOST": "8K"},
-        flags={"durable.shelf.most": "16K"},
-    )
-    built = build(loaded)
-    (made,) = MADE
-    print(made.directory == str(HERE / "kept"), made.lease, made.most)
-    print([loaded.origins[f"durable.shelf.{name}"].rpartition("/")[2] for name in ("directory", "lease", "most", "token")])
-    built.ex.options.journal.close()
-    """
-    assert run(shelf, BEGIN + "if True:" + program) == [
+    assert printed["table"] == [
         "True 180.0 16384",
-        "['toolexec.toml:2', 'TOOLEXEC_DURABLE__SHELF__LEASE', '--set durable.shelf.most', 'default']",
+        "['table.toml:2', 'TOOLEXEC_DURABLE__SHELF__LEASE', '--set durable.shelf.most', 'default']",
     ]
 
 
-def test_each_kind_has_keys_of_its_own(shelf: Path) -> None:
+def test_each_kind_has_keys_of_its_own(printed: Mapping[str, list[str]]) -> None:
     """Where there are two, each table is read by the settings of its own kind, whichever came first."""
-    other = PLUGIN.replace('kind="shelf"', 'kind="board"').replace("token", "pin")
-    install(shelf, "board", "[toolexec.journals]\nboard = board_plugin:PLUGIN\n", {"board_plugin": other})
-    program = """
-    for kind, name in (("shelf", "token"), ("board", "pin"), ("board", "token"), ("shelf", "pin")):
-        try:
-            loaded = load_settings([], environment={}, flags={f"durable.{kind}.{name}": "x"})
-            print(kind, [*loaded.journals[kind]], loaded.journals[kind][name].value)
-        except ConfigurationError as error:
-            print(error.details["mistakes"][0].partition(";")[0])
-    """
-    assert run(shelf, BEGIN + "if True:" + program) == [
+    assert printed["two_kinds"] == [
         "shelf ['directory', 'lease', 'most', 'token'] x",
         "board ['directory', 'lease', 'most', 'pin'] x",
         "--set durable.board.token: unknown key durable.board.token",
@@ -143,39 +191,21 @@ def test_each_kind_has_keys_of_its_own(shelf: Path) -> None:
     ]
 
 
-def test_journal_in_a_file_names_it(shelf: Path) -> None:
+def test_journal_in_a_file_names_it(printed: Mapping[str, list[str]]) -> None:
     """`journal = "shelf"` is the kind, and no file; an empty table, as templates of files have it, chooses nothing."""
-    (shelf / "a.toml").write_text('[durable]\njournal = "shelf"\n')
-    (shelf / "b.toml").write_text("[durable.shelf]\n")
-    program = """
-    for name in "ab":
-        print(build(load_settings([HERE / f"{name}.toml"], environment={})).ex.options.journal)
-    """
-    assert run(shelf, BEGIN + "if True:" + program) == ["shelf", "None"]
+    assert printed["named"] == ["shelf", "None"]
 
 
-def test_what_is_wrong_with_its_table_is_said_where_it_is(shelf: Path) -> None:
+def test_what_is_wrong_with_its_table_is_said_where_it_is(printed: Mapping[str, list[str]]) -> None:
     """Unknown keys have the nearest one, and no secret is quoted."""
-    (shelf / "toolexec.toml").write_text(
-        '[durable.shelf]\ntokn = "x"\ntoken = 12345\nlease = "soon"\n[durable.shelv]\nteam = "a"\n'
-    )
-    (shelf / "flat.toml").write_text('[durable]\nshelf = "here"\n')
-    program = """
-    for name in ("toolexec", "flat"):
-        try:
-            load_settings([HERE / f"{name}.toml"], environment={"TOOLEXEC_DURABLE__SHELF__TOKE": "x"})
-        except ConfigurationError as error:
-            for mistake in error.details["mistakes"]:
-                print(mistake.rpartition("/")[2])
-    """
     unknown_variable = "unknown variable TOOLEXEC_DURABLE__SHELF__TOKE; "
-    lines = run(shelf, BEGIN + "if True:" + program)
+    lines = printed["mistakes"]
     assert lines[:3] == [
-        "toolexec.toml, line 2: unknown key durable.shelf.tokn; did you mean token?",
-        "toolexec.toml, line 3: durable.shelf.token must be a text",
-        'toolexec.toml, line 4: durable.shelf.lease must be a time in seconds, or a text such as "5m" or "2h", not "soon"',
+        "wrong.toml, line 2: unknown key durable.shelf.tokn; did you mean token?",
+        "wrong.toml, line 3: durable.shelf.token must be a text",
+        'wrong.toml, line 4: durable.shelf.lease must be a time in seconds, or a text such as "5m" or "2h", not "soon"',
     ]
-    assert lines[3].startswith("toolexec.toml, line 5: unknown key durable.shelv")
+    assert lines[3].startswith("wrong.toml, line 5: unknown key durable.shelv")
     assert lines[4].startswith(unknown_variable)
     assert lines[5] == "flat.toml, line 2: durable.shelf must be a table of settings"
     assert lines[6].startswith(unknown_variable)
@@ -210,37 +240,53 @@ def test_its_commands_come_by_its_kind(shelf: Path) -> None:
     assert run(shelf, program) == ["True", "shelf.db"]
 
 
-@pytest.mark.parametrize(
-    ("module", "reason"),
-    [
-        ("raise RuntimeError('of another time')", "cannot be loaded: RuntimeError: of another time"),
-        ("PLUGIN = 5", "must be a JournalPlugin, not int"),
-        (PLUGIN.replace("api=1", "api=2"), "written for the plugin API 2, and this toolexec has 1; update toolexec"),
-        (PLUGIN.replace('kind="shelf"', 'kind="board"'), "is one of the kind 'board'"),
-        (
-            PLUGIN.replace("MADE.append(settings)", "raise OSError('t0ken')"),
-            "cannot be made with these settings: OSError",
-        ),
-    ],
-)
-def test_one_that_cannot_be_used_says_why(tmp_path: Path, module: str, reason: str) -> None:
-    """Naming it is an error with the reason; nothing else is harmed."""
-    install(tmp_path, "shelf", ENTRY, {"shelf_plugin": module})
-    program = """
+UNUSABLE = {
+    "raising": ("raise RuntimeError('of another time')", "cannot be loaded: RuntimeError: of another time"),
+    "number": ("PLUGIN = 5", "must be a JournalPlugin, not int"),
+    "newer": (
+        PLUGIN.replace("api=1", "api=2").replace('"shelf"', '"newer"'),
+        "written for the plugin API 2, and this toolexec has 1; update toolexec",
+    ),
+    "other": (PLUGIN.replace('"shelf"', '"board"'), "is one of the kind 'board'"),
+    "failing": (
+        PLUGIN.replace("MADE.append(settings)", "raise OSError('t0ken')").replace('"shelf"', '"failing"'),
+        "cannot be made with these settings: OSError",
+    ),
+}
+"""Modules with a plugin that cannot be used, by the kind that they are installed as, each with what is said of it."""
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    """What a program prints that names each kind of `UNUSABLE`: the value of a call, and the error of a durable one."""
+    directory = tmp_path_factory.mktemp("unusable")
+    for kind, (module, _) in UNUSABLE.items():
+        install(directory, kind, f"[toolexec.journals]\n{kind} = {kind}_plugin:PLUGIN\n", {f"{kind}_plugin": module})
+    program = f"""
+    import json
     from toolexec import Exec
     from toolexec.errors import ConfigurationError
-    ex = Exec(journal="shelf")
-    with ex.sync as sync:
-        sync.add(lambda: 7, "shop:count")
-        print(sync.run_tool("shop:count").value)
-        try:
-            sync.run_chain([{"tool": "shop:count"}], durable="one")
-        except ConfigurationError as error:
-            print(error)
+    refusals = {{}}
+    for kind in {[*UNUSABLE]!r}:
+        with Exec(journal=kind).sync as sync:
+            sync.add(lambda: 7, "shop:count")
+            value = str(sync.run_tool("shop:count").value)
+            try:
+                sync.run_chain([{{"tool": "shop:count"}}], durable="one")
+            except ConfigurationError as error:
+                refusals[kind] = [value, str(error)]
+    print(json.dumps(refusals))
     """
-    value, said = run(tmp_path, program)
+    (line,) = run(directory, program)
+    return json.loads(line)
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_one_that_cannot_be_used_says_why(refusals: Mapping[str, list[str]], kind: str) -> None:
+    """Naming it is an error with the reason; nothing else is harmed."""
+    value, said = refusals[kind]
     assert value == "7"
-    assert reason in said
+    assert UNUSABLE[kind][1] in said
     assert "t0ken" not in said
 
 

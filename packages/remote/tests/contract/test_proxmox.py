@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from packages.remote.tests.contract.parts import parts_from_afar
 from packages.remote.tests.pve.cluster import ProxmoxCluster, proxmox_cluster
 
 from toolexec.sandbox import SandboxBackend
 from toolexec.testing.escape_battery import run_battery
-from toolexec.testing.escapes import ESCAPES
+from toolexec.testing.escapes import Escape
 from toolexec.testing.sandbox_snippets import JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, run_sandbox_check
 from toolexec_remote.proxmox import ProxmoxBackend
@@ -35,7 +36,9 @@ def maker(cluster: ProxmoxCluster) -> MakeSandbox:
     return make
 
 
-@pytest.mark.parametrize("snippets", [pytest.param(PYTHON, id="python"), pytest.param(JAVASCRIPT, id="javascript")])
+@pytest.mark.parametrize(
+    "snippets", [pytest.param(PYTHON, id="python"), pytest.param(JAVASCRIPT, id="javascript", marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("check", SANDBOX_CHECKS)
 async def test_containers_of_proxmox_keep_the_contract(
     proxmox_cluster: ProxmoxCluster, check: str, snippets: Snippets
@@ -44,9 +47,10 @@ async def test_containers_of_proxmox_keep_the_contract(
     await run_sandbox_check(maker(proxmox_cluster), check, snippets)
 
 
-@pytest.mark.parametrize("part", range(8))
-async def test_nothing_escapes_from_containers_of_proxmox(proxmox_cluster: ProxmoxCluster, part: int) -> None:
+@pytest.mark.parametrize("escapes", parts_from_afar())
+async def test_nothing_escapes_from_containers_of_proxmox(
+    proxmox_cluster: ProxmoxCluster, escapes: Sequence[Escape]
+) -> None:
     """Hostile programs harm neither the container nor the client."""
-    escapes = [each for each in ESCAPES if "python" in each.programs][part::8]
     async with maker(proxmox_cluster)() as backend:
         (await run_battery(backend, escapes=escapes)).raise_for_gaps()

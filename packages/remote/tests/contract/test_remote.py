@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from packages.remote.tests.contract.parts import parts_from_afar
 from packages.remote.tests.processes import RemoteServer, settings_for
 from tests.tiers import missing
 
@@ -68,7 +69,10 @@ async def test_javascript_keeps_the_contract_from_afar(wasm: RemoteServer, check
     await run_sandbox_check(maker(wasm, "wasm"), check, JAVASCRIPT)
 
 
-@pytest.mark.parametrize("snippets", [pytest.param(PYTHON, id="python"), pytest.param(JAVASCRIPT, id="javascript")])
+# The other language is that of the test above; what a container is with it, those of containers see.
+@pytest.mark.parametrize(
+    "snippets", [pytest.param(PYTHON, id="python"), pytest.param(JAVASCRIPT, id="javascript", marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("check", SANDBOX_CHECKS)
 async def test_containers_keep_the_contract_from_afar(bubblewrap: RemoteServer, check: str, snippets: Snippets) -> None:
     """Each check passes with a container at the other end."""
@@ -82,9 +86,8 @@ async def test_nothing_escapes_from_afar(wasm: RemoteServer, escape: Escape) -> 
         (await run_battery(backend, escapes=[escape])).raise_for_gaps()
 
 
-@pytest.mark.parametrize("part", range(8))
-async def test_nothing_escapes_from_containers_afar(bubblewrap: RemoteServer, part: int) -> None:
+@pytest.mark.parametrize("escapes", parts_from_afar())
+async def test_nothing_escapes_from_containers_afar(bubblewrap: RemoteServer, escapes: Sequence[Escape]) -> None:
     """The same with containers."""
-    escapes = [each for each in ESCAPES if "python" in each.programs][part::8]
     async with maker(bubblewrap, "bubblewrap")() as backend:
         (await run_battery(backend, escapes=escapes)).raise_for_gaps()
