@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from packages.remote.tests.contract.parts import parts_from_afar
 from packages.remote.tests.pve.cluster import ProxmoxCluster, proxmox_cluster
+from tests.contract.afar import parts_from_afar
 
 from toolexec.sandbox import SandboxBackend
 from toolexec.testing.escape_battery import run_battery

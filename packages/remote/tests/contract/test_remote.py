@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from packages.remote.tests.contract.parts import parts_from_afar
 from packages.remote.tests.processes import RemoteServer, settings_for
+from tests.contract.afar import parts_from_afar
 from tests.tiers import missing
 
 from toolexec.sandbox import SandboxBackend
