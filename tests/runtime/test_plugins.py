@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,86 +80,105 @@ GOOD = """
 """
 LOOK = """
 import asyncio
+import json
+import sys
 
 from toolexec import Exec
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.doctor import examine
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
+seen = {kind: [] for kind in KINDS}
+
 
 async def main():
     async with make_runtime(SandboxSettings(use=("wasm",))) as runtime:
         for finding in await examine(runtime, measure=False):
-            if finding.kind == {kind!r}:
-                print(finding.state, finding.reason, [*finding.to_dict().values()][-1], sep=" | ")
-    try:
-        make_runtime(SandboxSettings(use=({kind!r}, "wasm")))
-    except ConfigurationError as error:
-        print(error)
+            if finding.kind in seen:
+                seen[finding.kind].append(" | ".join([finding.state, finding.reason, str([*finding.to_dict().values()][-1])]))
+    for kind, said in seen.items():
+        try:
+            make_runtime(SandboxSettings(use=(kind, "wasm")))
+        except ConfigurationError as error:
+            said.append(str(error))
     async with Exec(runtime_backends=SandboxSettings(use=("wasm",))) as ex:
-        print((await ex.execute_code("return 6 * 7")).value)
+        value = (await ex.execute_code("return 6 * 7")).value
+    print(json.dumps({kind: [*said, str(value)] for kind, said in seen.items()}))
 
 
 asyncio.run(main())
 """
 
 
-def looked_at(path: Path, kind: str) -> list[str]:
-    """The lines that a doctor, a runtime with this kind and a program in another sandbox give."""
-    return run(path, LOOK.replace("{kind!r}", repr(kind)))
+def looked_at(path: Path, *kinds: str) -> dict[str, list[str]]:
+    """What a doctor, a runtime with each kind and a program in another sandbox give, by kind, in one process."""
+    (line,) = run(path, LOOK.replace("KINDS", repr(kinds)))
+    return json.loads(line)
 
 
 BROKEN = {
-    "another_api": ('PLUGIN = plugin("cell", api=2)', "is written for the plugin API 2, and this toolexec has 1"),
-    "an_older_api": ('PLUGIN = plugin("cell", api=0)', "update the plugin"),
+    "another_api": (
+        'PLUGIN = plugin("another_api", api=2)',
+        "is written for the plugin API 2, and this toolexec has 1",
+    ),
+    "an_older_api": ('PLUGIN = plugin("an_older_api", api=0)', "update the plugin"),
     "a_function": ("PLUGIN = plugin", "must be a SandboxPlugin, not function"),
     "another_kind": ('PLUGIN = plugin("sell")', "is one of the kind 'sell'; both names must be the same"),
-    "no_profile": ('PLUGIN = plugin("cell", profiles={"safe": 1})', "cannot serve the profile 'safe'"),
+    "no_profile": ('PLUGIN = plugin("no_profile", profiles={"safe": 1})', "cannot serve the profile 'safe'"),
     "import_error": ("from toolexec.runtime import NoSuchName", "ImportError"),
     "raises": ('raise RuntimeError("out of order")', "RuntimeError: out of order"),
     "exits": ("raise SystemExit(3)", "SystemExit"),
 }
-
-FULL = ("an_older_api", "no_profile", "import_error", "exits")
-"""What is like another one of them."""
+"""Modules with a plugin that cannot be used, by the kind that they are installed as, each with the reason."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] * (name in FULL)) for name in BROKEN])
-def test_a_plugin_that_cannot_be_used_is_named(tmp_path: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def looks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What is said where all plugins of `BROKEN` are, and two of the kind `twice`: the start of a process is dear."""
+    directory = tmp_path_factory.mktemp("broken")
+    twice = f'{HEAD}\n    PLUGIN = plugin("twice")\n'
+    for kind, module in {
+        **{kind: f"{HEAD}\n    {text}\n" for kind, (text, _) in BROKEN.items()},
+        "twice": twice,
+    }.items():
+        entry = f"[toolexec.sandboxes]\n{kind} = {kind}_plugin:PLUGIN\n"
+        install(directory, f"{kind}-plugin", entry, {f"{kind}_plugin": module})
+    install(directory, "other-plugin", "[toolexec.sandboxes]\ntwice = other_plugin:PLUGIN\n")
+    return looked_at(directory, *BROKEN, "twice")
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_plugin_that_cannot_be_used_is_named(looks: dict[str, list[str]], kind: str) -> None:
     """The doctor shows it with its distribution and why, naming it is an error with the same, and the rest works."""
-    text, reason = BROKEN[name]
-    module = f"{HEAD}\n    {text}\n"
-    install(tmp_path, "cell-plugin", "[toolexec.sandboxes]\ncell = cell_plugin:PLUGIN\n", {"cell_plugin": module})
-    found, error, value = looked_at(tmp_path, "cell")
-    assert found.startswith("failed | the plugin 'cell' of cell-plugin 1.0 (cell_plugin:PLUGIN)")
+    reason = BROKEN[kind][1]
+    found, error, value = looks[kind]
+    assert found.startswith(f"failed | the plugin '{kind}' of {kind}-plugin 1.0 ({kind}_plugin:PLUGIN)")
     assert found.endswith("| update it, or uninstall it")
     assert reason in found
     assert reason in error
-    assert "cell-plugin 1.0" in error
+    assert f"{kind}-plugin 1.0" in error
     assert value == "42"
 
 
-def test_two_plugins_of_one_kind_are_refused(tmp_path: Path) -> None:
+def test_two_plugins_of_one_kind_are_refused(looks: dict[str, list[str]]) -> None:
     """Both distributions are named, as toolexec cannot choose."""
-    module = f'{HEAD}\n    PLUGIN = plugin("cell")\n'
-    install(tmp_path, "cell-plugin", "[toolexec.sandboxes]\ncell = cell_plugin:PLUGIN\n", {"cell_plugin": module})
-    install(tmp_path, "other-plugin", "[toolexec.sandboxes]\ncell = other_plugin:PLUGIN\n")
-    found, error, value = looked_at(tmp_path, "cell")
-    assert "in several distributions: cell-plugin 1.0, other-plugin 1.0; uninstall one" in found
+    found, error, value = looks["twice"]
+    assert "in several distributions: other-plugin 1.0, twice-plugin 1.0; uninstall one" in found
     assert found.startswith("failed")
-    assert "in several distributions: cell-plugin 1.0, other-plugin 1.0" in error
+    assert "in several distributions: other-plugin 1.0, twice-plugin 1.0" in error
     assert value == "42"
 
 
 def test_a_kind_of_toolexec_cannot_be_replaced(tmp_path: Path) -> None:
     """The plugin is never imported, and the doctor says so."""
     install(tmp_path, "wasm-plugin", "[toolexec.sandboxes]\nwasm = wasm_plugin:PLUGIN\n", {"wasm_plugin": "print(1)"})
-    found, value = [line for line in looked_at(tmp_path, "wasm") if "ready" not in line and "unavailable" not in line]
+    lines = looked_at(tmp_path, "wasm")["wasm"]
+    found, value = [line for line in lines if "ready" not in line and "unavailable" not in line]
     assert found == "failed | wasm-plugin 1.0 has a plugin for it, which is not used: it is one of ours | uninstall it"
     assert value == "42"
 
 
-HUNG = f"""
+UNWELL = f"""
 {HEAD}
 
     class Hung(WasmBackend):
@@ -166,67 +186,77 @@ HUNG = f"""
             await asyncio.Event().wait()
 
 
-    PLUGIN = plugin("cell", Hung, doctor=DoctorAdvice(patience=0.2))
+    class Failing(WasmBackend):
+        async def check_language(self, language):
+            raise OSError("no cells left")
+
+
+    HUNG = plugin("hung", Hung, doctor=DoctorAdvice(patience=0.2))
+    FAILING = plugin("failing", Failing)
+"""
+CHECKED = """
+    import asyncio
+    import json
+    import logging
+
+    from toolexec import Exec
+    from toolexec.runtime.doctor import examine
+    from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
+
+    logging.disable()
+
+
+    async def hung():
+        settings = SandboxSettings(use=("hung", "wasm"))
+        async with make_runtime(settings) as runtime:
+            for finding in await examine(runtime, measure=False):
+                if finding.language == "python" and finding.kind in ("hung", "wasm"):
+                    yield f"{finding.kind} {finding.state} {finding.reason}"
+        async with Exec(runtime_backends=settings) as ex:
+            result = await ex.execute_code("return 6 * 7", timeout=1)
+            yield f"{result.value} {result.backend.kind}"
+
+
+    async def failing():
+        async with Exec(runtime_backends=SandboxSettings(use=("failing", "wasm"))) as ex:
+            yield (await ex.execute_code("return 6 * 7")).backend.kind
+        async with Exec(runtime_backends=SandboxSettings(use=("failing",))) as ex:
+            try:
+                await ex.execute_code("return 6 * 7")
+            except Exception as error:
+                yield f"{type(error).__name__} {error}"
+
+
+    async def main():
+        print(json.dumps({"hung": [each async for each in hung()], "failing": [each async for each in failing()]}))
+
+
+    asyncio.run(main())
 """
 
 
-def test_a_check_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What comes of sandboxes whose check does not end well, by kind."""
+    directory = tmp_path_factory.mktemp("unwell")
+    entries = "[toolexec.sandboxes]\nhung = unwell_plugin:HUNG\nfailing = unwell_plugin:FAILING\n"
+    install(directory, "unwell-plugin", entries, {"unwell_plugin": UNWELL})
+    (line,) = run(directory, CHECKED)
+    return json.loads(line)
+
+
+def test_a_check_that_hangs_holds_up_no_other(checked: dict[str, list[str]]) -> None:
     """A program goes to the next sandbox when its time for the check is over, and the doctor goes on to the next."""
-    install(tmp_path, "cell-plugin", "[toolexec.sandboxes]\ncell = cell_plugin:PLUGIN\n", {"cell_plugin": HUNG})
-    program = """
-        import asyncio
-
-        from toolexec import Exec
-        from toolexec.runtime.doctor import examine
-        from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
-
-
-        async def main():
-            settings = SandboxSettings(use=("cell", "wasm"))
-            async with make_runtime(settings) as runtime:
-                for finding in await examine(runtime, measure=False):
-                    if finding.language == "python":
-                        print(finding.kind, finding.state, finding.reason)
-            async with Exec(runtime_backends=settings) as ex:
-                result = await ex.execute_code("return 6 * 7", timeout=1)
-                print(result.value, result.backend.kind)
-
-
-        asyncio.run(main())
-        """
-    assert run(tmp_path, program) == [
-        "cell unavailable its check did not end within 0.2 s",
+    assert checked["hung"] == [
+        "hung unavailable its check did not end within 0.2 s",
         "wasm ready ",
         "42 wasm",
     ]
 
 
-def test_a_check_that_raises_is_a_reason(tmp_path: Path) -> None:
+def test_a_check_that_raises_is_a_reason(checked: dict[str, list[str]]) -> None:
     """The next sandbox is taken, as for any that is not available."""
-    module = HUNG.replace("await asyncio.Event().wait()", 'raise OSError("no cells left")')
-    install(tmp_path, "cell-plugin", "[toolexec.sandboxes]\ncell = cell_plugin:PLUGIN\n", {"cell_plugin": module})
-    program = """
-        import asyncio, logging
-
-        from toolexec import Exec
-        from toolexec.runtime.sandboxes import SandboxSettings
-
-        logging.disable()
-
-
-        async def main():
-            async with Exec(runtime_backends=SandboxSettings(use=("cell", "wasm"))) as ex:
-                print((await ex.execute_code("return 6 * 7")).backend.kind)
-            async with Exec(runtime_backends=SandboxSettings(use=("cell",))) as ex:
-                try:
-                    await ex.execute_code("return 6 * 7")
-                except Exception as error:
-                    print(type(error).__name__, error)
-
-
-        asyncio.run(main())
-        """
-    first, second = run(tmp_path, program)
+    first, second = checked["failing"]
     assert first == "wasm"
     assert second.startswith("SandboxUnavailableError")
     assert "OSError: no cells left" in second
