@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
 from toolexec.model import Binding, LocalBinding, MCPBinding, Tool
 from toolexec.model.origin import HERE
+from toolexec.process.database import open_database
+from toolexec.run import pins_file
 from toolexec.run.pinning import Pins, definition_of
 
 
@@ -276,8 +279,9 @@ def test_a_definition_that_cannot_be_remembered_is_not_used(tmp_path: Path, capl
     assert allowed(pins, entry())
 
 
-def test_a_file_that_another_process_keeps_locked(path: Path) -> None:
+def test_a_file_that_another_process_keeps_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that never ends its change does not stop this one, but new tools are refused meanwhile."""
+    monkeypatch.setattr(pins_file, "open_database", partial(open_database, timeout=0.05))
     pins = Pins(path, clock=Clock())
     assert allowed(pins, entry())
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
