@@ -70,7 +70,7 @@ def wheels(shared: Path) -> Path:
                 [*pip, "-w", made, ROOT, ROOT / "sandbox-wheel", *(package.directory for package in packages())],
                 capture_output=True,
                 text=True,
-                timeout=280,
+                timeout=560,  # of 600 that a test has: a busy machine compiles for minutes
                 check=False,
                 env=env,
             )

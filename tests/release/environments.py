@@ -95,7 +95,7 @@ class Environment:
     def pip(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run pip with the user's own settings and cache."""
         command = [str(self.programs / "python"), "-m", "pip", "--disable-pip-version-check", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=560, check=False)
 
     def run(
         self, *command: str, directory: Path, given: str = "", timeout: float = 300
