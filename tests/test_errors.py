@@ -76,6 +76,8 @@ CODES = {
     "InvalidVersionError": "invalid_version",
     "LimitExceededError": "limit_exceeded",
     "LimitNotEnforceableError": "limit_not_enforceable",
+    "LoginError": "login",
+    "LoginRequiredError": "login_required",
     "MissingExtraError": "missing_extra",
     "UnsupportedPlatformError": "unsupported_platform",
     "NoBackendsError": "no_backends",

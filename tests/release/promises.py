@@ -75,6 +75,8 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "replay none -c app.py", 3, "there is no run none"),
     ("bare", "schedules list -c app.py", 0, "there are no schedules"),
     ("bare", "test .", 2, "has no tests"),
+    ("bare", "login notes -c app.py", 2, "there is no server notes to log in to"),
+    ("bare", "logout notes -c app.py", 2, "there is no server notes to log in to"),
     ("bare", "trust list -c app.py", 0, "no tools of servers"),
     ("bare", "tasks list", 0, "no tasks"),
     ("bare", "tasks get none", 2, "there is no task"),

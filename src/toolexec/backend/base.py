@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.attempt import Attempt
 from toolexec.model.binding import Binding, BindingKind
@@ -12,11 +12,15 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
+if TYPE_CHECKING:
+    from toolexec.net.oauth.session import LoginStatus
+
 __all__ = [
     "Backend",
     "BackendFactory",
     "BackendStatus",
     "LiveBackend",
+    "LoginBackend",
     "RefreshableBackend",
     "StreamingBackend",
     "ToolsListener",
@@ -26,7 +30,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendStatus:
     """How a backend is: `reason` says why it is not `available`, `skipped` which of its tools could not be taken and
-    why, `info` whatever else is worth showing (transport, protocol version, process ID, restarts)."""
+    why, `info` whatever else is worth showing (transport, protocol version, process ID, restarts; the `login`, or the
+    `login_command` where one is missing)."""
 
     name: str
     kind: BindingKind
@@ -135,6 +140,26 @@ class RefreshableBackend(Protocol):
 
         Raises nothing for one that cannot be read: its tools stay, and the status has the reason.
         """
+        ...
+
+
+@runtime_checkable
+class LoginBackend(Protocol):
+    """A backend that a person may have to log in to."""
+
+    async def log_in(
+        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+    ) -> LoginStatus:
+        """Log in, as the settings say or on another *device*, and keep what comes of it for this user of the machine.
+
+        *show* is called with the link to open, and a code to type in there, which may be empty. *scopes* are asked for
+        beside the usual ones. Raises LoginError where the login is refused or cannot be trusted, ConfigurationError
+        where there is none, and SecretError where it cannot be kept.
+        """
+        ...
+
+    async def log_out(self) -> bool:
+        """Forget the login; return whether there was one. Raises as `log_in` does."""
         ...
 
 

@@ -64,6 +64,8 @@ _ELSEWHERE: Final = {
     "keys": ("keys", "keys", _SERVER),
     "audit": ("audit", "audit", _SERVER),
     "policy": ("policy", "policy", _SERVER),
+    "login": ("login", "login", _SERVER),
+    "logout": ("login", "logout", _SERVER),
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
     "runtime": ("runtime", "runtime", _SERVER),
@@ -347,7 +349,7 @@ def demo(
 def _app_for(words: Sequence[str]) -> typer.Typer:
     """Return the app with the one command that *words* begin with, else with all.
 
-    The parser inspects the parameters of each command that it has: of all 32 this takes a fifth of a short run, and
+    The parser inspects the parameters of each command that it has: of all 34 this takes a fifth of a short run, and
     their modules another one.
     """
     first = words[0] if words else ""

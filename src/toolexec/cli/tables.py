@@ -154,6 +154,7 @@ def _details(status: BackendStatus) -> Text:
         text.append(visible_line(status.reason, 300), style="red")
     facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
     facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
+    facts += [str(status.info["login"])] if "login" in status.info else []
     facts += _attempts(status.info)
     facts += _figures(status.info)
     text.append(visible_line(" · ".join(facts)), style="dim")

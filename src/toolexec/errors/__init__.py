@@ -28,7 +28,9 @@ ToolExecError
 │   ├─ BackendNotFoundError
 │   ├─ BackendDisabledError
 │   ├─ BackendUnavailableError     retryable: it may come back
+│   │   └─ LoginRequiredError      the server wants a login that is not there
 │   └─ BackendBusyError            retryable: it has no room for the call
+├─ LoginError                      a login was refused or cannot be trusted
 ├─ ExecutionError                  the tool was called and failed
 │   ├─ HandlerError                a Python handler raised or tried to exit
 │   ├─ InvalidResultError          the result is not JSON
@@ -146,6 +148,8 @@ from toolexec.errors.tools import (
     InvalidToolError,
     InvalidToolIDError,
     InvalidVersionError,
+    LoginError,
+    LoginRequiredError,
     NoBackendsError,
     OutputValidationError,
     ProviderNotFoundError,
@@ -199,6 +203,8 @@ __all__ = [
     "JournalError",
     "LimitExceededError",
     "LimitNotEnforceableError",
+    "LoginError",
+    "LoginRequiredError",
     "MissingExtraError",
     "NoBackendsError",
     "Outcome",

@@ -31,6 +31,8 @@ __all__ = [
     "InvalidToolError",
     "InvalidToolIDError",
     "InvalidVersionError",
+    "LoginError",
+    "LoginRequiredError",
     "NoBackendsError",
     "OutputValidationError",
     "ProviderNotFoundError",
@@ -337,11 +339,37 @@ class BackendUnavailableError(BackendError):
         )
 
 
+class LoginRequiredError(BackendUnavailableError):
+    """The server wants a login that is not there, has ended, or lacks scopes (`details["scopes"]`); the message has the
+    command that logs in, also as `details["command"]`. Nothing has run."""
+
+    code = "login_required"
+    further_codes: ClassVar[tuple[str, ...]] = ()
+    default_retryable = False
+
+    @property
+    def command(self) -> str:
+        """The command that logs in, such as `toolexec login github`."""
+        return str(self.details.get("command", ""))
+
+    def public(self) -> ToolExecError:
+        """Implement `ToolExecError.public`."""
+        return reworded(self, f"{_named(self.backend)} needs a login: an operator runs `{self.command}`")
+
+
 class BackendBusyError(BackendError):
     """The backend has no room for the call and will have none soon; the message says what takes all of it."""
 
     code = "backend_busy"
     default_retryable = True
+
+
+class LoginError(ToolExecError):
+    """A login was refused or cannot be trusted: an answer names another issuer, state or resource, or a place that must
+    not be reached. No token was stored, and no secret sent to the place that the message names."""
+
+    code = "login"
+    default_outcome = Outcome.NOT_SENT
 
 
 class ExecutionError(ToolExecError):

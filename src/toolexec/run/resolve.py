@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
 from toolexec.discovery.view import browsable
-from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecError, ToolNotFoundError
+from toolexec.errors import (
+    BackendUnavailableError,
+    LoginRequiredError,
+    NoBackendsError,
+    ToolExecError,
+    ToolNotFoundError,
+)
 from toolexec.model.arguments import are_same
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.call import ToolCall
@@ -226,12 +232,11 @@ class Resolver:
         backend = self._backends.get(parsed.namespace) if self._may_tell_of(parsed.namespace) else None
         status = backend.status() if backend is not None else None
         if status is not None and not status.available:
-            return BackendUnavailableError(
-                f"{tool_id} cannot be looked up: backend {status.name} is unavailable: {status.reason}",
-                tool_id=tool_id,
-                backend=status.name,
-                op="resolve",
-            )
+            message = f"{tool_id} cannot be looked up: backend {status.name} is unavailable: {status.reason}"
+            if command := status.info.get("login_command"):
+                details = {"command": command}
+                return LoginRequiredError(message, tool_id=tool_id, backend=status.name, op="resolve", details=details)
+            return BackendUnavailableError(message, tool_id=tool_id, backend=status.name, op="resolve")
         if self._index is not None and not note:
             try:
                 get_tool(self._index, tool_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.errors import (
     BackendDisabledError,
+    ConfigurationError,
     ConnectionLostError,
     ExecutionError,
     InputValidationError,
@@ -42,10 +43,13 @@ from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args
 from toolexec.model.tool import Tool
+from toolexec.net.oauth.login import log_in
+from toolexec.net.oauth.session import LoginStatus, OAuthSession
 from toolexec.net.outcomes import MAY_PASS
 
 __all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
 
+_NO_LOGIN: Final = (401, 403)
 IDEMPOTENCY_KEY: Final = "toolexec/idempotency_key"
 """The key of a request's `_meta` that has the idempotency key of the call."""
 
@@ -140,6 +144,28 @@ class MCPBackend:
                 logger.warning("MCP server %s: cannot list its tools: %s", self.name, self._figures.last_error)
         return self.status()
 
+    async def log_in(
+        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+    ) -> LoginStatus:
+        """Log in to the server, and connect with that; see `LoginBackend.log_in`."""
+        await self.start()
+        login = await self._own_login()
+        await login.probe()
+        status = await log_in(login, show, device=device, scopes=scopes)
+        await self.refresh()
+        return status
+
+    async def log_out(self) -> bool:
+        """Forget the login to the server; see `LoginBackend.log_out`."""
+        return await (await self._own_login()).logout()
+
+    async def _own_login(self) -> OAuthSession:
+        login = await self._connection.find_login()
+        if login is None:
+            why = "its headers have an Authorization" if self.server.url else "it is a command"
+            raise ConfigurationError(f"MCP server {self.name} takes no login: {why}")
+        return login
+
     async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         begun = time.perf_counter()
         try:
@@ -231,9 +257,12 @@ class MCPBackend:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _failure(self, name: str, error: Exception) -> ExecutionError:
+    def _failure(self, name: str, error: Exception) -> ToolExecError:
         """Return what an exception out of the SDK means for the call, if the connection is well."""
         label = f"{self.name}:{name}"
+        sent, login = delivery.get(), self._connection.login
+        if sent is not None and sent.status in _NO_LOGIN and login is not None and login.needed is not None:
+            return login.needed
         if isinstance(error, MCPError):
             if error.code == REQUEST_TIMEOUT:
                 return ToolTimeoutError(f"{label} did not answer in time", backend=self.name)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
 from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
@@ -14,11 +14,14 @@ from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.hosts import origin_of
+from toolexec.net.oauth.settings import OAuthSettings, read_oauth
 
 __all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 MCPTransport: TypeAlias = Literal["auto", "stdio", "http", "sse"]
+_PROOFS: Final = ("client_id", "client_secret", "private_key")
+"""The settings of a login that may be references."""
 
 
 class MCPSettings(TypedDict, total=False):
@@ -36,6 +39,7 @@ class MCPSettings(TypedDict, total=False):
     stop_timeout: float
     secrets: SecretResolver | None
     hidden: frozenset[str]
+    auth: OAuthSettings | Mapping[str, Any] | str | None
 
 
 @checked("MCP server")
@@ -50,10 +54,12 @@ class MCPServer:
     that cannot be started is tried again only when a call needs it. `stop_timeout` is how long a process may take to
     end by itself. `namespace` is that of the tools' IDs; the default is the name. All times are in seconds.
 
-    With `secrets`, references in command, args, env, cwd, url and headers are filled in at each connect and not before:
-    a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values that are
-    taken out of all that the server says. The repr shows no arguments, environment, headers or URL query, which may
-    hold secrets. Raises ConfigurationError for what cannot work.
+    With `secrets`, references in command, args, env, cwd, url, headers and auth are filled in at each connect and not
+    before: a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values
+    that are taken out of all that the server says. `auth` is how to log in: `"oauth"`, a mapping with the settings of
+    `OAuthSettings`, or these; a server that gets no `Authorization` among its headers can be logged in to without it.
+    The repr shows no arguments, environment, headers or URL query, which may hold secrets. Raises ConfigurationError
+    for what cannot work.
 
     >>> server = MCPServer(name="git", command="uvx", args=["mcp-server-git"], namespace="vcs")
     >>> server.name, server.namespace
@@ -76,6 +82,7 @@ class MCPServer:
     stop_timeout: float = 2.0
     secrets: SecretResolver | None = field(default=None, compare=False)
     hidden: frozenset[str] = field(default=frozenset(), compare=False)
+    auth: OAuthSettings | Mapping[str, Any] | str | None = None
 
     def __post_init__(self) -> None:
         for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
@@ -85,6 +92,7 @@ class MCPServer:
         if bool(self.command) == bool(self.url):
             raise ConfigurationError(f"MCP server {self.name}: give either a command or a url")
         self._check_transport()
+        self._check_auth()
         check_ranges(
             f"MCP server {self.name}",
             above={
@@ -101,6 +109,31 @@ class MCPServer:
         later = self.secrets is not None and has_reference(self.url)
         if self.url and (self.transport == "stdio" or not (later or self.location)):
             raise ConfigurationError(f"MCP server {self.name}: the url must be http:// or https://, over http or sse")
+
+    def _check_auth(self) -> None:
+        if self.auth is None:
+            return
+        try:
+            found = self.auth if isinstance(self.auth, OAuthSettings) else read_oauth(self.auth)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"MCP server {self.name}: {error.message}") from error
+        if found is None:
+            raise ConfigurationError(f'MCP server {self.name}: auth must be "oauth", or settings of that kind')
+        if not self.url or self._sends_authorization:
+            why = "headers has an Authorization already" if self.url else "a command needs no login"
+            raise ConfigurationError(f"MCP server {self.name}: auth is of no use, for {why}")
+        object.__setattr__(self, "auth", found)
+
+    @property
+    def _sends_authorization(self) -> bool:
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @property
+    def oauth(self) -> OAuthSettings | None:
+        """How to log in; None for a server that cannot be logged in to."""
+        if not self.url or self._sends_authorization:
+            return None
+        return self.auth if isinstance(self.auth, OAuthSettings) else OAuthSettings()
 
     def __repr__(self) -> str:
         where = f"url={self.location!r}" if self.url else f"command={self.command!r}"
@@ -131,6 +164,7 @@ class MCPServer:
     def scrubber(self) -> Scrubber:
         """Return what `redact` does, for many strings."""
         values = {*self.hidden, *self.env.values(), *self.headers.values()}
+        values |= self.auth.secrets if isinstance(self.auth, OAuthSettings) else set()
         values |= {word for value in self.headers.values() for word in value.split()}
         if self.url:
             try:
@@ -154,6 +188,8 @@ class MCPServer:
         args = {f"args[{number}]": arg for number, arg in enumerate(self.args)}
         env = {f"env.{name}": value for name, value in self.env.items()}
         headers = {f"headers.{name}": value for name, value in self.headers.items()}
+        auth = self.auth if isinstance(self.auth, OAuthSettings) else None
+        proofs = {f"auth.{name}": getattr(auth, name) for name in _PROOFS} if auth is not None else {}
         for label in (label for label, arg in args.items() if "secretref:" in arg):
             logger.warning(
                 "MCP server %s: %s holds a secret, and every user of this machine can see it while the command runs;"
@@ -163,7 +199,7 @@ class MCPServer:
             )
         where = f"MCP server {self.name}"
         found = self.secrets.expand(
-            strings | args | env | headers, where, public={"command", "cwd", *args}, fresh=fresh
+            strings | args | env | headers | proofs, where, public={"command", "cwd", *args}, fresh=fresh
         )
         values = found.strings
         for label in headers:
@@ -177,6 +213,7 @@ class MCPServer:
             cwd=values["cwd"] or None,
             url=values["url"],
             headers={name: values[f"headers.{name}"] for name in self.headers},
+            auth=None if auth is None else replace(auth, **{name: values[f"auth.{name}"] for name in _PROOFS}),
             secrets=None,
             hidden=self.hidden | found.secrets,
         )

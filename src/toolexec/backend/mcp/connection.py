@@ -20,13 +20,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, is_lasting
+from toolexec.backend.mcp.login import KnownSecrets
 from toolexec.backend.mcp.logs import discreet_logs
 from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
-from toolexec.backend.secrets import Scrubber
-from toolexec.errors import BackendUnavailableError
+from toolexec.errors import BackendUnavailableError, LoginRequiredError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
+from toolexec.net.oauth.metadata import canonical
+from toolexec.net.oauth.session import OAuthSession
 from toolexec.process.poll import pauses
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
@@ -38,6 +40,7 @@ State: TypeAlias = Literal["idle", "connecting", "ready", "unavailable", "closed
 _KILL_PATIENCE = 10.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_LOGIN_PAUSE = 2.0
 _PROBE_PATIENCE = 3.0
 _DEBOUNCE = 0.05
 _DIAGNOSIS_PATIENCE = 1.0
@@ -58,6 +61,7 @@ class MCPConnection:
         self.target: MCPServer = server
         self.restarts: int = 0
         self._asked_before = False
+        self.login: OAuthSession | None = None
         self._read_tools = read_tools
         self._failures: deque[float] = deque()
         self._handshake_only = False
@@ -121,7 +125,7 @@ class MCPConnection:
         self._check_loop()
         if self._task is None:
             await self.start()
-        elif self.state == "unavailable" and self._has_budget():
+        elif self.state == "unavailable" and (self._has_budget() or self._needs_login is not None):
             self._settled.clear()
             self._retry.set()
         await self._settled.wait()
@@ -153,6 +157,8 @@ class MCPConnection:
     def info(self) -> JSONDict:
         """Facts worth showing."""
         data: JSONDict = {"restarts": self.restarts} if self.restarts else {}
+        if self._needs_login is not None and self.state == "unavailable":
+            data["login_command"] = self._needs_login.command
         if self.restarts or self.state == "unavailable":
             self._has_budget()  # forgets those that are over
             data["restarts_left"] = max(0, self.server.max_restarts - len(self._failures))
@@ -164,6 +170,8 @@ class MCPConnection:
             if self._stdio is not None:
                 data["pid"] = self._stdio.pid
             data["protocol"] = self._client.protocol_version
+            if self.login is not None and self.login.in_short():
+                data["login"] = self.login.in_short()
             if self._client.server_info is not None:
                 data["server"] = f"{self._client.server_info.name} {self._client.server_info.version}".strip()
         return data
@@ -178,10 +186,26 @@ class MCPConnection:
 
     def _unavailable(self, reason: str) -> BackendUnavailableError:
         name = self.server.name
+        if self._needs_login is not None and self.state == "unavailable":
+            return self._needs_login
         tries = self.server.max_restarts
         if self.state == "unavailable" and tries and not self._has_budget():
             reason += f"; it was tried again {tries} times within {self.server.restart_window:g} s, the most allowed"
         return BackendUnavailableError(f"MCP server {name} is unavailable: {reason}", backend=name, op="execute")
+
+    async def _wait_for_login(self) -> None:
+        """Wait until a login is stored, by any process, or there is a call to try with."""
+        login = self.login
+        assert login is not None
+        mark = login.store.mark(login.name, login.server)
+        while not (self._retry.is_set() or self._stop.is_set()):
+            await _first(self._retry, self._stop, timeout=_LOGIN_PAUSE)
+            if login.store.mark(login.name, login.server) != mark:
+                return
+
+    @property
+    def _needs_login(self) -> LoginRequiredError | None:
+        return self.login.needed if self.login is not None else None
 
     # -- the task -----------------------------------------------------------------------------------------------
 
@@ -201,13 +225,18 @@ class MCPConnection:
                     waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
                 self.state = "unavailable"
                 may_retry = self._has_budget()
+                needs_login = self._needs_login is not None and not was_ready
                 if not (was_ready and may_retry):
                     self._settled.set()
-                automatic = may_retry and not lasting
+                automatic = may_retry and not lasting and not needs_login
                 pause = next(waits)
-                await _first(self._retry, self._stop, timeout=pause if automatic else None)
-                self._failures.append(time.monotonic())
-                self.restarts += 1
+                if needs_login:
+                    await self._wait_for_login()
+                else:
+                    await _first(self._retry, self._stop, timeout=pause if automatic else None)
+                if not needs_login:  # a person logs in when they like: until then, a call may look whether they have
+                    self._failures.append(time.monotonic())
+                    self.restarts += 1
         except asyncio.CancelledError:
             if self.state != "closed":
                 self.state, self.reason = "unavailable", "its event loop has ended"
@@ -257,6 +286,8 @@ class MCPConnection:
 
     def _describe_end(self, failure: BaseException, *, was_ready: bool) -> str:
         diagnosis = self._stdio.diagnosis() if self._stdio is not None else ""
+        if not was_ready and self._needs_login is not None:
+            return self._needs_login.message
         if not was_ready:
             return describe_failure(self.target, failure, status=self._wire.status, diagnosis=diagnosis)
         if not diagnosis and not isinstance(failure, ConnectionError):
@@ -265,20 +296,37 @@ class MCPConnection:
 
     async def _find_target(self) -> None:
         """Fill in what the configuration refers to; secrets that were in use before are asked for again."""
-        if self.server.secrets is None:
-            return
-        try:
-            async with asyncio.timeout(self.server.connect_timeout):
-                self.target = await _threads.run(partial(self.server.resolved, fresh=self._asked_before))
-        except TimeoutError:
-            raise TimeoutError(f"its secrets were not there within {self.server.connect_timeout:g} s") from None
-        self._asked_before = True
+        if self.server.secrets is not None:
+            try:
+                async with asyncio.timeout(self.server.connect_timeout):
+                    self.target = await _threads.run(partial(self.server.resolved, fresh=self._asked_before))
+            except TimeoutError:
+                raise TimeoutError(f"its secrets were not there within {self.server.connect_timeout:g} s") from None
+            self._asked_before = True
+        self._find_login()
+
+    def _find_login(self) -> None:
+        """Have the login of the server as it is now: at another place, or with other settings, it is another one."""
+        target, settings, login = self.target, self.target.oauth, self.login
+        if settings is None:
+            self.login = None
+        elif login is None or (login.server, login.settings) != (canonical(target.url), settings):
+            self.login = OAuthSession(target.name, target.url, settings, lazy=target.auth is None)
+        else:
+            login.needed = None
+
+    async def find_login(self) -> OAuthSession | None:
+        """Return the login of the server, without connecting; None where it takes none. Raises what
+        `MCPServer.resolved` does."""
+        if self.login is None:
+            await self._find_target()
+        return self.login
 
     def _cleaner(self) -> Callable[[str], str]:
         """Takes this server's secrets out of a text, and those of other servers, which a call may have as arguments."""
-        own = self.target.scrubber()
+        own, login = self.target.scrubber(), KnownSecrets(frozenset(), self.login)
         known = self.server.secrets.redact if self.server.secrets is not None else redactor
-        return lambda text: known.text(own.text(text))
+        return lambda text: known.text(login.text(own.text(text)))
 
     async def _connect_in_time(self, stack: AsyncExitStack) -> Client:
         step = "initialize"
@@ -307,11 +355,12 @@ class MCPConnection:
         if server.command:
             self._stdio = StdioTransport(server)
             return await self._enter(stack, self._stdio)
+        login = self.login
         if server.transport == "sse":
-            return await self._enter(stack, open_sse(server, self._wire))
+            return await self._enter(stack, open_sse(server, self._wire, login))
         try:
             async with AsyncExitStack() as attempt:
-                client = await self._enter(attempt, open_http(server, self._wire))
+                client = await self._enter(attempt, open_http(server, self._wire, login))
                 stack.push_async_exit(attempt.pop_all())
                 return client
         except Exception:
@@ -321,7 +370,7 @@ class MCPConnection:
                 raise
             self._wire = Wire()
             try:
-                return await self._enter(stack, open_sse(server, self._wire))
+                return await self._enter(stack, open_sse(server, self._wire, login))
             except Exception:
                 if self._wire.status is not None:  # no SSE here either: the answer to the POST is the better reason
                     self._wire = refused
@@ -329,7 +378,7 @@ class MCPConnection:
 
     async def _enter(self, stack: AsyncExitStack, transport: Any) -> Client:
         patience = min(_PROBE_PATIENCE, self.server.connect_timeout / 3)
-        scrubber = Scrubber(self.target.hidden)
+        scrubber = KnownSecrets(self.target.hidden, self.login)
         watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience, scrubber)
         client = Client(
             watched,  # pyright: ignore[reportArgumentType]

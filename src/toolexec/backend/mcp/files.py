@@ -14,6 +14,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONObject, JSONValue
+from toolexec.net.oauth.settings import read_oauth
 
 __all__ = ["misspelt_keys", "read_mcp_server", "read_mcp_servers", "server_table"]
 
@@ -37,12 +38,12 @@ _KNOWN_KEYS = frozenset(
         "max_restarts",
         "restart_window",
         "stop_timeout",
+        "auth",
     ]
 )
 _FOREIGN_KEYS = frozenset(
     [
         "alwaysAllow",
-        "auth",
         "autoApprove",
         "description",
         "dev",
@@ -168,6 +169,7 @@ def _read(name: str, entry: JSONValue, directory: Path, secrets: SecretResolver 
         namespace=_typed(entry, "namespace", str) or "",
         enabled=not entry.get("disabled", False) and entry.get("enabled", True) is not False,
         secrets=secrets,
+        auth=read_oauth(entry.get("auth")),
     )
     numbers = {
         key: entry[key] for key in ("connect_timeout", "max_restarts", "restart_window", "stop_timeout") if key in entry

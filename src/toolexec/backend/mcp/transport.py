@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Self, cast
 
 import anyio
@@ -28,11 +29,12 @@ from opentelemetry.propagate import inject
 from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
+from toolexec.backend.mcp.login import KnownSecrets, send_with_login
 from toolexec.backend.mcp.tasks import wrap_task
-from toolexec.backend.secrets import Scrubber
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
 from toolexec.net.default_tls import default_tls
+from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.outcomes import outcome_of_status, retry_after
 
 __all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
@@ -115,7 +117,7 @@ class WatchedTransport:
     asked. Whatever the server says comes without what *scrubber* knows.
     """
 
-    def __init__(self, inner: Any, wire: Wire, patience: float | None, scrubber: Scrubber) -> None:
+    def __init__(self, inner: Any, wire: Wire, patience: float | None, scrubber: KnownSecrets) -> None:
         self._inner = inner
         self._scrubber = scrubber
         self._wire = wire
@@ -133,9 +135,9 @@ class WatchedTransport:
 class _Receiver:
     """A read stream that reports its end, and answers the opening question when the server does not."""
 
-    def __init__(self, inner: Any, wire: Wire, scrubber: Scrubber, *, connected: bool) -> None:
+    def __init__(self, inner: Any, wire: Wire, scrubber: KnownSecrets, *, connected: bool) -> None:
         self._inner = inner
-        self._scrubber = scrubber or None
+        self._scrubber = scrubber
         self._wire = wire
         self._connected = connected
         self._probe: RequestId | None = None
@@ -182,7 +184,7 @@ class _Receiver:
     async def _receive(self) -> Any:
         try:
             item = await self._inner.receive()
-            if self._scrubber is not None:
+            if self._scrubber:
                 item = _without_secrets(item, self._scrubber)
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, JSONRPCResponse):
@@ -224,7 +226,7 @@ async def _screened(result: JSONDict) -> dict[str, str]:
     return screen_tools(result)
 
 
-def _without_secrets(item: Any, scrubber: Scrubber) -> Any:
+def _without_secrets(item: Any, scrubber: KnownSecrets) -> Any:
     """Return a message, in place, without secrets; an exception in its place is named only by its type."""
     if not isinstance(item, SessionMessage):
         return ConnectionError(f"the transport failed with {type(item).__name__}")
@@ -274,24 +276,24 @@ class _HttpClient(httpx2.AsyncClient):
     within a trace carries that trace in its headers, as its message does in `_meta`.
     """
 
-    def __init__(self, wire: Wire, headers: dict[str, str], tls: ssl.SSLContext, *, sse: bool = False) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        headers: dict[str, str],
+        tls: ssl.SSLContext,
+        login: OAuthSession | None = None,
+        *,
+        sse: bool = False,
+    ) -> None:
         super().__init__(headers=headers, timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None), verify=tls)
         self._wire = wire
+        self._login = login
         self._sse = sse
 
     async def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
         inject(request.headers)
-        try:
-            response = await super().send(request, **settings)
-        except httpx2.TransportError as error:
-            refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            if not refused and request.method == "POST" and delivery.get() is None:
-                # A server may close a kept connection just when it is used again. All but calls can be sent twice.
-                response = await super().send(request, **settings)
-            else:
-                if refused or (self._sse and request.method == "POST"):
-                    self._lose(refused=refused)
-                raise
+        send = partial(self._send_once, **settings)
+        response = await send(request) if self._login is None else await send_with_login(self._login, request, send)
         call = delivery.get()
         if call is not None and request.method == "POST":
             call.note(response, elsewhere=self._sse)
@@ -301,6 +303,18 @@ class _HttpClient(httpx2.AsyncClient):
         if request.method == "POST" and (not response.is_success if self._sse else await _session_is_gone(response)):
             self._lose(refused=outcome_of_status(response.status_code, response.headers).is_undone)
         return response
+
+    async def _send_once(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
+        try:
+            return await super().send(request, **settings)
+        except httpx2.TransportError as error:
+            refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            if not refused and request.method == "POST" and delivery.get() is None:
+                # A server may close a kept connection just when it is used again. All but calls can be sent twice.
+                return await super().send(request, **settings)
+            if refused or (self._sse and request.method == "POST"):
+                self._lose(refused=refused)
+            raise
 
     def _lose(self, *, refused: bool) -> None:
         self._wire.lost.set()
@@ -318,23 +332,23 @@ async def _session_is_gone(response: httpx2.Response) -> bool:
 
 
 @asynccontextmanager
-async def open_http(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
+async def open_http(server: MCPServer, wire: Wire, login: OAuthSession | None = None) -> AsyncGenerator[Any, None]:
     """Streamable HTTP."""
     async with (
-        _HttpClient(wire, dict(server.headers), await default_tls()) as client,
+        _HttpClient(wire, dict(server.headers), await default_tls(), login) as client,
         streamable_http_client(server.url, http_client=client, max_sse_event_size=_MAX_EVENT) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
-async def open_sse(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
+async def open_sse(server: MCPServer, wire: Wire, login: OAuthSession | None = None) -> AsyncGenerator[Any, None]:
     """Yield the older HTTP+SSE transport; the SDK takes messages of at most 1 MiB over it."""
 
     tls = await default_tls()
 
     def make_client(*_: Any, **__: Any) -> httpx2.AsyncClient:
-        return _HttpClient(wire, dict(server.headers), tls, sse=True)
+        return _HttpClient(wire, dict(server.headers), tls, login, sse=True)
 
     async with sse_client(server.url, httpx_client_factory=make_client) as streams:
         yield streams

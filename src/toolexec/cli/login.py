@@ -1,0 +1,114 @@
+"""`toolexec login` and `toolexec logout`: a person's login to a remote server."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from toolexec.backend.base import LoginBackend
+    from toolexec.cli.session import Session
+    from toolexec.cli.terminal import Screen
+    from toolexec.net.oauth.session import LoginStatus
+
+__all__ = ["login", "logout"]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The server, as the settings name it.", show_default=False)]
+
+
+def login(
+    context: typer.Context,
+    name: Name,
+    device: Annotated[bool, typer.Option("--device", help="Log in on another device, with a code.")] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Open the link in a browser, too.")] = False,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", help="Ask for this scope, too; repeat for several.")
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Log in to a remote server.
+
+    Prints a link to open in a browser on this machine, and waits up to five minutes. The login is kept in the
+    system's keyring (extra keyring), else in a file that only you can read.
+    """
+    perform_command(
+        context,
+        lambda session: _log_in(session, name, scope or [], device=device, browser=browser),
+        config,
+        as_json,
+    )
+
+
+def logout(context: typer.Context, name: Name, config: Config = None, as_json: AsJson = False) -> None:
+    """Forget the login to a remote server, and end it there where the server can do that."""
+    perform_command(context, lambda session: _log_out(session, name), config, as_json)
+
+
+async def _log_in(session: Session, name: str, scopes: list[str], *, device: bool, browser: bool) -> int:
+    from toolexec.cli.exit_codes import OK
+
+    screen = session.screen
+    status = await _backend(session, name).log_in(partial(_show, screen, browser=browser), device=device, scopes=scopes)
+    if screen.as_json:
+        screen.document({"login": {"server": name, **_data(status)}})
+        return OK
+    words = ", ".join(status.scopes) or "none named"
+    until = _moment(status.until) if status.until is not None else "an unknown time"
+    renewed = ", renewed by itself" if status.renews else ""
+    screen.note(f"logged in to {name} until {until}{renewed}; scopes: {words}")
+    return OK
+
+
+async def _show(screen: Screen, link: str, code: str, *, browser: bool) -> None:
+    """Print where to log in on stderr, so that it is seen beside JSON, too."""
+    from toolexec.model.visible import visible_line
+
+    opened = browser and await asyncio.to_thread(webbrowser.open, link)
+    words = "a browser has been opened at" if opened else "open this link to log in:"
+    screen.err.print(words, style="bold")
+    screen.err.print(visible_line(link, len(link)), soft_wrap=True, markup=False, highlight=False)
+    if code:
+        screen.err.print(f"and type in this code: {visible_line(code)}", markup=False, highlight=False)
+
+
+async def _log_out(session: Session, name: str) -> int:
+    from toolexec.cli.exit_codes import OK
+
+    found = await _backend(session, name).log_out()
+    if session.screen.as_json:
+        session.screen.document({"logged_out": found})
+    else:
+        session.screen.note(f"logged out of {name}" if found else f"there was no login to {name}")
+    return OK
+
+
+def _backend(session: Session, name: str) -> LoginBackend:
+    """Return the backend of this name; raises ConfigurationError for another, and for one that takes no login."""
+    from toolexec.backend.base import LoginBackend
+    from toolexec.errors import ConfigurationError
+    from toolexec.errors.hints import did_you_mean
+
+    known = [each for each in session.ex.backends.list() if isinstance(each, LoginBackend)]
+    found = next((each for each in known if each.name == name), None)
+    if found is None:
+        names = [each.name for each in known]
+        hint = did_you_mean(name, names) if names else "no server of the settings can be logged in to"
+        raise ConfigurationError(f"there is no server {name} to log in to; {hint}")
+    return found
+
+
+def _data(status: LoginStatus) -> dict[str, object]:
+    until = _moment(status.until) if status.until is not None else None
+    return {"issuer": status.issuer, "scopes": list(status.scopes), "until": until, "renews": status.renews}
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
