@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import copy
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, cast
-from urllib.parse import quote_plus, urlencode
+from typing import Final, Protocol, TypeAlias
+from urllib.parse import urlencode
 
 from toolexec.errors import BackendUnavailableError, ExecutionError, InputValidationError
-from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse
+from toolexec.net.oauth.tokens import TokenReply, basic_credentials, read_token
 
 __all__ = ["Client", "TokenKey", "Tokens"]
 
 _EARLY_SECONDS: Final = 30.0
 _DEFAULT_SECONDS: Final = 300.0
-_MAX_TOKEN: Final = 16_384
 _MAX_KEPT: Final = 10_000
 
 TokenKey: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
@@ -119,17 +116,18 @@ class Tokens:
         identity, secret = credential["client_id"], credential.get("client_secret", "")
         body = {**asked, "client_id": identity}
         if secret:
-            response = await _post(client, url, asked, {"Authorization": f"Basic {_client_basic(identity, secret)}"})
+            response = await _post(
+                client, url, asked, {"Authorization": f"Basic {basic_credentials(identity, secret)}"}
+            )
             if response.status in (400, 401):
                 response = await _post(client, url, {**body, "client_secret": secret}, {})
         else:
             response = await _post(client, url, body, {})
-        data = _read(name, response, is_refresh="refresh_token" in credential)
-        value, seconds, refresh = data["access_token"], data.get("expires_in"), data.get("refresh_token")
-        if isinstance(refresh, str) and "refresh_token" in credential:
-            entry.refresh = refresh
-        life = float(seconds) if isinstance(seconds, int | float) and 0 < seconds < 1e9 else _DEFAULT_SECONDS
-        return _Token(str(value), self._clock() + max(life - _EARLY_SECONDS, life / 2))
+        reply = _read(name, response, is_refresh="refresh_token" in credential)
+        if "refresh_token" in credential:
+            entry.refresh = reply.refresh_token or entry.refresh
+        life = reply.seconds if reply.seconds is not None else _DEFAULT_SECONDS
+        return _Token(reply.access_token, self._clock() + max(life - _EARLY_SECONDS, life / 2))
 
 
 async def _post(client: Client, url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> HTTPResponse:
@@ -147,26 +145,17 @@ def _grant(credential: Mapping[str, str], refresh: str) -> dict[str, str]:
     return asked | {name: credential[name] for name in ("scope", "audience") if credential.get(name)}
 
 
-def _read(name: str, response: HTTPResponse, *, is_refresh: bool) -> JSONDict:
+def _read(name: str, response: HTTPResponse, *, is_refresh: bool) -> TokenReply:
     """Return what a server answered that gave a token. Raises BackendUnavailableError for any other answer."""
     if response.status != 200:
         why = f"its server answered {response.status}"
         if is_refresh and response.status in (400, 401):
             why += "; the refresh token may have been used or revoked: log in again and set a new one"
         raise _no_token(name, why, retryable=response.status >= 500)
-    try:
-        data: JSONValue = json.loads(response.body)
-    except (ValueError, RecursionError):
-        data = None
-    value = data.get("access_token") if isinstance(data, dict) else None
-    if not isinstance(value, str) or not value or len(value) > _MAX_TOKEN or not value.isascii():
+    reply = read_token(response.status, response.body)
+    if reply is None:
         raise _no_token(name, "its server gave none", retryable=False)
-    return cast("JSONDict", data)
-
-
-def _client_basic(identity: str, secret: str) -> str:
-    """Return a client's credentials as RFC 6749 has them in a header: encoded as in a form, then as basic ones."""
-    return base64.b64encode(f"{quote_plus(identity)}:{quote_plus(secret)}".encode()).decode()
+    return reply
 
 
 def _no_token(name: str, why: str, *, retryable: bool) -> BackendUnavailableError:
