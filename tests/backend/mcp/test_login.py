@@ -81,6 +81,18 @@ async def test_calls_that_need_more_scopes_name_them(server: LoginServer) -> Non
         assert (await ex.run_tool("notes:read")).ok
 
 
+async def test_a_server_that_takes_no_token_asks_for_another_login(server: LoginServer) -> None:
+    """A renewed token that is refused as well ends with the command, not with a status of HTTP."""
+    async with Exec() as ex:
+        await ex.add_mcp("notes", url=f"{server.url}/mcp")
+        backend = ex.backends.get("notes")
+        assert isinstance(backend, MCPBackend)
+        await backend.log_in(visit)
+        server.takes = False
+        with pytest.raises(LoginRequiredError, match="does not take the token"):
+            await ex.run_tool("notes:read")
+
+
 async def test_a_client_that_acts_for_itself_needs_no_person(server: LoginServer) -> None:
     """The secret comes from where a reference leads, and the server is connected at once."""
     auth = {"kind": "oauth", "flow": "client", "client_id": "robot", "client_secret": "x" * 20, "issuer": server.url}

@@ -49,6 +49,7 @@ class LoginServer:
     paths: list[str] = field(default_factory=list[str])
     revoked: list[str] = field(default_factory=list[str])
     approved: bool = False
+    takes: bool = True
     hold: asyncio.Event | None = None
     issued: int = 0
 
@@ -100,7 +101,7 @@ class LoginServer:
 
     def _resource(self, head: dict[str, str], body: bytes) -> Answer:
         token = head.get("authorization", "").removeprefix("Bearer ")
-        known = self.tokens.get(token)
+        known = self.tokens.get(token) if self.takes else None
         if known is None:
             where = f"{self.url}/.well-known/oauth-protected-resource/mcp"
             return Answer(401, None, {"WWW-Authenticate": f'Bearer resource_metadata="{where}", scope="read"'})

@@ -366,7 +366,7 @@ class MCPConnection:
         except Exception:
             # A server of the older kind refuses a POST to this address; only then is SSE worth a try.
             refused = self._wire
-            if server.transport == "http" or refused.status not in _NO_SSE_HINT:
+            if server.transport == "http" or refused.status not in _NO_SSE_HINT or self._needs_login is not None:
                 raise
             self._wire = Wire()
             try:

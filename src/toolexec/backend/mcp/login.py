@@ -21,14 +21,20 @@ async def send_with_login(
     url = str(request.url)
     token = await _authorize(login, request, url)
     response = await send(request)
-    if response.status_code not in (401, 403):
+    if response.is_success:
         login.accepted()
+    if response.status_code not in (401, 403):
         return response
     if not await login.refused(url, token, response.status_code, response.headers.get_list("www-authenticate")):
         return response
     await response.aclose()
     await _authorize(login, request, url)
-    return await send(request)
+    response = await send(request)
+    if response.is_success:
+        login.accepted()
+    elif response.status_code == 401:
+        login.refused_again()
+    return response
 
 
 async def _authorize(login: OAuthSession, request: httpx2.Request, url: str) -> str:

@@ -120,6 +120,10 @@ class OAuthSession:
         self.needed = self._required("it needs a login" if not token else "its login has ended")
         return False
 
+    def refused_again(self) -> None:
+        """Take note that the server refuses a token that is new: a person has to log in, perhaps elsewhere."""
+        self.needed = self._required("the server does not take the token of its login")
+
     def in_short(self) -> str:
         """Return in a few words what login is in use; empty for none."""
         login = self._login
