@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 SLOTS = 4
@@ -30,17 +31,25 @@ def take_turn() -> None:
 if __name__ == "__main__":
     take_turn()
 
-from toolexec import Exec, ToolExecError  # noqa: E402 - not before its turn
+import httpx2  # noqa: E402 - not before its turn
+
+from toolexec import Exec, ToolExecError  # noqa: E402
+from toolexec.backend.base import LoginBackend  # noqa: E402
+from toolexec.errors import LoginRequiredError  # noqa: E402
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 NUMBERS = {"a": 5, "b": 3}
+LOGINS = 3
 
 
 async def main(url: str) -> None:
     # The suite sends null where its own schema asks for a boolean, to see what becomes of it on the wire.
     async with Exec(default_timeout=45, start_timeout=60, validate_input=False) as ex:
-        await ex.add_mcp("suite", url=url, connect_timeout=45)
+        await ex.add_mcp("suite", url=url, connect_timeout=45, auth=await _auth(url))
+        for _ in range(LOGINS):
+            status = next(each for each in ex.backend_statuses() if each.name == "suite")
+            await _log_in(ex, status.reason or "")
         tools = [entry.tool for entry in ex.index.tools()]
         print(f"{SCENARIO}: {[tool.name for tool in tools]}", file=sys.stderr)
         for status in ex.backend_statuses():
@@ -57,12 +66,62 @@ async def main(url: str) -> None:
 
 
 async def _call(ex: Exec, tool_id: str, args: dict[str, Any]) -> None:
+    for _ in range(LOGINS):
+        try:
+            result = await ex.run_tool(tool_id, args)
+        except LoginRequiredError as error:
+            print(f"{tool_id}: {error.to_dict()}", file=sys.stderr)
+            await _log_in(ex, error.command, error.details.get("scopes", ()))
+        except ToolExecError as error:
+            print(f"{tool_id}: {error.to_dict()}", file=sys.stderr)
+            return
+        else:
+            print(f"{tool_id}: {result.to_dict()}", file=sys.stderr)
+            return
+
+
+async def _log_in(ex: Exec, reason: str, scopes: Sequence[str] = ()) -> None:
+    """Run the command that a message names, as a person does who has seen it."""
+    backend = ex.backends.get("suite")
+    if "toolexec login suite" not in reason or not isinstance(backend, LoginBackend):
+        return
     try:
-        result = await ex.run_tool(tool_id, args)
+        await backend.log_in(_visit, scopes=scopes)
     except ToolExecError as error:
-        print(f"{tool_id}: {error.to_dict()}", file=sys.stderr)
-    else:
-        print(f"{tool_id}: {result.to_dict()}", file=sys.stderr)
+        print(f"login: {error.to_dict()}", file=sys.stderr)
+
+
+async def _visit(link: str, code: str) -> None:
+    """Do what the person's browser does: open the link, and follow it back to this machine."""
+    async with httpx2.AsyncClient(trust_env=False) as browser:
+        answer = await browser.get(link)
+        if "location" in answer.headers:
+            await browser.get(answer.headers["location"])
+
+
+async def _auth(url: str) -> dict[str, Any]:
+    """Return what a person writes into the settings for a scenario: what they know of their client, and where it is
+    registered."""
+    auth: dict[str, Any] = {"kind": "oauth"}
+    auth |= {name: CONTEXT[name] for name in ("client_id", "client_secret") if CONTEXT.get(name)}
+    if CONTEXT.get("private_key_pem"):
+        auth["private_key"] = CONTEXT["private_key_pem"]
+    if SCENARIO.startswith("auth/client-credentials"):
+        auth["flow"] = "client"
+    if auth.keys() & {"client_secret", "private_key"}:
+        origin = url.partition("/mcp")[0]
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            for place in (
+                f"{origin}/.well-known/oauth-protected-resource/mcp",
+                f"{origin}/.well-known/oauth-protected-resource",
+            ):
+                answer = await client.get(place)
+                if answer.status_code == 200:
+                    auth["issuer"] = answer.json()["authorization_servers"][0]
+                    break
+    if SCENARIO == "auth/basic-cimd":
+        auth["client_metadata_url"] = "https://conformance-test.local/client-metadata.json"
+    return auth
 
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,21 @@ from tests.conformance.suite import VERSIONS, Version, run_suite
 pytestmark = pytest.mark.full
 
 CLIENT = f"{sys.executable} {Path(__file__).parent / 'client.py'}"
+LOGINS = {
+    "auth/basic-cimd",
+    "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/metadata-default",
+    "auth/offline-access-scope",
+    "auth/pre-registration",
+    "auth/scope-retry-limit",
+    "auth/scope-step-up",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-none",
+    "auth/token-endpoint-auth-post",
+}
 MUST_PASS = {
-    "stable": {"initialize", "tools_call", "sse-retry"},
+    "stable": {"initialize", "tools_call", "sse-retry", *LOGINS},
     "newest": {
         "initialize",
         "tools_call",
@@ -21,6 +34,12 @@ MUST_PASS = {
         "http-invalid-tool-headers",
         "json-schema-ref-no-deref",
         "json-schema-2020-12-preservation",
+        "auth/authorization-server-migration",
+        "auth/iss-supported",
+        "auth/iss-wrong-issuer",
+        "auth/metadata-issuer-mismatch",
+        "auth/resource-mismatch",
+        *LOGINS,
     },
 }
 
