@@ -103,6 +103,7 @@ CODES = {
     "ToolConflictError": "tool_conflict",
     "ToolExecError": "internal",
     "ToolNotAllowedError": "tool_not_allowed",
+    "NotOfferedError": "not_offered",
     "ToolNotFoundError": "tool_not_found",
     "ToolTimeoutError": "timeout",
     "WorkflowCheckError": "workflow_check",

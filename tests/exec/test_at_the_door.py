@@ -22,6 +22,7 @@ from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, Adde
 from toolexec.exec.runs import Runs
 from toolexec.exec.schedules import Schedules
 from toolexec.exec.sync import SyncExec, SyncRuns, SyncSchedules
+from toolexec.model.resources import Prompt
 
 SETTINGS: Mapping[str, Any] = {
     kind.__name__: kind
@@ -49,6 +50,9 @@ FITTING: Mapping[str, Any] = {
     "states": [],
     "run_a": "a",
     "run_b": "b",
+    "uri": "toolexec://far/file:///a.md",
+    "ref": Prompt(id="far:a:+prompt", name="far:a", own_name="a", backend="far"),
+    "argument": "a",
 }
 """Values for the parameters without a default."""
 NUMBERS = ("3", [], {}, math.nan, -math.inf, -1)
@@ -70,6 +74,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "VendorTools": (5, "x", [1]),
     "Binding": (5, "x"),
     "Handler": (5, "x"),
+    "Prompt": (5, "x"),
 }
 """For the first name of each part of an annotation values of other kinds, and of no sense."""
 NAMED = {
@@ -89,6 +94,7 @@ OTHER_NAMES = {
     "Skill": "str",
     "FunctionTool": "Callable",
     "Tool": "Callable",
+    "ResourceTemplate": "Prompt",
 }
 ANYTHING = {"answer", "message", "payload"}
 """Parameters that take every value, or are refused by their content."""

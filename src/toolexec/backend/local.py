@@ -357,14 +357,14 @@ class _Reporter:
 
     def __init__(self, call: ToolCall) -> None:
         self._callback = call.on_progress
-        self._hear = call.origin.hear
+        self._listener = call.origin.hear
         self._loop = asyncio.get_running_loop()
         self.over = False
 
     def context(self, call: ToolCall) -> ToolContext:
         """Return what the handler is given."""
         report = None if self._callback is None else partial(self._carry, self._tell)
-        say = None if self._hear is None else partial(self._carry, self._say)
+        say = None if self._listener is None else partial(self._carry, self._say)
         return ToolContext(call.tool_id, report, say, call)
 
     def _carry(self, deliver: Callable[..., None], *what: Any) -> None:
@@ -383,9 +383,9 @@ class _Reporter:
             tell(self._callback, progress)
 
     def _say(self, level: str, message: str) -> None:
-        if not self.over and self._hear is not None:
+        if not self.over and self._listener is not None:
             try:
-                self._hear(level, message)
+                self._listener(level, message)
             except Exception:
                 logger.exception("a listener for messages failed")
 

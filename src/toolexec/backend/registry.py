@@ -33,6 +33,7 @@ class BackendRegistry:
         self._on_missing: dict[BindingKind, Callable[[str], Backend]] = {}
         self._stand_ins: dict[tuple[BindingKind, str], Backend] = {}
         self._running: set[str] = set()
+        self._listeners: list[Callable[[Backend], None]] = []
 
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
         """Add a backend (without starting it), or a function as a local backend of that name; returns the backend.
@@ -59,7 +60,26 @@ class BackendRegistry:
                 )
             self._backends[backend.name] = backend
             self._only_local = self._find_only_local()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(backend)
         return backend
+
+    def on_backend(self, listener: Callable[[Backend], None]) -> Callable[[], None]:
+        """Have *listener* called with each backend, those that there are now and those that are registered later;
+        returns how to stop that."""
+        with self._lock:
+            self._listeners.append(listener)
+            known = list(self._backends.values())
+        for backend in known:
+            listener(backend)
+
+        def stop() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
 
     async def unregister(self, name: str) -> None:
         """Remove a backend and close it; unknown names are ignored. What closing raises is passed on."""

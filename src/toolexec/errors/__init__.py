@@ -15,6 +15,7 @@ ToolExecError
 ├─ InvalidCursorError              a page cursor of another query, index or index version
 ├─ InvalidChainError               a chain definition that cannot run
 ├─ ToolNotFoundError               no such tool
+├─ NotOfferedError                 no server offers this resource or this prompt
 ├─ DocNotFoundError                nothing is known about this ID
 ├─ CatalogueError                  a stored catalogue cannot be used
 ├─ ProviderNotFoundError           no such provider
@@ -151,6 +152,7 @@ from toolexec.errors.tools import (
     LoginError,
     LoginRequiredError,
     NoBackendsError,
+    NotOfferedError,
     OutputValidationError,
     ProviderNotFoundError,
     RemoteToolError,
@@ -207,6 +209,7 @@ __all__ = [
     "LoginRequiredError",
     "MissingExtraError",
     "NoBackendsError",
+    "NotOfferedError",
     "Outcome",
     "OutputValidationError",
     "PolicyError",

@@ -34,6 +34,7 @@ __all__ = [
     "LoginError",
     "LoginRequiredError",
     "NoBackendsError",
+    "NotOfferedError",
     "OutputValidationError",
     "ProviderNotFoundError",
     "RemoteToolError",
@@ -105,6 +106,23 @@ class InvalidChainError(ToolExecError):
     """A chain is defined in a way that cannot run; no step has run (or not the one whose error this is)."""
 
     code = "invalid_chain"
+    default_outcome = Outcome.NOT_SENT
+
+
+class NotOfferedError(ToolExecError):
+    """No server offers this resource or this prompt, or the caller may not know of it. `details` have its `uri`, or its
+    `name` with similar ones as `close`.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     try:
+    ...         ex.read_resource("toolexec://docs/file:///a.md")
+    ...     except NotOfferedError as error:
+    ...         error.details["uri"]
+    'toolexec://docs/file:///a.md'
+    """
+
+    code = "not_offered"
     default_outcome = Outcome.NOT_SENT
 
 

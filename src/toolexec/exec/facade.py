@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
     from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.resources import Resources
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
     from toolexec.exec.sources import Added
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from toolexec.model.events import StreamEvent
     from toolexec.model.handler import Handler
     from toolexec.model.origin import Origin
+    from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
     from toolexec.model.tool import Tool
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError, Result
@@ -64,6 +66,7 @@ else:  # what the annotations of checked methods name: imported at the first cal
             "toolexec.adapter.names": ("NameMap",),
             "toolexec.discovery.summary": ("Filters",),
             "toolexec.exec.vendor_calls": ("Unknown",),
+            "toolexec.model.resources": ("Prompt", "ResourceTemplate"),
         },
     )
 
@@ -445,6 +448,66 @@ class Exec:
         Raises ToolNotFoundError and InvalidToolIDError for the goal, ConfigurationError for the depth.
         """
         return await self._parts.planner.suggest(goal, args, depth=depth)
+
+    # -- resources and prompts ----------------------------------------------------------------------------------
+
+    @property
+    def resources(self) -> Resources:
+        """What the backends offer beside tools, for those who pass it on to others."""
+        return self._parts.resources
+
+    async def list_resources(self) -> list[Resource]:
+        """Return the resources of all MCP servers that may be known of just now, by server.
+
+        A server that cannot be asked has none here; the log has the reason. Each list is read again once the server
+        says that it has changed. At most 10,000 are taken of a server.
+        """
+        return await self._parts.resources.list_resources()
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """Return the templates of resources, as `list_resources` does resources."""
+        return await self._parts.resources.list_templates()
+
+    async def list_prompts(self) -> list[Prompt]:
+        """Return the prompts, as `list_resources` does resources."""
+        return await self._parts.resources.list_prompts()
+
+    @checked("read_resource")
+    async def read_resource(self, uri: str, *, timeout: float | None = None) -> ResourceReply:
+        """Return what a resource holds. *uri* is that of a `Resource`, or of a filled in template.
+
+        It is read through the gate, as tools are called: rules know it by its `id`. *timeout* in seconds takes the
+        place of `default_timeout`. At most 32 MiB are taken. Raises NotOfferedError for a URI that no server offers,
+        BackendError where the server cannot be reached, an ExecutionError where it refuses or what it says cannot be
+        read, ToolTimeoutError, and what the gate raises.
+        """
+        return await self._parts.resources.read(uri, timeout)
+
+    @checked("get_prompt")
+    async def get_prompt(
+        self, name: str, args: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> PromptReply:
+        """Return a prompt with its arguments filled in; *name* is that of a `Prompt`.
+
+        As `read_resource`, it goes through the gate and raises; also InputValidationError for an argument that is
+        missing, and ConfigurationError for one that is not a string.
+        """
+        return await self._parts.resources.get(name, args, timeout)
+
+    @checked("complete")
+    async def complete(
+        self,
+        ref: Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completions:
+        """Return values that an *argument* of a prompt, or a variable of a template, may have, and that begin with
+        *value* or are like it. *known* are other arguments that are decided on already. A server that completes
+        nothing has no values. Raises as `read_resource`.
+        """
+        return await self._parts.resources.complete(ref, argument, value, known)
 
     # -- running ------------------------------------------------------------------------------------------------
 

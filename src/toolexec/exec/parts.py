@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import CallRemote, Options
+    from toolexec.exec.resources import Resources
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
     from toolexec.exec.skills import Skills
@@ -77,7 +78,7 @@ class Parts:
         """Make what works by the *options*, before the first use of any of it."""
         if "durable" in self.__dict__:
             self.durable.close()
-        for name in ("finder", "chains", "planner", "code", "durable", "provider_calls"):
+        for name in ("finder", "chains", "planner", "resources", "code", "durable", "provider_calls"):
             self.__dict__.pop(name, None)
         self.options = options
         self.sources.start_timeout = options.start_timeout
@@ -145,6 +146,13 @@ class Parts:
         from toolexec.exec.code import CodeRuns
 
         return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What reads resources and gets prompts."""
+        from toolexec.exec.resources import Resources
+
+        return Resources(self.scope, self.backends, self.calls)
 
     @cached_property
     def durable(self) -> DurableRuns:

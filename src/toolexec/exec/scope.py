@@ -8,6 +8,8 @@ from toolexec.model.origin import current_origin
 from toolexec.run.resolve import Resolver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolexec.backend.registry import BackendRegistry
     from toolexec.discovery.docs import DocStore
     from toolexec.discovery.facade import Discovery
@@ -32,6 +34,7 @@ class Scope:
 
     def __init__(self, options: Options, discovery: Discovery, backends: BackendRegistry) -> None:
         self._gate = options.own_gate
+        self._members: Callable[[Registered], bool] | None = None
         toolset, everything = options.toolset, discovery.index
         if toolset is None:
             self.index, self.docs = everything, discovery.docs
@@ -45,6 +48,7 @@ class Scope:
         from toolexec.discovery.view import DocsView
 
         members, view = toolset.on(everything), toolset.view(everything)
+        self._members = members
 
         def shows(entry: Registered) -> bool:
             # A tool of the index is what it is there, whatever a resolver says of it.
@@ -68,6 +72,13 @@ class Scope:
         from toolexec.run.layers.learning import Learning
 
         return part.outputs if isinstance(part, Learning) else None
+
+    def shows(self, entry: Registered) -> bool:
+        """Return whether what a backend offers beside tools may be known of just now: it is in the toolset, and the
+        gate does not hide it from the `current_origin`."""
+        if self._members is not None and not self._members(entry):
+            return False
+        return self._gate is None or self._gate.shows(entry, current_origin())
 
     def visible(self) -> tuple[Index, DocStore]:
         """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from

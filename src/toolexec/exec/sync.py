@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
     from toolexec.model.json_value import JSONValue
+    from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
     from toolexec.workflow.skill import Skill
     from toolexec_grpc import AddedGRPC
 
@@ -193,6 +194,39 @@ class SyncExec:
     def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """Return a tool's documentation; see `Exec.get_tool_doc`."""
         return self._wait(self.exec.get_tool_doc(tool_id, level))
+
+    def list_resources(self) -> list[Resource]:
+        """Return the resources of all MCP servers; see `Exec.list_resources`."""
+        return self._wait(self.exec.list_resources())
+
+    def list_resource_templates(self) -> list[ResourceTemplate]:
+        """Return the templates of resources; see `Exec.list_resource_templates`."""
+        return self._wait(self.exec.list_resource_templates())
+
+    def list_prompts(self) -> list[Prompt]:
+        """Return the prompts of all MCP servers; see `Exec.list_prompts`."""
+        return self._wait(self.exec.list_prompts())
+
+    def read_resource(self, uri: str, *, timeout: float | None = None) -> ResourceReply:
+        """Return what a resource holds; see `Exec.read_resource`."""
+        return self._wait(self.exec.read_resource(uri, timeout=timeout))
+
+    def get_prompt(
+        self, name: str, args: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> PromptReply:
+        """Return a prompt with its arguments filled in; see `Exec.get_prompt`."""
+        return self._wait(self.exec.get_prompt(name, args, timeout=timeout))
+
+    def complete(
+        self,
+        ref: Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completions:
+        """Return values that an argument may have; see `Exec.complete`."""
+        return self._wait(self.exec.complete(ref, argument, value, known=known))
 
     def export_tools(self, format: VendorFormat, **settings: Unpack[ExportSettings]) -> VendorTools:
         """Return the tools in a provider format; see `Exec.export_tools`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from toolexec.errors import InvalidToolError
 from toolexec.errors.hints import did_you_mean
@@ -16,12 +16,15 @@ __all__ = [
     "BindingSelector",
     "LocalBinding",
     "MCPBinding",
+    "MCPMethod",
     "ProviderBinding",
     "binding_from_dict",
     "prefer_local",
 ]
 
 BindingKind: TypeAlias = Literal["local", "provider", "mcp"]
+MCPMethod: TypeAlias = Literal["tools/call", "resources/read", "prompts/get", "completion/complete"]
+"""What is asked of an MCP server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,14 @@ class ProviderBinding:
 @dataclass(frozen=True, slots=True)
 class MCPBinding:
     """A tool of an MCP server, by the server's name here and the tool's name there; `destination` is the origin of its
-    URL, or its program (see `ProviderBinding`)."""
+    URL, or its program (see `ProviderBinding`). With another `method` it is not a tool that is called, but a resource
+    that is read, or a prompt, by its URI or its name there."""
 
     kind: ClassVar[BindingKind] = "mcp"
     server: str
     tool: str
     destination: str = field(default="", compare=False, repr=False)
+    method: MCPMethod = "tools/call"
 
     def __post_init__(self) -> None:
         _require("mcp", server=self.server, tool=self.tool)
@@ -100,7 +105,10 @@ class MCPBinding:
 
     def to_dict(self) -> JSONDict:
         """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
-        return {"kind": "mcp", "mcp": {"serverName": self.server, "toolName": self.tool}}
+        data: JSONDict = {"serverName": self.server, "toolName": self.tool}
+        if self.method != "tools/call":
+            data["method"] = self.method
+        return {"kind": "mcp", "mcp": data}
 
 
 Binding: TypeAlias = LocalBinding | ProviderBinding | MCPBinding
@@ -126,10 +134,18 @@ def binding_from_dict(data: Mapping[str, object]) -> Binding:
         case "provider":
             return ProviderBinding(_text(part, "providerId"), _text(part, "toolId"))
         case "mcp":
-            return MCPBinding(_text(part, "serverName"), _text(part, "toolName"))
+            return MCPBinding(_text(part, "serverName"), _text(part, "toolName"), method=_method(part))
         case _:
             hint = did_you_mean(kind, ("local", "provider", "mcp"), otherwise="use local, provider or mcp")
             raise InvalidToolError(f"unknown binding kind {kind!r}; {hint}", code="invalid_binding")
+
+
+def _method(part: Mapping[str, object]) -> MCPMethod:
+    method = part.get("method", "tools/call")
+    for known in get_args(MCPMethod):
+        if method == known:
+            return known
+    raise InvalidToolError(f"unknown method {method!r} of an mcp binding", code="invalid_binding")
 
 
 def _text(part: Mapping[str, object], key: str) -> str:

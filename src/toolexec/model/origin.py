@@ -8,9 +8,12 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject
+
+if TYPE_CHECKING:
+    from toolexec.model.questions import ClientAnswerer
 
 __all__ = [
     "ANYONE",
@@ -95,7 +98,8 @@ class Origin:
     chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
     `ask` is how this caller can be asked for approval, if at all. `hear` takes the log messages of tools, a level and
     a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
-    less than `always` for callers that cannot be distinguished from others.
+    less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers to
+    the caller's client, if it can be asked.
     """
 
     caller: Caller = ANYONE
@@ -106,6 +110,7 @@ class Origin:
     ask: Approver | None = None
     hear: LogListener | None = None
     approvals: Lasting = "always"
+    answer: ClientAnswerer | None = None
 
     def within(self, path: CallPath, run_id: str) -> Origin:
         """Return the origin of calls that a chain or code with the ID *run_id* makes."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from toolexec.backend.offers import OffersMore, is_offer_id
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
 from toolexec.discovery.view import browsable
@@ -193,6 +194,8 @@ class Resolver:
         resolver as its cause), BackendUnavailableError when the ID's namespace is a backend that is not connected,
         NoBackendsError when the tool has no binding.
         """
+        if is_offer_id(tool_id):
+            return self._offer(tool_id)
         found = self._index.find(tool_id) if self._index is not None else None
         if found is not None:
             return found
@@ -212,6 +215,15 @@ class Resolver:
         if not self._shows(found):
             raise self._not_found(tool_id, parsed)
         return found
+
+    def _offer(self, tool_id: str) -> Registered:
+        """Return the resource or the prompt that a backend offers under this ID. One that two of them offer is refused:
+        a rule about it would not say which."""
+        offering = [backend for backend in self._backends.list() if isinstance(backend, OffersMore)]
+        found = [offer.entry for backend in offering if (offer := backend.offered(tool_id)) is not None]
+        if len(found) != 1 or (self._shows is not None and not self._shows(found[0])):
+            raise ToolNotFoundError(tool_id)
+        return found[0]
 
     def _bound(self, tool_id: str, tool: Tool) -> Registered:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import METHOD_NOT_FOUND
+from tests.waiting import until
 
 from toolexec.backend.mcp import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
@@ -23,7 +24,8 @@ class Client:
 
     def __init__(self, *script: Any, list_changed: bool = True) -> None:
         self.script = list(script)
-        self.server_capabilities = SimpleNamespace(tools=SimpleNamespace(list_changed=list_changed))
+        tools = SimpleNamespace(list_changed=list_changed)
+        self.server_capabilities = SimpleNamespace(tools=tools, prompts=None, resources=None)
 
     @asynccontextmanager
     async def listen(self, **_: Any) -> AsyncIterator[AsyncIterator[str]]:
@@ -51,12 +53,24 @@ async def test_a_subscription_that_ends_is_made_again():
     refusal = MCPError(METHOD_NOT_FOUND, "no")
     client = Client("lost", "closed", MCPError(-32000, "Connection closed"), refusal)
     made = connection()
-    await asyncio.wait_for(made._listen(client), 30)
-    assert client.script == []
+    listening = asyncio.create_task(made._listen(client))
+    await until(lambda: client.script == [])
     assert made._changed.is_set()
+    await ended(listening)
 
 
 async def test_a_server_that_tells_nothing_is_not_asked():
-    """Without the capability there is no subscription."""
-    client = Client(list_changed=False)
-    await connection()._listen(client)
+    """Without the capability there is no subscription, until a resource is subscribed to."""
+    client = Client("closed", list_changed=False)
+    made = connection()
+    listening = asyncio.create_task(made._listen(client))
+    await asyncio.sleep(0)
+    assert client.script == ["closed"]
+    await made.subscribe(client, "file:///a.md")
+    await until(lambda: client.script == [])
+    await ended(listening)
+
+
+async def ended(listening: asyncio.Task[None]) -> None:
+    listening.cancel()
+    await asyncio.wait([listening])

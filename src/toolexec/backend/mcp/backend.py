@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import pydantic
 from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, CallToolResult
+from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, RootsListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import BackendStatus, ToolsListener
@@ -24,10 +27,14 @@ from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
 from toolexec.backend.mcp.listing import Listing, read_listing
+from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, read_offers
+from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
+from toolexec.backend.offers import Offered, OfferEvent, OfferListener, Offers
 from toolexec.errors import (
     BackendDisabledError,
+    BackendNotFoundError,
     ConfigurationError,
     ConnectionLostError,
     ExecutionError,
@@ -36,8 +43,9 @@ from toolexec.errors import (
     RemoteToolError,
     ToolExecError,
     ToolTimeoutError,
+    Violation,
 )
-from toolexec.model.binding import BindingKind, MCPBinding
+from toolexec.model.binding import BindingKind, MCPBinding, MCPMethod
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
@@ -54,6 +62,13 @@ IDEMPOTENCY_KEY: Final = "toolexec/idempotency_key"
 """The key of a request's `_meta` that has the idempotency key of the call."""
 
 logger: logging.Logger = logging.getLogger(__name__)
+_UNKNOWN: Final = frozenset(("resources", "subscribe", "prompts", "completion"))
+
+
+class _Send(Protocol):
+    """Asks the server for one thing."""
+
+    def __call__(self, *, client: Client) -> Awaitable[ToolReply]: ...
 
 
 class MCPBackend:
@@ -70,7 +85,8 @@ class MCPBackend:
         self.server = server
         self.name: str = server.name
         self.enabled: bool = server.enabled
-        self._connection = MCPConnection(server, self._read_tools)
+        self.relay: Relay = Relay(server.name)
+        self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}
         self._listed = False
@@ -79,6 +95,12 @@ class MCPBackend:
         self._task_tools: set[str] = set()
         self._figures = CallFigures()
         self._begun = self._shown = 0  # the readings of the tools, by number
+        self._offers: Offers | None = None
+        self._known_offers: Offers = Offers()
+        self._offer_changes = 0
+        self._reading = asyncio.Lock()
+        self._offer_listeners: list[OfferListener] = []
+        self._watched: Counter[str] = Counter()
 
     def status(self) -> BackendStatus:
         """Return how the server is."""
@@ -91,7 +113,7 @@ class MCPBackend:
             available=self.enabled and self._connection.state == "ready",
             reason=reason,
             tools=len(self._tools),
-            skipped=dict(self._skipped),
+            skipped=self._skipped | {name: str(why) for name, why in self._known_offers.faults.items()},
             info=where | self._connection.info() | self._figures.info(),
         )
 
@@ -169,7 +191,8 @@ class MCPBackend:
     async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         begun = time.perf_counter()
         try:
-            reply = await self._ask(name, call, on_progress)
+            with self.relay.during(call):
+                reply = await self._ask(name, call, on_progress)
         except ToolExecError as error:
             self._figures.failed(error.message)
             raise
@@ -186,28 +209,34 @@ class MCPBackend:
             raise InputValidationError(error.violations, tool_id=call.tool_id, op="validate_input") from None
         report = _progress_reporter(on_progress) if on_progress is not None else None
         meta = {IDEMPOTENCY_KEY: call.idempotency_key} if call.idempotency_key else None
+        method = self._method(call)
+        if method == "tools/call":
+            send = partial(self._call_tool, name, args, report, meta)
+        else:
+            name = self._checked_offer(call, name, args)
+            send = partial(ask_offer, backend=self.name, method=method, remote=name, args=args)
         client = await self._client(call)
+        if self.relay.has_roots_of_another(call) and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await client.session.send_notification(RootsListChangedNotification())
         if not self.server.url:
-            return convert_reply(await self._call(client, name, args, report, meta))
+            return await self._call(client, name, send)
         wire = self._connection.wire
         try:
-            return await self._deliver(client, name, args, report, meta)
+            return await self._deliver(client, name, send)
         except _UndeliveredError:
             # The server was away, or has forgotten the session: it has certainly not acted on this call.
             await self._connection.report_lost(client, wire)
         try:
-            return await self._deliver(await self._client(call), name, args, report, meta)
+            return await self._deliver(await self._client(call), name, send)
         except _UndeliveredError as error:
             raise error.failure from error
 
-    async def _deliver(
-        self, client: Client, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any
-    ) -> ToolReply:
+    async def _deliver(self, client: Client, name: str, send: _Send) -> ToolReply:
         """Make the call over HTTP. Raises _UndeliveredError where the server has certainly not acted on it."""
         sent = Delivery()
         token = delivery.set(sent)
         try:
-            return convert_reply(await self._call(client, name, args, report, meta))
+            return await self._call(client, name, send)
         except ExecutionError as error:
             if not sent.refused:
                 raise
@@ -222,14 +251,23 @@ class MCPBackend:
         call.waiting = ""
         return client
 
-    async def _call(
-        self, client: Client, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any
-    ) -> CallToolResult:
+    async def _call_tool(
+        self, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any, client: Client
+    ) -> ToolReply:
+        if name in self._task_tools:
+            reply = convert_reply(await call_as_task(client, name, dict(args), report, meta))
+        else:
+            reply = convert_reply(await client.call_tool(name, dict(args), progress_callback=report, meta=meta))
+        if client.server_capabilities.resources is None:
+            return reply
+        return replace(reply, content=[linked(part, self.name) for part in reply.content])
+
+    async def _call(self, client: Client, name: str, send: _Send) -> ToolReply:
         wire = self._connection.wire
         try:
-            if name in self._task_tools:
-                return await call_as_task(client, name, dict(args), report, meta)
-            return await client.call_tool(name, dict(args), progress_callback=report, meta=meta)
+            return await send(client=client)
+        except ToolExecError:
+            raise
         except Exception as error:
             if not _is_loss(error):
                 failure = self._failure(name, error)
@@ -242,6 +280,114 @@ class MCPBackend:
             raise RemoteToolError(message, backend=self.name, outcome=Outcome.DONE) from cause
         message = f"MCP server {self.name} went away during the call: {reason}"
         raise ConnectionLostError(message, backend=self.name) from cause
+
+    # -- resources and prompts ----------------------------------------------------------------------------------
+
+    @property
+    def may_offer(self) -> frozenset[str]:
+        """What the server says that it has; see `OffersMore.may_offer`."""
+        if not self.enabled:
+            return frozenset()
+        capabilities = self._connection.capabilities
+        return may_offer(capabilities) if capabilities is not None else _UNKNOWN
+
+    async def offers(self) -> Offers:
+        """Return the server's resources and prompts, read now where they have changed or are not known.
+
+        Raises BackendDisabledError, BackendUnavailableError, and ExecutionError for lists that cannot be read.
+        """
+        if not self.enabled:
+            raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
+        client = await self._connection.client()
+        async with self._reading:
+            if self._offers is not None:
+                return self._offers
+            changes = self._offer_changes
+            self._known_offers = found = await self._read_offers(client)
+            if changes == self._offer_changes:  # else it is read again the next time
+                self._offers = found
+            return found
+
+    async def _read_offers(self, client: Client) -> Offers:
+        seconds = self.server.connect_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await read_offers(
+                    client, self.name, self.server.namespace or self.name, self._connection.target.destination
+                )
+        except TimeoutError:
+            message = f"MCP server {self.name} has not listed its resources and prompts within {seconds:g} s"
+            raise ToolTimeoutError(message, backend=self.name) from None
+        except Exception as error:
+            raise self._failure("its lists", error) from error
+
+    def offered(self, offer_id: str) -> Offered | None:
+        """Return the offer with this ID, of those that were read last."""
+        return self._known_offers.find(offer_id)
+
+    def on_offers(self, listener: OfferListener) -> Callable[[], None]:
+        """Have *listener* called with what has changed; see `OffersMore.on_offers`."""
+        self._offer_listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._offer_listeners:
+                self._offer_listeners.remove(listener)
+
+        return stop
+
+    async def watch(self, uri: str) -> None:
+        """Subscribe to changes of the resource; raises BackendUnavailableError and ExecutionError."""
+        self._watched[uri] += 1
+        if self._watched[uri] > 1:
+            return
+        try:
+            await self._connection.subscribe(await self._connection.client(), uri)
+        except BaseException as error:
+            self._forget_watch(uri)
+            if not isinstance(error, Exception) or isinstance(error, ToolExecError):
+                raise
+            raise self._failure(uri[:200], error) from error
+
+    async def unwatch(self, uri: str) -> None:
+        """End a subscription that `watch` began."""
+        if self._watched[uri] > 0 and self._forget_watch(uri):
+            await self._connection.unsubscribe(uri)
+
+    def _forget_watch(self, uri: str) -> bool:
+        self._watched[uri] -= 1
+        if self._watched[uri] > 0:
+            return False
+        del self._watched[uri]
+        return True
+
+    def _take_event(self, event: OfferEvent) -> None:
+        if event.kind != "updated":
+            self._offers = None  # read again at the next question
+            self._offer_changes += 1
+        for listener in list(self._offer_listeners):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener to changes of MCP server %s failed", self.name)
+
+    def _method(self, call: ToolCall) -> MCPMethod:
+        binding = call.entry.binding if isinstance(call, Attempt) else None
+        return binding.method if isinstance(binding, MCPBinding) else "tools/call"
+
+    def _checked_offer(self, call: ToolCall, name: str, args: JSONObject) -> str:
+        """Return what to ask the server for; what was decided on must be what is asked for, so that a rule about one
+        resource is not passed by the ID of another one."""
+        offered = self._known_offers.find(call.tool_id)
+        if offered is None:
+            raise BackendNotFoundError(f"MCP server {self.name} has no {call.tool_id} any more", backend=self.name)
+        if offered.kind in ("resource", "template"):
+            uri = args.get("uri")
+            meant = self._known_offers.of_uri(uri) if isinstance(uri, str) else None
+            if meant is None or meant.id != offered.id:
+                found = Violation(path="/uri", keyword="const", message=f"it is not a URI of {call.tool_id}")
+                raise InputValidationError((found,), tool_id=call.tool_id, op="validate_input")
+            return str(uri)
+        return name
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Yield the server's progress, then the reply; see `StreamingBackend.stream`."""

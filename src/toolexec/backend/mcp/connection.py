@@ -14,16 +14,39 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 from mcp import Client, MCPError
-from mcp.client.subscriptions import SubscriptionLost
-from mcp_types import Implementation, ServerNotification, ToolListChangedNotification
+from mcp.client.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    Subscription,
+    SubscriptionLost,
+)
+from mcp_types import (
+    EmptyResult,
+    Implementation,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    SamplingCapability,
+    SamplingToolsCapability,
+    ServerCapabilities,
+    ServerNotification,
+    SubscribeRequest,
+    SubscribeRequestParams,
+    ToolListChangedNotification,
+    UnsubscribeRequest,
+    UnsubscribeRequestParams,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, is_lasting
 from toolexec.backend.mcp.login import KnownSecrets
 from toolexec.backend.mcp.logs import discreet_logs
+from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
+from toolexec.backend.offers import OfferEvent
 from toolexec.errors import BackendUnavailableError, LoginRequiredError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
@@ -44,6 +67,7 @@ _LOGIN_PAUSE = 2.0
 _PROBE_PATIENCE = 3.0
 _DEBOUNCE = 0.05
 _DIAGNOSIS_PATIENCE = 1.0
+_UNSUBSCRIBE_PATIENCE = 5.0
 _NO_SSE_HINT = frozenset([400, 404, 405, 406, 415, 501])
 _threads = WorkerThreads()  # a keyring may wait for its owner for ever, and must not keep the process from ending
 
@@ -52,12 +76,24 @@ class MCPConnection:
     """A task of its own owns the SDK's client, because its scopes must be left by the task that entered them.
 
     *read_tools* is awaited after each connect, within the time limit for connecting, and when the server says that its
-    tools have changed. Every other method is for the event loop of the first use. `target` is the server as it was last
-    connected to: with its references filled in.
+    tools have changed; *on_event* is called when its resources or prompts have. *relay* answers what the server asks.
+    Every other method is for the event loop of the first use. `target` is the server as it was last connected to: with
+    its references filled in.
     """
 
-    def __init__(self, server: MCPServer, read_tools: Callable[[Client], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        server: MCPServer,
+        read_tools: Callable[[Client], Awaitable[None]],
+        on_event: Callable[[OfferEvent], None] = lambda _: None,
+        relay: Relay | None = None,
+    ) -> None:
+        self._relay = relay if relay is not None else Relay(server.name)
         self.server = server
+        self.capabilities: ServerCapabilities | None = None
+        """What the server last said that it has."""
+        self._on_event = on_event
+        self._subscribed: set[str] = set()
         self.target: MCPServer = server
         self.restarts: int = 0
         self._asked_before = False
@@ -80,6 +116,7 @@ class MCPConnection:
         self._stop = asyncio.Event()
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
+        self._listen_again = asyncio.Event()
 
     async def start(self) -> None:
         """Begin connecting and wait for the first attempt to end, well or badly."""
@@ -269,7 +306,11 @@ class MCPConnection:
                     return False, False
                 ready = True
                 self._client, self.state, self.reason = client, "ready", None
+                self.capabilities = client.server_capabilities
                 self._settled.set()
+                if self.restarts:  # its lists may be others now
+                    self._on_event(OfferEvent("resources"))
+                    self._on_event(OfferEvent("prompts"))
                 await self._stay(client)
         except Exception as error:
             failure, lasting = error, is_lasting(error)
@@ -378,7 +419,7 @@ class MCPConnection:
 
     async def _enter(self, stack: AsyncExitStack, transport: Any) -> Client:
         patience = min(_PROBE_PATIENCE, self.server.connect_timeout / 3)
-        scrubber = KnownSecrets(self.target.hidden, self.login)
+        scrubber, relay = KnownSecrets(self.target.hidden, self.login), self._relay
         watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience, scrubber)
         client = Client(
             watched,  # pyright: ignore[reportArgumentType]
@@ -386,6 +427,12 @@ class MCPConnection:
             message_handler=self._on_message,
             client_info=Implementation(name="toolexec", version=__version__),
             cache=None,
+            logging_callback=relay.log,
+            log_level="info" if relay.active else None,
+            sampling_callback=relay.sampling if relay.active else None,
+            sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()) if relay.active else None,
+            elicitation_callback=relay.elicitation if relay.active else None,
+            list_roots_callback=relay.roots if relay.active else None,
         )
         await stack.enter_async_context(client)
         # The SDK would turn a reply that breaks the tool's output schema into an exception and lose the reply. Here the
@@ -397,6 +444,41 @@ class MCPConnection:
     async def _on_message(self, message: ServerNotification | Exception) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._changed.set()
+        elif isinstance(message, ResourceListChangedNotification):
+            self._on_event(OfferEvent("resources"))
+        elif isinstance(message, PromptListChangedNotification):
+            self._on_event(OfferEvent("prompts"))
+        elif isinstance(message, ResourceUpdatedNotification):
+            self._on_event(OfferEvent("updated", str(message.params.uri)))
+
+    async def subscribe(self, client: Client, uri: str) -> None:
+        """Have the server report changes of the resource, also after a new connection; raises what the SDK does."""
+        self._subscribed.add(uri)
+        try:
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                self._listen_again.set()
+            else:
+                request = SubscribeRequest(params=SubscribeRequestParams(uri=uri))
+                await client.session.send_request(request, EmptyResult)
+        except BaseException:
+            self._subscribed.discard(uri)
+            raise
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Have the server report no more changes of the resource; what it says to that does not matter."""
+        self._subscribed.discard(uri)
+        client = self._client
+        if client is None:
+            return
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._listen_again.set()
+            return
+        try:
+            async with asyncio.timeout(_UNSUBSCRIBE_PATIENCE):
+                request = UnsubscribeRequest(params=UnsubscribeRequestParams(uri=uri))
+                await client.session.send_request(request, EmptyResult)
+        except Exception as error:
+            logger.debug("MCP server %s: a subscription was not ended: %s", self.server.name, type(error).__name__)
 
     async def _follow_changes(self, client: Client) -> None:
         """Read the tools again, once for a burst of notifications."""
@@ -416,26 +498,66 @@ class MCPConnection:
                 logger.warning("MCP server %s: cannot read its changed tools: %s", self.server.name, reason)
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changes, as clients must from 2026-07-28 on, and again when the server ends the subscription."""
-        tools = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+        """Subscribe to changes, as clients must from 2026-07-28 on, and again when the server ends the subscription, or
+        other resources are subscribed to."""
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await self._subscribe_again(client)
             return
+        has = client.server_capabilities
+        tools = has.tools is not None and bool(has.tools.list_changed)
+        prompts = has.prompts is not None and bool(has.prompts.list_changed)
+        resources = has.resources is not None and bool(has.resources.list_changed)
         pause = _FIRST_PAUSE
         while True:
+            self._listen_again.clear()
+            uris = sorted(self._subscribed)
+            if not (tools or prompts or resources or uris):
+                await self._listen_again.wait()
+                continue
             try:
-                async with client.listen(tools_list_changed=True) as changes:
-                    if pause > _FIRST_PAUSE:
-                        self._changed.set()  # changes since the last subscription were not reported
-                    async for _ in changes:
-                        pause = _FIRST_PAUSE
+                async with client.listen(
+                    tools_list_changed=tools,
+                    prompts_list_changed=prompts,
+                    resources_list_changed=resources,
+                    resource_subscriptions=uris,
+                ) as changes:
+                    if pause > _FIRST_PAUSE:  # changes since the last subscription were not reported
                         self._changed.set()
+                        self._on_event(OfferEvent("resources"))
+                        self._on_event(OfferEvent("prompts"))
+                    came = asyncio.Event()
+                    await _ended_or_set(asyncio.ensure_future(self._take_changes(changes, came)), self._listen_again)
+                    pause = _FIRST_PAUSE if came.is_set() else pause
+                if self._listen_again.is_set():
+                    continue
             except MCPError as error:
                 if not connection_closed(error):  # it promised to report changes, but refuses
-                    return
+                    await self._listen_again.wait()
+                    continue
             except SubscriptionLost:
                 pass
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _take_changes(self, changes: Subscription, came: asyncio.Event) -> None:
+        async for change in changes:
+            came.set()
+            if isinstance(change, ResourceUpdated):
+                self._on_event(OfferEvent("updated", str(change.uri)))
+            elif isinstance(change, ResourcesListChanged):
+                self._on_event(OfferEvent("resources"))
+            elif isinstance(change, PromptsListChanged):
+                self._on_event(OfferEvent("prompts"))
+            else:
+                self._changed.set()
+
+    async def _subscribe_again(self, client: Client) -> None:
+        """Subscribe on a new connection to what was subscribed to on the last one."""
+        for uri in sorted(self._subscribed):
+            try:
+                await self.subscribe(client, uri)
+            except Exception as error:
+                logger.warning("MCP server %s: a subscription was lost: %s", self.server.name, type(error).__name__)
 
     def _has_budget(self) -> bool:
         oldest = time.monotonic() - self.server.restart_window
@@ -446,6 +568,20 @@ class MCPConnection:
 
 async def _accept_reply(name: str, result: Any) -> None:
     """Takes the place of the SDK's check of a reply."""
+
+
+async def _ended_or_set(work: asyncio.Future[None], event: asyncio.Event) -> None:
+    """Wait until *work* has ended, and raise what it does, or until *event* is set; then it is cancelled."""
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        if not work.done():
+            work.cancel()
+        await asyncio.gather(waiter, work, return_exceptions=True)
+    if not work.cancelled():
+        work.result()
 
 
 async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:

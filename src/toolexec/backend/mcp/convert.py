@@ -14,9 +14,14 @@ from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["convert_reply", "convert_tools"]
+__all__ = ["convert_reply", "convert_tools", "without_hidden_characters"]
 
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+
+
+def without_hidden_characters(text: str) -> str:
+    """Return the string without control characters, and characters that cannot be seen."""
+    return _HIDDEN.sub("", text)
 
 
 def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, Tool], dict[str, str]]:

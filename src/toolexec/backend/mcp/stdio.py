@@ -50,6 +50,7 @@ class StdioTransport:
         self._context: Any = None
         self._foreign_lines = 0
         self._last_foreign = ""
+        self._is_too_long = False
         self._exit_code: int | None = None
         self._child: Child | None = None
         self._stdout_ended = asyncio.Event()
@@ -62,6 +63,8 @@ class StdioTransport:
         code = self._exit_code
         if code is not None:
             parts.append(f"the process was ended by signal {-code}" if code < 0 else f"the process exited with {code}")
+        if self._is_too_long:
+            parts.append(f"it sent a message of more than {_MAX_LINE} bytes")
         if self._foreign_lines:
             lines = "a line" if self._foreign_lines == 1 else f"{self._foreign_lines} lines"
             parts.append(f"it wrote {lines} to stdout that is no MCP message, the last: {self._last_foreign!r}")
@@ -132,6 +135,7 @@ class StdioTransport:
                     if message is not None:
                         await incoming.send(message)
         finally:
+            self._is_too_long = lines.too_long
             self._stdout_ended.set()
             incoming.close()
 
@@ -192,6 +196,7 @@ class _Lines:
         self._stream = stream
         self._kept = bytearray()
         self._seen = 0
+        self.too_long: bool = False
 
     async def read(self) -> bytes | None:
         """Return the next line, or None at the end."""
@@ -199,6 +204,7 @@ class _Lines:
             size = self._kept.find(b"\n", self._seen) + 1
             if (size or len(self._kept)) > _MAX_LINE:
                 logger.warning("an MCP server sent a line of more than %d bytes; the connection is closed", _MAX_LINE)
+                self.too_long = True
                 return None
             data = b"" if size else await self._stream.read()
             if not data:

@@ -1,0 +1,106 @@
+"""Resources and prompts of servers that mean no good: what they list and answer is bounded, and stays their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolexec import Exec
+from toolexec.backend.mcp.offers import MAX_OFFERS
+from toolexec.backend.mcp.relay import asks_for_secret
+from toolexec.backend.offers import fits_template
+from toolexec.errors import ExecutionError, NotOfferedError, RemoteToolError
+from toolexec.model.resources import gateway_uri, split_uri
+
+SERVER = str(Path(__file__).with_name("hostile_server.py"))
+
+
+@asynccontextmanager
+async def hostile(behaviour: str, *others: str) -> AsyncIterator[Exec]:
+    async with Exec() as ex:
+        for name in ("bad", *others):
+            command = [sys.executable, SERVER, behaviour]
+            await ex.add_mcp(name, command=command, stop_timeout=0.2, connect_timeout=20)
+        yield ex
+
+
+@pytest.mark.parametrize(("behaviour", "number"), [("endless", MAX_OFFERS), ("repeats", 2)])
+async def test_a_list_without_end_is_cut(behaviour: str, number: int):
+    """As many are taken as are allowed, and the status says what is missing and why."""
+    async with hostile(behaviour) as ex:
+        assert len(await ex.list_resources()) == number
+        [status] = [status for status in ex.backend_statuses() if status.name == "bad"]
+        assert "after that are missing" in status.skipped["(resources)"]
+
+
+async def test_a_resource_of_a_gigabyte_is_refused():
+    """The call fails with the reason, and takes no memory for it; what is smaller and still too long is refused, too."""
+    async with hostile("plain") as ex:
+        with pytest.raises(RemoteToolError, match="too long: it has 346"):
+            await ex.read_resource("toolexec://bad/unlisted://large")
+        with pytest.raises(ExecutionError, match="more than 67108864 bytes"):
+            await ex.read_resource("toolexec://bad/huge://")
+
+
+async def test_a_server_cannot_answer_for_another_one():
+    """The URI of another server in an answer leads to the server that gave it, and to no other."""
+    async with hostile("plain", "other") as ex:
+        found = await ex.read_resource("toolexec://bad/foreign://x")
+        [part] = found.contents
+        assert part.uri == "toolexec://bad/toolexec://other/secret://x"
+        assert (await ex.read_resource(part.uri)).text == "mine: toolexec://other/secret://x"
+        for uri in ("foreign://x", "toolexec://none/foreign://x", "toolexec://bad", "toolexec:///bad/x", ""):
+            with pytest.raises(NotOfferedError):
+                await ex.read_resource(uri)
+
+
+async def test_definitions_are_bounded_and_cleaned():
+    """Names that would be the same are told apart, what is listed twice or too long is left out, and nothing hides."""
+    async with hostile("plain") as ex:
+        prompts = await ex.list_prompts()
+        assert [prompt.own_name for prompt in prompts] == ["a b", "a-b"]
+        assert prompts[0].name == "bad:a-b"
+        assert prompts[1].name.startswith("bad:a-b-")
+        assert prompts[0].description == "Read this"
+        assert [resource.own_uri for resource in await ex.list_resources()] == ["huge://"]
+        [status] = [status for status in ex.backend_statuses() if status.name == "bad"]
+        assert {"prompt a b", "resource long://"} <= status.skipped.keys()
+
+
+@pytest.mark.parametrize("uri", ["file:///a", "x", "toolexec://a/b", "a b\n", "é://ü", "//", "/"])
+def test_a_uri_can_be_read_back(uri: str):
+    """What is made of a server and a URI gives back both, whatever the URI is."""
+    assert split_uri(gateway_uri("my.server-1", uri)) == ("my.server-1", uri)
+
+
+def test_templates_are_fitted_in_linear_time():
+    """A URI fits where the fixed parts are there in order; a template that is made to be slow is not."""
+    assert fits_template("user://{name}/profile", "user://ann/profile")
+    assert not fits_template("user://{name}/profile", "user://ann/profile/x")
+    assert not fits_template("a{x}a", "a")
+    assert fits_template("x://{+a}b{+c}d", "x://1b2d")
+    assert not fits_template("{+a}x" * 1000 + "y", "x" * 16_000)
+
+
+@pytest.mark.parametrize(
+    ("params", "asks"),
+    [
+        ({"message": "Log in", "requestedSchema": {"properties": {"apiKey": {"type": "string"}}}}, True),
+        (
+            {"message": "?", "requestedSchema": {"properties": {"a": {"type": "string", "title": "Your password"}}}},
+            True,
+        ),
+        ({"message": "Give me your password", "requestedSchema": {"properties": {"a": {"type": "string"}}}}, True),
+        ({"message": "?", "requestedSchema": {"properties": {"a": {"type": "string", "format": "password"}}}}, True),
+        ({"message": "Reset the password?", "requestedSchema": {"properties": {"sure": {"type": "boolean"}}}}, False),
+        ({"message": "?", "requestedSchema": {"properties": {"spin": {"type": "string"}}}}, False),
+        ({"message": "Open this", "mode": "url", "url": "https://example.com/password"}, False),
+    ],
+)
+def test_a_form_for_a_secret_is_known(params: dict[str, object], asks: bool):
+    """Fields, and the message of a form with a field for text, are looked at; a URL is where secrets belong."""
+    assert (asks_for_secret(params) is not None) == asks
