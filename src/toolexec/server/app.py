@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -33,14 +33,19 @@ from mcp_types import (
     DiscoverResult,
     EmptyResult,
     InputRequiredResult,
+    InputResponseRequestParams,
     NotificationParams,
     PaginatedRequestParams,
     RequestParams,
     ServerCapabilities,
     SetLevelRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.backend.base import Backend
+from toolexec.backend.offers import OfferEvent, OffersMore
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares
 from toolexec.discovery.view import browsable
@@ -49,11 +54,20 @@ from toolexec.exec.facade import Exec
 from toolexec.exec.run_data import origin_from_json, origin_to_json
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.origin import Approver, Origin, acting
+from toolexec.model.questions import ClientAnswerer
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 from toolexec.run.results import ResultStore
-from toolexec.server.callers import RequestContext, Requester, asks_for_task, can_elicit, is_modern, offers_tasks
+from toolexec.server.callers import (
+    RequestContext,
+    Requester,
+    asks_for_task,
+    can_be_asked,
+    can_elicit,
+    is_modern,
+    offers_tasks,
+)
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.durable import DurableCall
@@ -61,6 +75,8 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
+from toolexec.server.offers import OFFER_HINTS, Job, ServedOffers
+from toolexec.server.questions import client_answerer
 from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
 from toolexec.server.settings import Expose, ServeSettings
@@ -78,8 +94,7 @@ _NAMESPACES = 60
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
-_Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[JSONDict]]
-"""One parsed call: makes it for an origin, reports its progress, and returns the reply."""
+_Job: TypeAlias = Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +145,9 @@ class ToolServer:
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
-        self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
+        self._offers = ServedOffers(ex, settings.page_size, self._answer)
+        self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.subscribers)
+        self._stop_watching: list[Callable[[], None]] = []
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
         self._patient_until = 0.0
@@ -151,12 +168,25 @@ class ToolServer:
     async def start(self) -> None:
         """Begin to start the backends and to watch for changes; waits for nothing. Further calls do nothing."""
         if self._starting is None:
+            self._stop_watching.append(self.ex.backends.on_backend(self._adopt))
             if self.settings.list_changed:
                 self._changes.start()
             wait = self.settings.direct_wait
             wait = min(wait, _AUTO_WAIT) if self.settings.expose == "auto" else wait
             self._patient_until = asyncio.get_running_loop().time() + wait
             self._starting = asyncio.create_task(self._start_backends())
+
+    def _adopt(self, backend: Backend) -> None:
+        """Let a backend put its questions to clients, and pass on to them what it says of its resources."""
+        relay = getattr(backend, "relay", None)
+        if relay is not None:
+            relay.active = True
+        if isinstance(backend, OffersMore) and self.settings.list_changed:
+
+            def changed(event: OfferEvent) -> None:
+                self._changes.notify(self._offers.changed(backend, event))
+
+            self._stop_watching.append(backend.on_offers(changed))
 
     async def _start_backends(self) -> None:
         await asyncio.sleep(_HEAD_START)
@@ -169,6 +199,8 @@ class ToolServer:
 
     async def aclose(self) -> None:
         """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
+        for stop in self._stop_watching:
+            stop()
         self._changes.stop()
         self._listen.close()
         await self._tasks.aclose()
@@ -203,17 +235,19 @@ class ToolServer:
             settings.name,
             version=settings.version,
             title=settings.title or None,
-            cache_hints={"tools/list": hint},
+            cache_hints={"tools/list": hint, **OFFER_HINTS},
             lifespan=self._lifespan,
             get_tool_input_schema=self._dispatcher.input_schema,
-            on_subscriptions_listen=self._listen if settings.list_changed else None,
+            on_subscriptions_listen=self._listen_for if settings.list_changed else None,
         )
+        server.offered = self._offers.offered
         server.describe = self._instructions
         server.tells_changes = settings.list_changed
         server.add_request_handler("server/discover", RequestParams, self._discover)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
         server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         server.add_request_handler("tools/call", CallToolRequestParams, self._call)
+        self._offers.serve(server)
         if settings.list_changed:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
         if settings.tasks.mode != "never":
@@ -262,6 +296,17 @@ class ToolServer:
             capabilities=self.lowlevel.get_capabilities(protocol_version=ctx.protocol_version),
             instructions=self._instructions(Requester.of(ctx).origin(None)),
         )
+
+    async def _listen_for(
+        self, ctx: RequestContext, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Serve a stream of changes, of those resources among others that the caller may know of."""
+        async with contextlib.AsyncExitStack() as stack:
+            wanted = params.notifications
+            if wanted.resource_subscriptions:
+                uris = await self._offers.watched(ctx, wanted.resource_subscriptions, stack)
+                wanted = wanted.model_copy(update={"resource_subscriptions": uris or None})
+            return await self._listen(ctx, params.model_copy(update={"notifications": wanted}))
 
     async def _set_level(self, ctx: RequestContext, params: SetLevelRequestParams) -> EmptyResult:
         set_log_level(ctx, params.level)
@@ -318,18 +363,50 @@ class ToolServer:
             job = self._dispatcher.job(params.name, args, how)
         if wants_task:
             return self._begin_task(job, ctx, params, requester, durable)
-        if is_modern(ctx) and (can_elicit(ctx) or takes_task):
+        if is_modern(ctx) and (can_be_asked(ctx) or takes_task):
             run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
             if durable is not None:
                 run.make_durable(durable)
             ask = run.ask if can_elicit(ctx) else None
+            answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
             async with run.line.open(ctx):
-                run.begin(self._work(job, requester, ask, run.line, takes_task or _wants_progress(ctx)))
+                run.begin(self._work(job, requester, ask, run.line, takes_task or _wants_progress(ctx), answer))
                 return await self._advance(run, ctx, params.name, requester)
-        ask = handshake_approver(ctx, self.settings.approval_timeout) if can_elicit(ctx) else None
+        return await self._at_once(ctx, requester, job)
+
+    async def _at_once(self, ctx: RequestContext, requester: Requester, job: _Job) -> JSONDict:
+        """Do a job while its request lasts; its client is asked meanwhile, where that is possible."""
+        timeout = self.settings.approval_timeout
+        ask = handshake_approver(ctx, timeout) if can_elicit(ctx) else None
         line = Line()
         async with line.open(ctx):
-            return await self._work(job, requester, ask, line, _wants_progress(ctx))
+            answer = client_answerer(ctx, timeout, None)
+            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer)
+
+    async def _answer(
+        self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: _Job
+    ) -> JSONDict | InputRequiredResult:
+        """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
+        requester = Requester.of(ctx)
+        digest = digest_of(what, args)
+        if params.request_state is not None:
+            run = self._suspended.resume(params.request_state, requester.key, digest, params.input_responses or {})
+            async with run.line.open(ctx):
+                return await self._replied(run)
+        if not (is_modern(ctx) and can_be_asked(ctx)):
+            return await self._at_once(ctx, requester, job)
+        run = SuspendedRun(self._suspended, requester.key, digest, requester.source)
+        ask = run.ask if can_elicit(ctx) else None
+        answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
+        async with run.line.open(ctx):
+            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer))
+            return await self._replied(run)
+
+    async def _replied(self, run: SuspendedRun) -> JSONDict | InputRequiredResult:
+        result = await self._suspended.advance(run)
+        if result is None:
+            raise MCPError(code=INTERNAL_ERROR, message="it waits for something; ask again later")
+        return result
 
     async def _advance(
         self, run: SuspendedRun, ctx: RequestContext, name: str, requester: Requester
@@ -405,9 +482,15 @@ class ToolServer:
         return self._tasks.for_handshake(announced)
 
     async def _work(
-        self, job: _Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
+        self,
+        job: _Job,
+        requester: Requester,
+        ask: Approver | None,
+        line: Line,
+        wants_progress: bool,
+        answer: ClientAnswerer | None = None,
     ) -> JSONDict:
-        origin = line.listening(requester.origin(ask))
+        origin = replace(line.listening(requester.origin(ask)), answer=answer)
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
 
@@ -419,6 +502,7 @@ class _Lowlevel(Server[Any]):
     tells_changes = False
     makes_tasks = False
     describe: Callable[[], str] = str
+    offered: Callable[[ServerCapabilities], ServerCapabilities]
 
     def create_initialization_options(
         self,
@@ -427,7 +511,7 @@ class _Lowlevel(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         self.instructions = self.describe()
-        options = notification_options or NotificationOptions(tools_changed=self.tells_changes)
+        options = notification_options or NotificationOptions(*[self.tells_changes] * 3)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
     def get_capabilities(
@@ -441,6 +525,9 @@ class _Lowlevel(Server[Any]):
         found = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
+        found = self.offered(found)
+        if found.resources is not None and not self.tells_changes:
+            found = found.model_copy(update={"resources": found.resources.model_copy(update={"subscribe": False})})
         return capabilities_with_tasks(found, protocol_version) if self.makes_tasks else found
 
 

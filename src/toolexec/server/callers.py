@@ -25,6 +25,7 @@ __all__ = [
     "RequestContext",
     "Requester",
     "asks_for_task",
+    "can_be_asked",
     "can_elicit",
     "connection_of",
     "is_modern",
@@ -62,6 +63,13 @@ def can_elicit(ctx: RequestContext) -> bool:
     if offered is None or (offered.form is None and offered.url is not None):
         return False
     return is_modern(ctx) or ctx.session.can_send_request
+
+
+def can_be_asked(ctx: RequestContext) -> bool:
+    """Return whether the client said that it answers any question at all: of a person, of its model, or of its
+    roots."""
+    has = ctx.session.client_capabilities
+    return has is not None and (has.sampling is not None or has.roots is not None or has.elicitation is not None)
 
 
 def offers_tasks(ctx: RequestContext) -> bool:

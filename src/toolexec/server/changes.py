@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import anyio
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp_types import NotificationParams
 
 from toolexec.discovery.index import ChangeEvent, Index
@@ -20,20 +28,26 @@ __all__ = ["ChangeNotices"]
 logger: logging.Logger = logging.getLogger(__name__)
 _LONGEST = 10
 _SEND_SECONDS = 5.0
+_MOST_EVENTS = 1000
 
 
 class ChangeNotices:
     """Watches *index* and, when nothing has changed for *debounce* seconds, notifies all clients.
 
     A burst that does not end is notified every ten times *debounce*. Clients of the handshake era receive it on their
-    connection; those of the newer era on the streams that they opened, by way of `bus`.
+    connection; those of the newer era on the streams that they opened, by way of `bus`. *subscribers* gives the
+    connections that are to be notified of a change of one resource, by its URI.
     """
 
-    def __init__(self, index: Index, debounce: float) -> None:
+    def __init__(
+        self, index: Index, debounce: float, subscribers: Callable[[str], Collection[object]] = lambda _: ()
+    ) -> None:
         self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
         self._index = index
         self._debounce = debounce
-        self._connections: dict[object, Callable[[], Any]] = {}
+        self._subscribers = subscribers
+        self._connections: dict[Connection, None] = {}
+        self._events: dict[ServerEvent, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unwatch: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -44,7 +58,7 @@ class ChangeNotices:
         """Notify this connection of changes until it ends; the handler of `notifications/initialized`."""
         connection = connection_of(ctx)
         if connection not in self._connections:
-            self._connections[connection] = connection.send_tool_list_changed
+            self._connections[connection] = None
             connection.exit_stack.callback(self._connections.pop, connection, None)
 
     def start(self) -> None:
@@ -69,7 +83,13 @@ class ChangeNotices:
         # Changes come from any thread.
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wait)
+            loop.call_soon_threadsafe(self.notify, ToolsListChanged())
+
+    def notify(self, event: ServerEvent) -> None:
+        """Notify clients of *event*, once in a burst; must be called on the event loop."""
+        if len(self._events) < _MOST_EVENTS:
+            self._events[event] = None
+        self._wait()
 
     def _wait(self) -> None:
         loop = self._loop
@@ -91,12 +111,26 @@ class ChangeNotices:
             self._wait()  # a client is slow to receive the last notice: it receives this one a little later
 
     async def _tell(self) -> None:
-        await self.bus.publish(ToolsListChanged())
-        await asyncio.gather(*(self._tell_one(*entry) for entry in list(self._connections.items())))
+        events, self._events = list(self._events), {}
+        for event in events:
+            await self.bus.publish(event)
+        await asyncio.gather(*(self._tell_one(connection, events) for connection in list(self._connections)))
 
-    async def _tell_one(self, connection: object, send: Callable[[], Any]) -> None:
+    async def _tell_one(self, connection: Connection, events: Sequence[ServerEvent]) -> None:
         with anyio.move_on_after(_SEND_SECONDS) as scope:
-            await send()
+            for event in events:
+                await self._send(connection, event)
         if scope.cancelled_caught:
             logger.warning("a client does not read what it is sent; it hears of no more changes")
             self._connections.pop(connection, None)
+
+    async def _send(self, connection: Connection, event: ServerEvent) -> None:
+        if isinstance(event, ResourceUpdated):
+            if connection in self._subscribers(event.uri):
+                await connection.send_resource_updated(event.uri)
+        elif isinstance(event, ResourcesListChanged):
+            await connection.send_resource_list_changed()
+        elif isinstance(event, PromptsListChanged):
+            await connection.send_prompt_list_changed()
+        else:
+            await connection.send_tool_list_changed()

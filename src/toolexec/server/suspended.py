@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Mapping
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -35,6 +35,7 @@ _SETTLE_SECONDS = 0.005
 _KEEP_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _REMEMBERED = 1000
+T = TypeVar("T")
 
 
 def digest_of(name: str, args: JSONObject) -> str:
@@ -62,6 +63,7 @@ class SuspendedRun:
         self._runs = runs
         self._asked = 0
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
+        self._inputs: dict[str, tuple[InputRequest, asyncio.Future[object]]] = {}
         self._changed = asyncio.Event()
         self._given_up: Exception | None = None
 
@@ -82,6 +84,24 @@ class SuspendedRun:
         finally:
             self._open.pop(key, None)
 
+    async def ask_client(self, request: InputRequest) -> object:
+        """Put what a server behind this one asks to the client, and wait for the response; None where the call has
+        become a task, whose client cannot be asked that."""
+        if self._given_up is not None:
+            raise self._given_up
+        if self.patience is not None:
+            return None
+        self._runs.admit(self)
+        self._asked += 1
+        key = f"input-{self._asked}"
+        response: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._inputs[key] = (request, response)
+        self._changed.set()
+        try:
+            return await response
+        finally:
+            self._inputs.pop(key, None)
+
     @property
     def over(self) -> bool:
         """Whether no answer counts any more."""
@@ -90,7 +110,7 @@ class SuspendedRun:
     @property
     def asks(self) -> bool:
         """Whether a question is open."""
-        return bool(self._open)
+        return bool(self._open or self._inputs)
 
     def make_durable(self, durable: DurableCall) -> None:
         """Have the call be a durable run, which waits outside of any request."""
@@ -115,11 +135,12 @@ class SuspendedRun:
         while not task.done():
             if self.waits:
                 return None
-            if self._open:
+            if self.asks:
                 # Calls that run at the same time ask at about the same time: one reply may carry all their questions.
                 await asyncio.wait([task], timeout=_SETTLE_SECONDS)
-                if self._open and not task.done():
-                    return {key: question(request) for key, request in self.questions().items()}
+                if self.asks and not task.done():
+                    inputs = {key: request for key, (request, _) in self._inputs.items()}
+                    return inputs | {key: question(request) for key, request in self.questions().items()}
                 continue
             await self.stirred()
         return task.result()
@@ -127,7 +148,7 @@ class SuspendedRun:
     async def stirred(self) -> None:
         """Wait for a question, for the end of the work, or until a durable run waits."""
         assert self.task is not None
-        while not (self._open or self.task.done() or self.waits):
+        while not (self.asks or self.task.done() or self.waits):
             self._changed.clear()
             await self._changed.wait()
 
@@ -157,17 +178,21 @@ class SuspendedRun:
         for key, reply in replies.items():
             if key in self._open:
                 _settle(self._open.pop(key)[1], answer_in(reply))
+            elif key in self._inputs:
+                _settle(self._inputs.pop(key)[1], reply)
 
     def become_task(self, patience: float) -> None:
         """Have each question, those that are open too, end with TimeoutError after *patience* seconds."""
         self.patience = patience
+        for _, response in self._inputs.values():
+            _settle(response, None)
         for _, future in self._open.values():
             asyncio.get_running_loop().call_later(patience, _fail, future, TimeoutError())
 
     def give_up(self, why: Exception) -> None:
         """Stop waiting for answers: what is open, and whatever is asked from now on, ends with *why*."""
         self._given_up = why
-        for _, future in self._open.values():
+        for _, future in (*self._open.values(), *self._inputs.values()):
             _fail(future, why)
 
     async def stop(self) -> None:
@@ -329,12 +354,12 @@ async def _answer_of(ask: Approver, request: ApprovalRequest) -> ApprovalAnswer:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _settle(future: asyncio.Future[ApprovalAnswer], answer: ApprovalAnswer) -> None:
+def _settle(future: asyncio.Future[T], answer: T) -> None:
     if not future.done():
         future.set_result(answer)
 
 
-def _fail(future: asyncio.Future[ApprovalAnswer], why: Exception) -> None:
+def _fail(future: asyncio.Future[Any], why: Exception) -> None:
     if not future.done():
         future.set_exception(why)
 
