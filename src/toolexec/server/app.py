@@ -242,7 +242,7 @@ class ToolServer:
         )
         server.offered = self._offers.offered
         server.describe = self._instructions
-        server.tells_changes = settings.list_changed
+        server.notes_changes = settings.list_changed
         server.add_request_handler("server/discover", RequestParams, self._discover)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
         server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
@@ -499,7 +499,7 @@ class _Lowlevel(Server[Any]):
     """The SDK's server, which says in every handshake, on any transport, what there is and whether it sends notices of
     changes."""
 
-    tells_changes = False
+    notes_changes = False
     makes_tasks = False
     describe: Callable[[], str] = str
     offered: Callable[[ServerCapabilities], ServerCapabilities]
@@ -511,7 +511,7 @@ class _Lowlevel(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         self.instructions = self.describe()
-        options = notification_options or NotificationOptions(*[self.tells_changes] * 3)
+        options = notification_options or NotificationOptions(*[self.notes_changes] * 3)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
     def get_capabilities(
@@ -526,7 +526,7 @@ class _Lowlevel(Server[Any]):
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
         found = self.offered(found)
-        if found.resources is not None and not self.tells_changes:
+        if found.resources is not None and not self.notes_changes:
             found = found.model_copy(update={"resources": found.resources.model_copy(update={"subscribe": False})})
         return capabilities_with_tasks(found, protocol_version) if self.makes_tasks else found
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,6 +50,61 @@ async def test_a_resource_of_a_gigabyte_is_refused():
             await ex.read_resource("toolexec://bad/huge://")
 
 
+async def test_a_gigabyte_over_http_is_refused():
+    """A body that is longer than an event may be is not read to its end, and the server can be used afterwards."""
+    async with boundless() as url, Exec() as ex:
+        await ex.add_mcp("bad", url=url)
+        with pytest.raises(ExecutionError, match="more than 67108864 bytes"):
+            await ex.read_resource("toolexec://bad/huge://")
+        assert await ex.list_resources() == []
+
+
+@asynccontextmanager
+async def boundless() -> AsyncIterator[str]:
+    """Yield the URL of a server whose resources have a gigabyte."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                await respond(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+
+async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = re.search(rb"content-length: (\d+)", head)
+    message = json.loads(await reader.readexactly(int(length[1]))) if length is not None else {}
+    if "id" not in message:
+        status = b"202 Accepted" if message else b"405 Method Not Allowed"
+        writer.write(b"HTTP/1.1 %s\r\ncontent-length: 0\r\n\r\n" % status)
+        return
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": "boundless", "version": "1"},
+        },
+        "tools/list": {"tools": []},
+        "resources/list": {"resources": []},
+        "resources/templates/list": {"resourceTemplates": []},
+    }
+    found = results.get(message["method"])
+    answer = {"error": {"code": -32601, "message": "no"}} if found is None else {"result": found}
+    body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}).encode()
+    pieces = 1024 if message["method"] == "resources/read" else 0
+    length_sent = pieces << 20 or len(body)
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length_sent)
+    for _ in range(pieces):
+        writer.write(b"x" * (1 << 20))
+        await writer.drain()
+    if not pieces:
+        writer.write(body)
+
+
 async def test_a_server_cannot_answer_for_another_one():
     """The URI of another server in an answer leads to the server that gave it, and to no other."""
     async with hostile("plain", "other") as ex:
@@ -59,7 +118,7 @@ async def test_a_server_cannot_answer_for_another_one():
 
 
 async def test_definitions_are_bounded_and_cleaned():
-    """Names that would be the same are told apart, what is listed twice or too long is left out, and nothing hides."""
+    """Names that would be the same are kept apart, what is listed twice or too long is left out, and nothing hides."""
     async with hostile("plain") as ex:
         prompts = await ex.list_prompts()
         assert [prompt.own_name for prompt in prompts] == ["a b", "a-b"]
@@ -73,7 +132,7 @@ async def test_definitions_are_bounded_and_cleaned():
 
 @pytest.mark.parametrize("uri", ["file:///a", "x", "toolexec://a/b", "a b\n", "é://ü", "//", "/"])
 def test_a_uri_can_be_read_back(uri: str):
-    """What is made of a server and a URI gives back both, whatever the URI is."""
+    """A URI made of a server and its own URI gives back both, whatever that is."""
     assert split_uri(gateway_uri("my.server-1", uri)) == ("my.server-1", uri)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -285,6 +285,7 @@ class _HttpClient(httpx2.AsyncClient):
         *,
         sse: bool = False,
     ) -> None:
+        headers = {"accept-encoding": "identity", **headers}  # so that its size is known before it is unpacked
         super().__init__(headers=headers, timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None), verify=tls)
         self._wire = wire
         self._login = login
@@ -297,6 +298,8 @@ class _HttpClient(httpx2.AsyncClient):
         call = delivery.get()
         if call is not None and request.method == "POST":
             call.note(response, elsewhere=self._sse)
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream))
         if response.status_code >= 400:
             self._wire.status = response.status_code
         # After a POST without success the SDK's SSE client sends nothing more, and reports no error.
@@ -321,6 +324,24 @@ class _HttpClient(httpx2.AsyncClient):
         call = delivery.get()
         if call is not None and refused:
             call.refuse()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of a response that is not a stream of events, up to the size that one event may have."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = _MAX_EVENT
+        async for chunk in self._inner:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.ReadError(f"a response of more than {_MAX_EVENT} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 async def _session_is_gone(response: httpx2.Response) -> bool:
