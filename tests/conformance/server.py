@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.servers import TINY_PNG
@@ -19,6 +20,8 @@ from toolexec.server.auth import AuthSettings
 from toolexec.server.http import HttpSettings, serve_http
 from toolexec.server.settings import ServeSettings
 
+OFFERS = str(Path(__file__).parents[1] / "server" / "offers_server.py")
+"""A server with resources and prompts, which this one passes on."""
 PNG = base64.b64encode(TINY_PNG).decode()
 WAV = base64.b64encode(
     b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00\x80>\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00"
@@ -152,6 +155,7 @@ def make_exec() -> Exec:
 
 async def main(port: int) -> None:
     async with make_exec() as ex:
+        await ex.add_mcp("offers", command=[sys.executable, OFFERS, "stdio", "new", "0"])
         server = ToolServer(ex, ServeSettings(expose="direct"))
         await serve_http(server, HttpSettings(port=port), AuthSettings(), ready=lambda url: print(url, flush=True))
 

@@ -26,14 +26,18 @@ MUST_PASS = {
         "tools-call-with-progress",
         "tools-call-elicitation",
         "json-schema-2020-12",
+        "resources-list",
+        "prompts-list",
         "server-sse-multiple-streams",
         "dns-rebinding-protection",
     }
 }
 MUST_PASS["newest"] = MUST_PASS["stable"] | {
     "server-session-lifecycle",
+    "sep-2164-resource-not-found",
     "http-header-validation",
     "http-custom-header-server-validation",
+    "caching",
     "input-required-result-request-state",
     "input-required-result-result-type",
     "input-required-result-tampered-state",
@@ -41,7 +45,7 @@ MUST_PASS["newest"] = MUST_PASS["stable"] | {
     "input-required-result-unsupported-methods",
     "input-required-result-validate-input",
 }
-PARTLY = {"server-stateless": (27, 1), "caching": (4, 3)}
+PARTLY = {"server-stateless": (27, 1)}
 
 
 @pytest.fixture
