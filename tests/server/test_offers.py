@@ -26,7 +26,7 @@ from tests.server.offers_server import make
 from tests.waiting import until
 
 from toolexec import Exec, Policy, Rule
-from toolexec.errors import InputValidationError, NotOfferedError, PolicyError
+from toolexec.errors import InputValidationError, NotOfferedError, PolicyError, ToolConflictError
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.resources import gateway_uri
 from toolexec.run.gate import Gate
@@ -307,3 +307,32 @@ async def test_messages_of_a_server_reach_its_caller():
     async with through(Exec(), "old", "legacy", logging_callback=note) as client:
         await client.call_tool("docs__speak", {})
     assert said == ["spoken"]
+
+
+PROGRAM = """
+[one] = [each for each in tools.resources.list() if each["name"] == "same"]
+return [tools.resources.read(one["uri"]), tools.prompts.get("docs:review", {"code": "x"})[0]["role"]]
+"""
+
+
+async def test_programs_read_resources():
+    """Where tools are found by searching, tools for resources are found, too, and what they read passes the rules."""
+    ex = Exec(gate=Gate(policy=Policy([Rule("deny", tools="docs:bytes-some:+resource")])))
+    async with running("new", "docs") as url, ToolServer(ex, ServeSettings(expose="meta")) as server:
+        await ex.add_mcp("docs", url=url)
+        async with connect(server, "legacy") as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert not any("resource" in name or "prompt" in name for name in names)
+            found = await client.call_tool("search_tools", {"queries": ["read a resource"], "limit": 1})
+            assert "resources:read(uri: str)" in found.content[0].text
+            args = {"tool_id": "resources:read", "args": {"uri": "toolexec://docs/bytes://some"}}
+            refused = await client.call_tool("run_tool", args)
+            assert "no resource" in refused.content[0].text
+            done = await client.call_tool("execute_code", {"code": PROGRAM})
+            assert "of docs" in done.content[0].text, done.content[0].text
+    async with running("new", "docs") as url, Exec() as ex:
+        await ex.add_mcp("docs", url=url)
+        ex.add_resource_tools()
+        with pytest.raises(ToolConflictError):
+            ex.add_resource_tools()
+        assert len(ex.index.tools()) == 7

@@ -120,6 +120,11 @@ class OffersMore(Protocol):
         not known, as nothing could be asked yet."""
         ...
 
+    @property
+    def has_offers(self) -> bool:
+        """Whether it has said that it has resources or prompts."""
+        ...
+
     async def offers(self) -> Offers:
         """Return what it offers, read now where that is not known; connects first, if need be.
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, ToolConflictError
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, shorten
@@ -508,6 +508,22 @@ class Exec:
         nothing has no values. Raises as `read_resource`.
         """
         return await self._parts.resources.complete(ref, argument, value, known)
+
+    def add_resource_tools(self) -> list[Tool]:
+        """Add tools for resources and prompts, and return them: `resources:list`, `resources:read`, `prompts:list` and
+        `prompts:get`.
+
+        With them programs read resources, as `tools.resources.read(uri)`, and searches find how. `toolexec serve` adds
+        them where its clients find tools by searching, and a server offers such things. Raises ToolConflictError where
+        one of these IDs is taken, with none of them added.
+        """
+        from toolexec.exec.resource_tools import resource_tools
+
+        made = resource_tools(self._parts.resources)
+        for each in made:
+            if self.everything.find(each.tool.id) is not None:
+                raise ToolConflictError(f"there is a tool {each.tool.id} already", tool_id=each.tool.id)
+        return [self.add(each) for each in made]
 
     # -- running ------------------------------------------------------------------------------------------------
 

@@ -195,6 +195,10 @@ class SyncExec:
         """Return a tool's documentation; see `Exec.get_tool_doc`."""
         return self._wait(self.exec.get_tool_doc(tool_id, level))
 
+    def add_resource_tools(self) -> list[Tool]:
+        """Add tools for resources and prompts; see `Exec.add_resource_tools`."""
+        return self.exec.add_resource_tools()
+
     def list_resources(self) -> list[Resource]:
         """Return the resources of all MCP servers; see `Exec.list_resources`."""
         return self._wait(self.exec.list_resources())

@@ -148,6 +148,7 @@ class ToolServer:
         self._offers = ServedOffers(ex, settings.page_size, self._answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.subscribers)
         self._stop_watching: list[Callable[[], None]] = []
+        self._has_resource_tools = False
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
         self._patient_until = 0.0
@@ -194,8 +195,21 @@ class ToolServer:
             await self.ex.start()
         except Exception:
             logger.exception("the backends were not started")
+        self._add_resource_tools()
         if self.settings.tasks.mode != "never":
             self._tasks.start()
+
+    def _add_resource_tools(self) -> None:
+        """Add tools for resources and prompts where there are any, and tools are found by searching: there they cost
+        no client anything that does not look for them."""
+        if self._has_resource_tools or self._dispatcher.exposed() not in ("code", "meta"):
+            return
+        if any(backend.has_offers for backend in self.ex.resources.backends()):
+            self._has_resource_tools = True
+            try:
+                self.ex.add_resource_tools()
+            except ToolExecError as error:
+                logger.warning("there are no tools for resources and prompts: %s", error.message)
 
     async def aclose(self) -> None:
         """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
@@ -317,6 +331,7 @@ class ToolServer:
     async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> JSONDict:
         requester = Requester.of(ctx)
         await self._first_tools()
+        self._add_resource_tools()
         with acting(requester.origin(None)):
             listed = self._dispatcher.listing(ctx.protocol_version)
         question = ["tools/list", requester.key]

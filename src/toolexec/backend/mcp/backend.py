@@ -291,6 +291,12 @@ class MCPBackend:
         capabilities = self._connection.capabilities
         return may_offer(capabilities) if capabilities is not None else _UNKNOWN
 
+    @property
+    def has_offers(self) -> bool:
+        """Whether the server has said that it has resources or prompts."""
+        capabilities = self._connection.capabilities
+        return self.enabled and capabilities is not None and bool({"resources", "prompts"} & may_offer(capabilities))
+
     async def offers(self) -> Offers:
         """Return the server's resources and prompts, read now where they have changed or are not known.
 
