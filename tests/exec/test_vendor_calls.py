@@ -154,7 +154,15 @@ class TestExport:
             assert [tool.get("name", tool["type"]) for tool in done.tools] == ["tool_search", "shop__price"]
             done = await ex.export_tools("openai-responses", search="server")
             assert done.tools[0] == {"type": "tool_search"}
-            assert all(tool["defer_loading"] for tool in done.tools[1:])
+            [space] = done.tools[1:]
+            assert (space["type"], space["name"]) == ("namespace", "shop")
+            assert all(tool["defer_loading"] for tool in space["tools"])
+            assert "price" in space["description"]
+            assert [form.get("name") for form in done.at_first()] == [None, "shop"]
+            assert "tools" not in done.at_first()[1]
+            call = {"type": "function_call", "call_id": "r", "namespace": "shop", "name": "shop__slow"}
+            [answer] = await ex.handle_openai_tool_calls([{**call, "arguments": '{"ms": 1}'}], done)
+            assert answer == {"type": "function_call_output", "call_id": "r", "output": "1"}
 
     async def test_callers(self) -> None:
         """Code may call a tool only if it says so; such tools are not strict."""

@@ -8,13 +8,14 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.adapter.base import Converted, FormOptions, keep, kept
 from toolexec.adapter.losses import LossWarning
-from toolexec.adapter.names import NameMap
+from toolexec.adapter.names import NameMap, vendor_name
 from toolexec.adapter.registry import default_adapters
 from toolexec.adapter.strict import strict_cost
 from toolexec.errors import ConfigurationError, ConversionError
 from toolexec.model.binding import Binding
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
+from toolexec.model.visible import visible_line
 
 __all__ = [
     "READ_TOOL",
@@ -41,6 +42,8 @@ _RESERVED: Final = frozenset({SEARCH_TOOL, READ_TOOL})
 _OWN: Final[Mapping[str, str]] = {"anthropic": "anthropic", "openai-responses": "openai"}
 _SERVER_SEARCH: Final = {"server": "tool_search_tool_bm25", "regex": "tool_search_tool_regex"}
 _SEARCH_VERSION: Final = "20251119"
+_MAX_NAMESPACE: Final = 64
+_MAX_NAMESPACE_TEXT: Final = 400
 _MOST_TOOLS: Final = {"openai": 128, "openai-responses": 128}
 _STRICT_TOOLS, _STRICT_OPTIONAL, _STRICT_UNIONS = 20, 24, 16  # of Anthropic, for all tools of a request together
 
@@ -91,6 +94,15 @@ class VendorTools:
     search: ToolSearch | None = None
     filters: ToolFilter | None = None
 
+    def at_first(self) -> list[JSONDict]:
+        """Return what of the tools a model reads before it has searched: no deferred ones, of namespaces the names and
+        descriptions."""
+        seen = [form for form in self.tools if not form.get("defer_loading")]
+        return [
+            {key: form[key] for key in form if key != "tools"} if form.get("type") == "namespace" else form
+            for form in seen
+        ]
+
 
 def name_map(ids: Iterable[str], format: str = "") -> NameMap:
     """Return the names of these tools in a form; no tool gets the name of one that an `Exec` adds itself."""
@@ -140,16 +152,25 @@ def collect(
     names = name_map((tool.id for tool in tools), format)
     work = _Collecting(format, FormOptions(strict=strict, describe=describe), names)
     shown: list[JSONDict] = [finder] if finder else []
+    spaces: dict[str, list[JSONDict]] = {}
     for tool in tools:
         deferred = search is not None and tool.id not in always
         done = work.convert(_marked(tool, format, deferred=deferred, callers=allowed_callers))
-        if done is not None and not (deferred and search == "client" and format == "openai-responses"):
+        if done is None or (deferred and search == "client" and format == "openai-responses"):
+            continue
+        if deferred and format == "openai-responses" and tool.namespace:
+            spaces.setdefault(tool.namespace, []).append(done.form)
+        else:
             shown.append(done.form)
+    count = len(shown) + sum(map(len, spaces.values()))
+    called = NameMap(spaces)
+    shown += [_namespace(space, called.to_vendor(space), forms) for space, forms in sorted(spaces.items())]
     if reader is not None and format not in ("mcp", "a2a"):
         shown.append(default_adapters().get(format).from_tool(reader).form)
+        count += 1
     if format == "gemini" and shown:
         shown = [{"functionDeclarations": [one for form in shown for one in form["functionDeclarations"]]}]
-    work.count(len(shown))
+    work.count(count)
     return VendorTools(
         format=format,
         tools=shown,
@@ -229,6 +250,23 @@ def _marked(tool: Tool, format: str, *, deferred: bool, callers: Sequence[str]) 
         return tool
     own = _OWN[format]
     return tool.replace(meta=keep(tool.meta, own, {**kept(tool, own), **marks}))
+
+
+def _namespace(space: str, name: str, forms: list[JSONDict]) -> JSONDict:
+    """Return OpenAI's entry for the deferred functions of a namespace. Until it has searched, a model sees its name and
+    description alone, so that says what is in it."""
+    prefix = f"{vendor_name(space)}__"
+    words = [form["name"].removeprefix(prefix).replace("_", " ") for form in forms]
+    shown: list[str] = []
+    room = _MAX_NAMESPACE_TEXT
+    for word in words:
+        room -= len(word) + 2
+        if room < 0:
+            shown.append(f"and {len(words) - len(shown)} more")
+            break
+        shown.append(word)
+    text = f"Tools of {visible_line(space, _MAX_NAMESPACE)}: {', '.join(shown)}."
+    return {"type": "namespace", "name": name, "description": text, "tools": forms}
 
 
 def _search_schema() -> JSONDict:
