@@ -56,6 +56,7 @@ CODES = {
     "ConfigurationError": "configuration",
     "ConnectionClosedError": "connection_closed",
     "ConnectionLostError": "connection_lost",
+    "ContextBudgetError": "context_budget",
     "ConversionError": "conversion",
     "DefinitionChangedError": "definition_changed",
     "DocNotFoundError": "doc_not_found",

@@ -82,6 +82,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "tasks get none", 2, "there is no task"),
     ("bare", "tasks cancel none", 2, "there is no task"),
     ("bare", "bench -c app.py", 0, "--expose direct"),
+    ("mcp", "context http://127.0.0.1:9", 3, "127.0.0.1"),
     ("mcp", "list -c mcp.json", 0, "time:convert_time"),
     ("mcp", "run time:get_current_time timezone=UTC -c mcp.json", 0, "UTC"),
     ("mcp", "trust list -c mcp.json", 0, "time"),
@@ -90,7 +91,11 @@ REAL: list[tuple[str, str, int, str]] = [
     ("serve", "record --to session.yaml -c app.py -- true", 0, "tools: 2"),
 ]
 EXTRA = {"serve": "serve", "mcp": "mcp", "all": "remote"}
-OWN_EXTRA = {"sandbox kubernetes manifest -n code": "kubernetes", "temporal worker -c app.py": "temporal"}
+OWN_EXTRA = {
+    "context http://127.0.0.1:9": "http",
+    "sandbox kubernetes manifest -n code": "kubernetes",
+    "temporal worker -c app.py": "temporal",
+}
 
 
 def has(environment: Environment, stage: str) -> bool:

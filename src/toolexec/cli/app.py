@@ -68,6 +68,7 @@ _ELSEWHERE: Final = {
     "logout": ("login", "logout", _SERVER),
     "trust": ("trust", "trust", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
+    "context": ("context", "context", _SERVER),
     "runtime": ("runtime", "runtime", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),

@@ -287,11 +287,21 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, read_keys: Read
     settings = built.serve
     server = ToolServer(built.ex, settings, results=built.results)
     metrics.watch_backends(built.ex.backend_statuses)
+    meter = built.ex.meter if built.ex.meter.counts else None
+    if meter is not None:
+        metrics.watch_context(meter)
     health = Health.of(built.ex, required=built.loaded.settings.http.required_backends)
     keys = LiveKeys(settings.auth)
     async with server, _Report(built, screen, "") as report, _reloading(built.loaded.files, read_keys, keys):
         await serve_http(
-            server, settings.http, settings.auth, health=health, metrics=metrics, keys=keys, ready=report.say_at
+            server,
+            settings.http,
+            settings.auth,
+            health=health,
+            metrics=metrics,
+            keys=keys,
+            meter=meter,
+            ready=report.say_at,
         )
 
 

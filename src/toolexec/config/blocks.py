@@ -35,6 +35,7 @@ from toolexec.run.settings import (
     BreakerSettings,
     BulkheadSettings,
     CacheSettings,
+    ContextSettings,
     Effect,
     PinningSettings,
     PolicySettings,
@@ -61,6 +62,7 @@ __all__ = [
     "CassetteBlock",
     "CatalogueBlock",
     "CodeBlock",
+    "ContextBlock",
     "DurableBlock",
     "HttpBlock",
     "JwtBlock",
@@ -223,9 +225,18 @@ class RuntimeServerBlock(Block):
     """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""
 
 
-@of(ResultSettings)
+@of(From(ResultSettings, leave=("max_tokens",)))
 class ResultsBlock(Block):
     """Results that are too large to be read at once."""
+
+
+@of(
+    ContextSettings,
+    From(ResultSettings, only=("max_tokens",), renamed={"max_tokens": "max_result_tokens"}),
+    after={"max_result_tokens": "max_caller_tokens"},
+)
+class ContextBlock(Block):
+    """What conversations cost a model in tokens, and may cost."""
 
 
 @of(
@@ -366,6 +377,7 @@ class Settings(Block):
     sandboxes: SandboxesBlock = SandboxesBlock.model_construct()
     runtime_server: RuntimeServerBlock = RuntimeServerBlock.model_construct()
     results: ResultsBlock = ResultsBlock.model_construct()
+    context: ContextBlock = ContextBlock.model_construct()
     policy: PolicyBlock = PolicyBlock.model_construct()
     approval: ApprovalBlock = ApprovalBlock.model_construct()
     audit: AuditBlock = AuditBlock.model_construct()

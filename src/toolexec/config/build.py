@@ -19,7 +19,14 @@ from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
 from toolexec.run.default_gate import DefaultGate
-from toolexec.run.settings import ApprovalSettings, AuditSettings, PinningSettings, ResultSettings, TelemetrySettings
+from toolexec.run.settings import (
+    ApprovalSettings,
+    AuditSettings,
+    ContextSettings,
+    PinningSettings,
+    ResultSettings,
+    TelemetrySettings,
+)
 from toolexec.server.settings import TaskSettings
 
 if TYPE_CHECKING:
@@ -243,7 +250,11 @@ def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:
     kept: ResultStore | None = getattr(gate.budget, "store", None) if gate is not None else None
     if kept is not None:
         return kept
-    return ResultStore(**values_for(ResultSettings, loaded.settings.results))
+    from toolexec.run.tokens import counted_with
+
+    settings = loaded.settings
+    counter = counted_with(read(ContextSettings, settings.context).count)
+    return ResultStore(**values_for(ResultSettings, settings.results, settings.context), tokens=counter)
 
 
 def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
@@ -405,7 +416,7 @@ class _GateMaker:
         return Telemetry(**values_for(TelemetrySettings, block))
 
     def _budget(self) -> GatePart | None:
-        if not self._wanted("results"):
+        if not self._wanted("results") and not self.loaded.settings.get("context.max_result_tokens"):
             return None
         from toolexec.run.layers.budget import Budget
 

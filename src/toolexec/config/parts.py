@@ -19,6 +19,7 @@ from toolexec.run.settings import (
     BreakerSettings,
     BulkheadSettings,
     CacheSettings,
+    ContextSettings,
     PolicySettings,
     RetrySettings,
 )
@@ -267,6 +268,8 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         wanted["code_limits"] = of_code
     if any(loaded.has(block) for block in ("sandboxes", "sandboxes.remote", "sandboxes.proxmox")):
         wanted["runtime_backends"] = sandbox_settings(loaded)
+    if loaded.has("context"):
+        wanted["context"] = read(ContextSettings, settings.context)
     if loaded.journals:
         wanted["journal"] = journal(loaded)
     if loaded.queues:

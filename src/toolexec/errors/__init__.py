@@ -44,6 +44,7 @@ ToolExecError
 │   ├─ ApprovalDeniedError         the approver said no, or did not answer in time
 │   └─ DefinitionChangedError      the tool is not the one that was accepted
 ├─ RateLimitedError                retryable: too many calls in too short a time
+├─ ContextBudgetError              the conversation has cost as many tokens as it may
 ├─ AuditError                      the audit log cannot be written or does not verify
 ├─ ResultNotFoundError             no result is kept under this handle
 ├─ CodeExecutionError              code was run and failed
@@ -120,6 +121,7 @@ from toolexec.errors.gate import (
     ApprovalDeniedError,
     ApprovalRequiredError,
     AuditError,
+    ContextBudgetError,
     DefinitionChangedError,
     PolicyError,
     RateLimitedError,
@@ -184,6 +186,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionClosedError",
     "ConnectionLostError",
+    "ContextBudgetError",
     "ConversionError",
     "DefinitionChangedError",
     "DocNotFoundError",

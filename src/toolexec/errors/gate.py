@@ -11,6 +11,7 @@ __all__ = [
     "ApprovalDeniedError",
     "ApprovalRequiredError",
     "AuditError",
+    "ContextBudgetError",
     "DefinitionChangedError",
     "PolicyError",
     "RateLimitedError",
@@ -69,6 +70,24 @@ class RateLimitedError(ToolExecError):
     def retry_after(self) -> float | None:
         """The seconds to wait; None where they are unknown."""
         return self.details.get("retry_after")
+
+
+class ContextBudgetError(ToolExecError):
+    """The conversation, or its caller, has cost as many tokens as the operator allows; nothing has run.
+    `details["scope"]` says which (`session` or `caller`), and `details["causes"]` what they went into."""
+
+    code = "context_budget"
+    default_outcome = Outcome.NOT_SENT
+
+    @property
+    def used(self) -> int:
+        """How many tokens there are."""
+        return int(self.details.get("used", 0))
+
+    @property
+    def limit(self) -> int:
+        """How many there may be."""
+        return int(self.details.get("limit", 0))
 
 
 class AuditError(ToolExecError):

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from toolexec.model.origin import Origin
     from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
     from toolexec.model.tool import Tool
+    from toolexec.run.context import ContextCost, ContextMeter
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError, Result
     from toolexec.runtime.router import Runtime
@@ -161,6 +162,20 @@ class Exec:
     def runner(self) -> Runner:
         """What every call passes: trace, gate, layers, the time limit, and what makes it."""
         return self._parts.calls.runner
+
+    @property
+    def meter(self) -> ContextMeter:
+        """What counts the tokens of all conversations: for those who show results to models."""
+        return self._parts.meter
+
+    def context(self) -> ContextCost:
+        """Return what the current conversation has cost a model so far, in tokens and by cause.
+
+        It is that of `current_origin()`: outside of a server, all that models were shown of this Exec, by an
+        integration or by `export_tools` and the methods that answer calls. `meter.costs()` has all conversations. The
+        tokens are estimated, or counted; see `ContextSettings`.
+        """
+        return self._parts.meter.cost(CURRENT.get())
 
     def reconfigure(self, **settings: Unpack[ExecSettings]) -> None:
         """Change options after all, before the first call: those about calls and code, such as gate, trace and limits.

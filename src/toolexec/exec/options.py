@@ -14,6 +14,7 @@ from toolexec.lazy import lazy_names
 from toolexec.model.declared import Bytes, Seconds, setting
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
+from toolexec.run.settings import ContextSettings
 
 if TYPE_CHECKING:
     from toolexec.backend.registry import BackendRegistry
@@ -108,6 +109,8 @@ class Options:
     answers every call from it and reaches no backend, `record` begins it again, `auto` replays what it has and records
     the rest, `refresh` makes all calls again. Policy, limits and audit hold for replayed calls, too.
 
+    Tokens: `context` says how those of conversations are counted (see `Exec.context`), and how many there may be.
+
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value;
     CassetteError for a cassette that cannot be used.
 
@@ -172,6 +175,7 @@ class Options:
         "replay",
         "Answer calls from it (replay), begin it again (record), add to it (auto), make all again (refresh).",
     )
+    context: ContextSettings = field(default_factory=ContextSettings)
 
     def __post_init__(self) -> None:
         if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
@@ -240,3 +244,4 @@ class ExecSettings(TypedDict, total=False):
     queues: Mapping[str, Queue]
     cassette: Cassette | str | Path | None
     cassette_mode: CassetteMode
+    context: ContextSettings

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
     from toolexec.model.transform import Transforms
+    from toolexec.run.context import ContextMeter
 
 __all__ = ["Parts"]
 
@@ -86,6 +87,17 @@ class Parts:
         used = self._use_cassette(options)
         self.calls: Calls = Calls(options, self.scope, self.backends, self.sources, self.transforms, used)
         self.links: KeptLinks = KeptLinks(options, self.scope.index)
+        self.__dict__.pop("meter", None)
+
+    @cached_property
+    def meter(self) -> ContextMeter:
+        """What counts the tokens of conversations; the telemetry of the gate is notified."""
+        from toolexec.run.context import ContextMeter
+
+        meter = ContextMeter(self.options.context)
+        gate = self.options.own_gate
+        meter.observer = getattr(gate.telemetry, "counted", None) if gate is not None else None
+        return meter
 
     def _use_cassette(self, options: Options) -> UsedCassette | None:
         """Return the cassette of the options, open; in a replay its tools are there from now on, and no backend is
@@ -193,7 +205,8 @@ class Parts:
         from toolexec.exec.vendor_answers import Host
         from toolexec.exec.vendor_calls import ProviderCalls
 
-        return ProviderCalls(self.options, self.sources, Host(self.scope, self.finder, self.calls))
+        host = Host(self.scope, self.finder, self.calls, self.meter)
+        return ProviderCalls(self.options, self.sources, host)
 
     async def aclose(self) -> None:
         """Stop all code and every backend, end every process; see `Exec.aclose`."""

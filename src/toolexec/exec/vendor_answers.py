@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
+    from toolexec.run.context import Cause, ContextMeter
 
 __all__ = ["RESULT_READER", "Host", "answers", "kept_results"]
 
@@ -52,11 +53,12 @@ RESULT_READER: Final = Tool(
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What makes the calls and finds the tools."""
+    """What makes the calls, finds the tools, and counts what models read of both."""
 
     scope: Scope
     finder: Finder
     calls: Calls
+    meter: ContextMeter
 
 
 async def answers(
@@ -88,6 +90,9 @@ async def answers(
     found = await asyncio.gather(
         *(work.answer(call, number, max_bytes, max_media_bytes) for number, call in enumerate(calls))
     )
+    meter, origin = host.meter, current_origin()
+    for call, answer in zip(calls, found, strict=True):
+        meter.count(origin, work.cause(call, answer), answer.text or encode(answer.found), call.args)
     return [reply(call, answer) for call, answer in zip(calls, found, strict=True)]
 
 
@@ -116,6 +121,12 @@ class _Answering:
         except ToolExecError:
             return False
 
+    def cause(self, call: VendorCall, answer: Answer) -> Cause:
+        """Return what the tokens of an answer went into."""
+        if answer.is_error:
+            return "errors"
+        return "search" if call.kind == "responses-search" or self._searches(call.name) else "results"
+
     def _own(self, name: str) -> bool:
         return self._searches(name) or (name == READ_TOOL and self._store is not None)
 
@@ -127,6 +138,7 @@ class _Answering:
     async def answer(self, call: VendorCall, number: int, max_bytes: int, max_media_bytes: int) -> Answer:
         """Return the answer to one call; never raises but when it is cancelled."""
         try:
+            self._host.meter.check(current_origin())
             if number >= _MAX_CALLS:
                 raise ConfigurationError(f"a message may have {_MAX_CALLS} calls at most; make this one again later")
             if call.problem:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools, collect
 from toolexec.adapter.messages import VendorCall, anthropic_calls, gemini_calls, openai_calls
 from toolexec.exec.vendor_answers import RESULT_READER, Host, answers, kept_results
+from toolexec.model.origin import current_origin
+from toolexec.run.excerpt import encode
 
 if TYPE_CHECKING:
     from toolexec.adapter.names import NameMap
@@ -73,7 +75,7 @@ class ProviderCalls:
             await self._sources.start()
         entries = self._host.scope.visible()[0].tools()
         chosen = [entry.tool for entry in entries if filters is None or filters.accept(entry.tool, entry.bindings)]
-        return collect(
+        made = collect(
             chosen,
             format,
             strict=strict,
@@ -84,6 +86,9 @@ class ProviderCalls:
             reader=RESULT_READER if self._store is not None else None,
             filters=filters,
         )
+        if self._host.meter.counts:
+            self._host.meter.count(current_origin(), "tools", encode(made.at_first()), again=True)
+        return made
 
     async def answer(
         self,

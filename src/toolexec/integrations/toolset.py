@@ -25,6 +25,7 @@ from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.model.visible import visible, visible_json
 from toolexec.model.visible_schema import visible_schema
+from toolexec.run.context import Cause
 from toolexec.run.framing import framed_value
 from toolexec.run.layers.budget import Budget
 from toolexec.run.types import Result
@@ -41,6 +42,7 @@ _HASH: Final = 8
 _MAX_DESCRIPTION: Final = 1000
 _MAX_DETAILS: Final = 2000
 _RESERVED: Final = frozenset({"read_result"})
+_CAUSES: Final[Mapping[str, Cause]] = {SEARCH.name: "search", DESCRIBE.name: "describe", CODE.name: "code"}
 
 
 class Work(Protocol):
@@ -81,7 +83,7 @@ _Do: TypeAlias = Callable[[Work, JSONObject], Awaitable[Answer]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
     """A tool as a model sees it. `tool_id` is empty for those that find and run other tools; `returns` is the schema of
-    the value, None where the tool has none.
+    the value, None where the tool has none. `cause` is what the tokens of its answers count for.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Face:
     tool_id: str = ""
     annotations: ToolAnnotations
     returns: JSONDict | None = None
+    cause: Cause = "results"
 
 
 class Toolset:
@@ -130,7 +133,16 @@ class Toolset:
         else:
             last = (RUN, self._run) if self.mode == "search" else (CODE, self._execute)
             found = [_own(SEARCH, self._search), _own(DESCRIBE, self._describe), _own(*last, read_only=False)]
-        return [*found, _own(READ, self._read)] if self._results is not None else found
+        found = [*found, _own(READ, self._read)] if self._results is not None else found
+        self._count_list(found)
+        return found
+
+    def _count_list(self, faces: list[Face]) -> None:
+        meter = self.ex.meter
+        if meter.counts:
+            shown = [{"name": face.name, "description": face.description, "parameters": face.schema} for face in faces]
+            with self._acting():
+                meter.count(current_origin(), "tools", visible_json(shown), again=True)
 
     @property
     def approves(self) -> bool:
@@ -149,17 +161,24 @@ class Toolset:
         """
         call = _meant(face, args) if approved else None
         with self._acting(), self.ex.approved(*call) if call is not None else nullcontext():
-            try:
-                if not face.tool_id:
-                    schema = Schema.of(face.schema)
-                    if not schema.accepts(args):
-                        if isinstance(args, Mapping):
-                            args = without_nulls(args, schema, schema.violations(args))
-                        if violations := schema.violations(args):
-                            raise InputValidationError(violations, tool_id=face.name, op="validate_input")
-                return await face.do(self.ex if work is None else work, args)
-            except ToolExecError as error:
-                return failed_answer(error)
+            answer = await self._answer(face, args, work)
+            cause = "errors" if answer.error is not None else face.cause
+            self.ex.meter.count(current_origin(), cause, answer.text, args)
+            return answer
+
+    async def _answer(self, face: Face, args: JSONValue, work: Work | None) -> Answer:
+        try:
+            self.ex.meter.check(current_origin())
+            if not face.tool_id:
+                schema = Schema.of(face.schema)
+                if not schema.accepts(args):
+                    if isinstance(args, Mapping):
+                        args = without_nulls(args, schema, schema.violations(args))
+                    if violations := schema.violations(args):
+                        raise InputValidationError(violations, tool_id=face.name, op="validate_input")
+            return await face.do(self.ex if work is None else work, args)
+        except ToolExecError as error:
+            return failed_answer(error)
 
     # -- the tools themselves -----------------------------------------------------------------------------------
 
@@ -248,7 +267,14 @@ def _meant(face: Face, args: JSONValue) -> tuple[str, JSONObject] | None:
 
 def _own(wording: Wording, do: _Do, *, read_only: bool = True) -> Face:
     hints = ToolAnnotations(read_only=read_only)
-    return Face(name=wording.name, description=wording.text, schema=wording.schema, do=do, annotations=hints)
+    return Face(
+        name=wording.name,
+        description=wording.text,
+        schema=wording.schema,
+        do=do,
+        annotations=hints,
+        cause=_CAUSES.get(wording.name, "results"),
+    )
 
 
 def _direct_face(name: str, tool: Tool) -> Face:

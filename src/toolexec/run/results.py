@@ -9,7 +9,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolexec.errors import InvalidResultError, ResultNotFoundError
 from toolexec.model.declared import setting
@@ -19,10 +19,13 @@ from toolexec.run.large import json_pieces, surely_fits
 from toolexec.run.outline import MIN_BYTES, Outline, outline
 from toolexec.run.reading import Page, find_places, page_of, select
 from toolexec.run.settings import ResultSettings
+from toolexec.run.tokens import VALUES, TokenCounter, estimated
 
 __all__ = ["ResultStore", "Shown"]
 
 _Owner: TypeAlias = tuple[str, ...]
+_MARGIN: Final = 0.9
+"""Of what fits by the mean of the whole: an outline has more tokens to the byte than most values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,8 @@ class _Kept:
 class ResultStore(ResultSettings):
     """Keeps what is too large for one reply, each value for those who may read it.
 
-    *max_bytes* is the budget of one reply: its JSON, compact and in UTF-8 (at least 1000). A kept value goes
+    *max_bytes* is the budget of one reply: its JSON, compact and in UTF-8 (at least 1000). *max_tokens*, if it is not
+    0, is another one, by *tokens*, which counts those of a text; less than 1000 bytes always fit. A kept value goes
     *keep_seconds* after it was last read, or earlier when more than *max_kept* values or *max_kept_bytes* are kept:
     then the caller that keeps most loses what it has not read for the longest time. *clock* gives seconds.
 
@@ -59,6 +63,7 @@ class ResultStore(ResultSettings):
     """
 
     max_kept: int = setting(1000, "How many values are kept in all.", above=0)
+    tokens: TokenCounter = estimated
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -87,10 +92,11 @@ class ResultStore(ResultSettings):
         value that cannot be written as JSON.
         """
         limit = self.max_bytes if max_bytes is None else max(max_bytes, MIN_BYTES)
-        if surely_fits(value, limit):
+        if self.surely_fits(value, limit):
             return Shown(value=value)
         again = isinstance(value, Outline)
         data = _written(value)
+        limit = self.room_for(data, limit)
         if len(data) <= limit:
             return Shown(value=value, handle=value["handle"], bytes=value["bytes"]) if again else Shown(value=value)
         handle = value["handle"] if again else ""
@@ -103,6 +109,23 @@ class ResultStore(ResultSettings):
         word = f", for {self.keep_seconds / 60:.3g} minutes after each use" if handle else ""
         seen = outline(whole, total=len(data), max_bytes=limit, handle=handle, kept=word)
         return Shown(value=seen, handle=handle, bytes=len(data))
+
+    def surely_fits(self, value: Any, max_bytes: int) -> bool:
+        """Return whether *value* is so small that it is shown whole within *max_bytes*, without encoding it. A token
+        is a byte at least, so what has few bytes has few tokens."""
+        return surely_fits(value, min(max_bytes, self.max_tokens) if self.max_tokens else max_bytes)
+
+    def room_for(self, data: bytes | str, max_bytes: int) -> int:
+        """Return how many bytes of JSON may be shown of *data*: *max_bytes*, or less where it has more tokens than
+        `max_tokens`, and then as many bytes as have so many tokens (at least 1000)."""
+        size = len(data)
+        if not self.max_tokens or size <= self.max_tokens:
+            return max_bytes
+        text = data if isinstance(data, str) else data[:max_bytes].decode("utf-8", "replace")
+        tokens = self.tokens(text[:max_bytes], VALUES)
+        if tokens <= self.max_tokens:
+            return max_bytes
+        return max(min(int(min(size, max_bytes) * self.max_tokens / tokens * _MARGIN), max_bytes), MIN_BYTES)
 
     def keep(self, value: Any, origin: Origin) -> str:
         """Keep *value* whatever its size and give its handle; empty when it is too large to be kept."""
@@ -136,6 +159,7 @@ class ResultStore(ResultSettings):
                 "no result is kept under this handle: it may have expired; run the tool again for a new one", op="read"
             )
         room = self.max_bytes if max_bytes is None else min(max(max_bytes, MIN_BYTES), self.max_bytes)
+        room = self.room_for(kept.data, room)
         part = select(self._value(handle, kept), path)
         if grep:
             return find_places(part, path, grep, offset, limit, room)

@@ -21,12 +21,14 @@ __all__ = [
     "BulkheadSettings",
     "CacheIdentity",
     "CacheSettings",
+    "ContextSettings",
     "Effect",
     "PinningSettings",
     "PolicySettings",
     "ResultSettings",
     "RetrySettings",
     "TelemetrySettings",
+    "TokenCount",
 ]
 
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
@@ -35,6 +37,8 @@ AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 AuditSync: TypeAlias = Literal["none", "always"]
 CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
 """Who shares answers: each caller has its own, the callers of one tenant share them, or all do."""
+TokenCount: TypeAlias = Literal["estimate", "exact", "off"]
+"""By their characters, with the vocabulary of o200k, or not at all."""
 
 MIN_BYTES: Final = 1000
 """The smallest budget of a result: an outline must have room to say how to read on."""
@@ -49,6 +53,27 @@ class ResultSettings:
     _: KW_ONLY
     keep_seconds: Seconds = setting(600.0, "How long the whole of it is kept after each use.", above=0, file_least=1)
     max_kept_bytes: Bytes = setting(256 * 1024**2, "How much is kept in memory in all.", above=0, file_least=MIN_BYTES)
+    max_tokens: int = setting(
+        0, "A result of more tokens is shown as an outline, with a handle; 0: its bytes alone count.", least=0
+    )
+
+
+@checked("ContextSettings")
+@dataclass(frozen=True, kw_only=True)
+class ContextSettings:
+    """How the tokens of conversations are counted, and how many there may be. Raises ConfigurationError for a value
+    that makes no sense."""
+
+    count: TokenCount = setting(
+        "estimate", "How tokens are counted: by characters, with a vocabulary (exact needs rs-bpe), or not at all."
+    )
+    max_session_tokens: int = setting(0, "A conversation of more tokens gets no further calls; 0: no limit.", least=0)
+    max_caller_tokens: int = setting(
+        0, "A caller with more tokens, in all of its conversations, gets no further calls; 0: no limit.", least=0
+    )
+    idle: Seconds = setting(
+        3600.0, "A conversation, or caller, without a call for so long begins at 0 again.", above=0, file_least=1
+    )
 
 
 @checked("PolicySettings")

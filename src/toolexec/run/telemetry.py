@@ -74,6 +74,24 @@ class Recorder:
             "How long calls of tools took.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
+        self._tokens = meter.create_counter(
+            "toolexec.context.tokens", "{token}", "What models read and wrote, by cause, in tokens."
+        )
+
+    def count_tokens(self, cause: str, read: int, written: int) -> None:
+        """Count what a model reads and writes for a cause, and note it on the current span."""
+        for direction, tokens in (("read", read), ("written", written)):
+            if tokens:
+                self._tokens.add(tokens, {"toolexec.context.cause": cause, "toolexec.context.direction": direction})
+        span = get_current_span()
+        if span.is_recording():
+            span.set_attributes(
+                {
+                    "toolexec.context.cause": cause,
+                    "toolexec.context.tokens_read": read,
+                    "toolexec.context.tokens_written": written,
+                }
+            )
 
     def begin_group(self, group: GroupRun) -> GroupEnd:
         """Begin the span of a chain or of code; see `GroupObserver.begin`."""

@@ -49,7 +49,13 @@ from toolexec.backend.offers import OfferEvent, OffersMore
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares
 from toolexec.discovery.view import browsable
-from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, ToolExecError
+from toolexec.errors import (
+    ConfigurationError,
+    ContextBudgetError,
+    InputValidationError,
+    InvalidCursorError,
+    ToolExecError,
+)
 from toolexec.exec.facade import Exec
 from toolexec.exec.run_data import origin_from_json, origin_to_json
 from toolexec.model.call import ProgressCallback, ToolCall
@@ -58,6 +64,7 @@ from toolexec.model.questions import ClientAnswerer
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
+from toolexec.run.context import Cause
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import (
     RequestContext,
@@ -75,6 +82,7 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
+from toolexec.server.metering import count_list, count_reply
 from toolexec.server.offers import OFFER_HINTS, Job, ServedOffers
 from toolexec.server.questions import client_answerer
 from toolexec.server.replies import failure, internal_failure, meta_result
@@ -281,7 +289,10 @@ class ToolServer:
         """Answer a handshake with the instructions for who makes it: the SDK has them before it knows the caller."""
         result = await call_next(ctx)
         if ctx.method == "initialize" and isinstance(result, dict):
-            return {**result, "instructions": self._instructions(Requester.of(ctx).origin(None))}
+            origin = Requester.of(ctx).origin(None)
+            words = self._instructions(origin)
+            self.ex.meter.count(origin, "instructions", words, again=True)
+            return {**result, "instructions": words}
         return result
 
     def _instructions(self, origin: Origin | None = None) -> str:
@@ -305,10 +316,13 @@ class ToolServer:
         )
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
+        origin = Requester.of(ctx).origin(None)
+        words = self._instructions(origin)
+        self.ex.meter.count(origin, "instructions", words, again=True)
         return DiscoverResult(
             supported_versions=list(MODERN_PROTOCOL_VERSIONS),
             capabilities=self.lowlevel.get_capabilities(protocol_version=ctx.protocol_version),
-            instructions=self._instructions(Requester.of(ctx).origin(None)),
+            instructions=words,
         )
 
     async def _listen_for(
@@ -340,6 +354,8 @@ class ToolServer:
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         end = start + self.settings.page_size
+        if self.ex.meter.counts:
+            count_list(self.ex.meter, requester.origin(None), listed.entries[start:end], first=not start)
         entries = self._tasks.marked(listed.entries[start:end], ctx)
         page: JSONDict = {"tools": entries, "resultType": "complete"}
         if end < len(listed.entries):
@@ -375,7 +391,7 @@ class ToolServer:
         with acting(requester.origin(None)):
             durable = self._durable(params.name, args) if wants_task or takes_task else None
             how = _How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
-            job = self._dispatcher.job(params.name, args, how)
+            job = self._metered(params.name, args, self._dispatcher.job(params.name, args, how))
         if wants_task:
             return self._begin_task(job, ctx, params, requester, durable)
         if is_modern(ctx) and (can_be_asked(ctx) or takes_task):
@@ -463,7 +479,8 @@ class ToolServer:
         origin = run.line.listening(origin_from_json(kept.get("origin") or {}))
         with acting(origin):
             how = _How(str(kept.get("version")), run.durable)
-            job = self._dispatcher.job(task.tool, kept.get("args") or {}, how)
+            args = kept.get("args") or {}
+            job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
             return await job(origin, run.line.progress)
 
     def _task_after(self, ctx: RequestContext) -> float | None:
@@ -495,6 +512,24 @@ class ToolServer:
             raise MCPError(code=INTERNAL_ERROR, message="no more tasks can be kept; call it without one, or later")
         self._suspended.keep(run)
         return self._tasks.for_handshake(announced)
+
+    def _metered(self, name: str, args: JSONObject, job: _Job) -> _Job:
+        """Return the call with its tokens counted; over a budget of tokens it is not made."""
+        meter = self.ex.meter
+        if not meter.counts:
+            return job
+
+        async def counted(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
+            try:
+                meter.check(origin)
+            except ContextBudgetError as error:
+                reply = failure(error, None)
+            else:
+                reply = await job(origin, on_progress)
+            count_reply(meter, origin, self._dispatcher.cause(name), args, reply)
+            return reply
+
+        return counted
 
     async def _work(
         self,
@@ -629,6 +664,11 @@ class _Dispatcher:
         tool = self._by_name(name)
         schema = tool.input_schema.to_json() if tool is not None else None
         return schema if isinstance(schema, dict) else None
+
+    def cause(self, name: str) -> Cause:
+        """Return what the tokens of a tool's replies count for."""
+        own = self._own.get(name)
+        return own.tool.cause if own is not None else "results"
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name, visible to this caller or not."""

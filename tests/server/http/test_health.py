@@ -10,7 +10,9 @@ import pytest
 from toolexec import Exec
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.provider import ProviderBackend
+from toolexec.model.origin import Caller, Origin
 from toolexec.model.redaction import redactor
+from toolexec.run.context import ContextMeter
 from toolexec.runtime.base import Availability
 from toolexec.runtime.wasm import WasmBackend
 from toolexec.server.auth import ApiKey, AuthSettings
@@ -148,3 +150,18 @@ async def test_the_report_is_for_operators(serve: Serve) -> None:
     (check,) = data["checks"]
     assert (check["name"], check["status"], check["required"], check["message"]) == ("a", "failed", True, "down")
     assert check["latencyMs"] >= 0
+
+
+async def test_what_conversations_cost_is_for_operators(serve: Serve) -> None:
+    """The report of tokens needs a role where roles are set, and names each conversation."""
+    http = HttpSettings(port=0, operator_roles=("ops",))
+    meter = ContextMeter()
+    meter.count(Origin(caller=Caller(id="bob", method="api_key"), session="s"), "results", "word " * 64, {"a": 1})
+    server = await serve(http, AuthSettings(api_keys=KEYS), meter=meter)
+    assert (await server.request("GET", "/context", headers={"x-api-key": "bob's"})).status_code == 403
+    report = (await server.request("GET", "/context", headers={"x-api-key": "ann's"})).json()
+    assert report["read"] == {"results": 100}
+    [one] = report["conversations"]
+    assert (one["caller"], one["session"], one["tokens"], one["read"]) == ("bob", "s", 103, {"results": 100})
+    plain = await serve()
+    assert (await plain.request("GET", "/context")).status_code == 404

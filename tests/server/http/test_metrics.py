@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from toolexec import Exec, StreamEvent
 from toolexec.errors import ToolExecError, ToolNotFoundError
 from toolexec.model.call import ToolCall
+from toolexec.model.origin import Origin
+from toolexec.run.context import ContextMeter
 from toolexec.run.layers.trace import TraceEvent
 from toolexec.run.types import Result
 from toolexec.server.auth import ApiKey, AuthSettings
@@ -25,7 +27,7 @@ def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """The samples of this name, by the values of their labels: what comes first, then how it went."""
     families = text_string_to_metric_families(metrics.text().decode())
     samples = [sample for family in families for sample in family.samples if sample.name == name]
-    order = ["tool", "method", "outcome", "status", "code", "reason", "backend"]
+    order = ["tool", "method", "outcome", "status", "code", "reason", "backend", "cause", "direction"]
     return {tuple(s.labels[key] for key in order if key in s.labels): s.value for s in samples}
 
 
@@ -156,3 +158,14 @@ async def test_they_are_for_callers_only(serve: Serve) -> None:
     assert (await server.request("GET", "/metrics", headers={"authorization": "Bearer prom's"})).status_code == 200
     plain = await serve()
     assert (await plain.request("GET", "/metrics")).status_code == 404
+
+
+def test_tokens_of_conversations_are_counted_by_cause() -> None:
+    """One counter has what models read and wrote, with all causes from the start."""
+    metrics, meter = Metrics(), ContextMeter()
+    metrics.watch_context(meter)
+    meter.count(Origin(session="s"), "search", "word " * 80, {"q": 1})
+    counted = values(metrics, "toolexec_context_tokens_total")
+    assert counted["search", "read"] == 100
+    assert counted["search", "written"] == 3
+    assert counted["code", "read"] == 0

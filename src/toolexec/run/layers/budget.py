@@ -31,7 +31,8 @@ _NOTE_BYTES: Final = 400
 
 @checked("Budget")
 class Budget:
-    """Keeps what a call gives back within *max_bytes* of JSON (None: the store's budget of one reply).
+    """Keeps what a call gives back within *max_bytes* of JSON (None: the store's budget of one reply), and within the
+    store's budget of tokens, if it has one.
 
     A larger value is kept in *store*; an outline takes its place, and `Result.handle` says so. Strings among the parts
     of a reply and the details of an error are cut alike. Images and other parts have *max_media_bytes* together; one
@@ -60,7 +61,7 @@ class Budget:
     def cut(self, result: Result, origin: Origin) -> Result:
         """*result* with everything in it cut to the budget; a value that cannot be written as JSON is an error."""
         value = result.value
-        if not surely_fits(value, self.max_bytes):
+        if not self.store.surely_fits(value, self.max_bytes):
             try:
                 shown = self.store.show(value, origin, self.max_bytes)
             except InvalidResultError as error:
@@ -80,9 +81,10 @@ class Budget:
             shown: JSONObject = part
             cost = size(part)
             if part.get("type") == "text" and isinstance(part.get("text"), str):
-                if cost > strings:
+                room = self.store.room_for(part["text"], strings)
+                if cost > room:
                     known = result.handle if part["text"] == value else ""
-                    shown = {**part, "text": self._cut_text(part["text"], max(strings, MIN_BYTES), known, origin)}
+                    shown = {**part, "text": self._cut_text(part["text"], max(room, MIN_BYTES), known, origin)}
                     cost = size(shown)
                 strings -= cost
             elif cost > media:
@@ -115,7 +117,7 @@ class Budget:
     def _cut_error(self, error: ToolExecError, origin: Origin) -> None:
         if not surely_fits(error.message, self.max_bytes) and size(error.message) > self.max_bytes:
             error.message = self._cut_text(error.message, self.max_bytes, "", origin)
-        if error.details and not surely_fits(error.details, self.max_bytes):
+        if error.details and not self.store.surely_fits(error.details, self.max_bytes):
             shown = self.store.show(error.details, origin, self.max_bytes)
             if shown.bytes:
                 error.details = shown.value

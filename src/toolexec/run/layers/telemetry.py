@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from toolexec.run.context import Cause
+
 __all__ = ["Telemetry"]
 
 
@@ -27,7 +29,8 @@ class Telemetry:
     A call's span is named `execute_tool NAME`, follows OpenTelemetry's conventions for generative AI, belongs to the
     trace that is current where the call is made, and is current while the tool works: MCP servers get the trace with
     each call. The metric is `gen_ai.execute_tool.duration` (seconds; its count is the number of calls, those with
-    `error.type` failed), for at most 2,000 tools.
+    `error.type` failed), for at most 2,000 tools. What models read and write is counted by `toolexec.context.tokens`,
+    by cause, and noted on the span of the request (`toolexec.context.cause`, `.tokens_read`, `.tokens_written`).
 
     *tracer_provider* and *meter_provider* take the place of the global ones. With *record_args* a span has the first
     4,096 characters of the call's arguments as JSON; results are never recorded. Strings pass through *redact* first.
@@ -56,6 +59,10 @@ class Telemetry:
         from toolexec.run.telemetry import FactBook, Traced
 
         return Traced(inner, self._recorder, FactBook(find, self._redact))
+
+    def counted(self, cause: Cause, read: int, written: int) -> None:
+        """Count the tokens of a reply for its cause, and note them on the current span; see `ContextMeter`."""
+        self._recorder.count_tokens(cause, read, written)
 
     def begin(self, group: GroupRun) -> GroupEnd:
         """Begin the span `toolexec.chain` or `toolexec.code`; see `GroupObserver.begin`."""

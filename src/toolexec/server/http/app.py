@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from toolexec.model.origin import Caller
+from toolexec.run.context import ContextMeter
 from toolexec.server.auth.credentials import CALLER
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import WELL_KNOWN, metadata_address, metadata_app
@@ -50,12 +51,14 @@ class HttpApp:
         health: Health | None,
         metrics: Metrics | None,
         keys: LiveKeys | None = None,
+        meter: ContextMeter | None = None,
     ) -> None:
         self._lowlevel = lowlevel
         self._http = http
         self._auth = auth
         self._health = health
         self._metrics = metrics
+        self._meter = meter
         self._sessions = Sessions(lowlevel, http)
         self._ending: set[asyncio.Task[None]] = set()
         keys = keys if keys is not None else LiveKeys(auth)
@@ -123,6 +126,8 @@ class HttpApp:
             paths["/health"] = self._for_operators(_get(self._report))
         if self._metrics is not None:
             paths["/metrics"] = self._for_operators(_get(self._scrape))
+        if self._meter is not None:
+            paths["/context"] = self._for_operators(_get(self._context))
         if http.sse:
             transport = SseServerTransport(http.messages_path, max_request_body_size=http.max_body_bytes)
             paths[http.sse_path] = _get(_SseStream(self._lowlevel, transport))
@@ -157,6 +162,10 @@ class HttpApp:
     async def _scrape(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert self._metrics is not None
         await reply(send, 200, self._metrics.text(), [("content-type", self._metrics.content_type)])
+
+    async def _context(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._meter is not None
+        await reply_json(send, 200, self._meter.report())
 
     def _for_operators(self, app: ASGIApp) -> ASGIApp:
         roles = frozenset(self._http.operator_roles)
@@ -234,13 +243,14 @@ def build_app(
     health: Health | None = None,
     metrics: Metrics | None = None,
     keys: LiveKeys | None = None,
+    meter: ContextMeter | None = None,
 ) -> HttpApp:
     """Return the ASGI application that serves *lowlevel* at `http.path`, for both eras of the protocol, with
-    `/healthz`, `/readyz` and, with *health* and *metrics*, `/health` and `/metrics`.
+    `/healthz`, `/readyz` and, with *health*, *metrics* and *meter*, `/health`, `/metrics` and `/context`.
 
     Every accepted request has its `Caller` in `scope["toolexec.caller"]`. *keys* are the API keys of *auth*, for one
     who may replace them while the server runs. Raises ConfigurationError for settings that would leave the
     server open (see `check_exposure`), and what `Authentication` raises.
     """
     check_exposure(http, auth)
-    return HttpApp(lowlevel, http, auth, health, metrics, keys)
+    return HttpApp(lowlevel, http, auth, health, metrics, keys, meter)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from toolexec.backend.base import BackendStatus
@@ -17,6 +17,7 @@ from toolexec.errors import (
     RateLimitedError,
     ToolExecError,
 )
+from toolexec.run.context import ContextMeter
 from toolexec.run.layers.trace import TraceEvent
 
 __all__ = ["Metrics"]
@@ -140,6 +141,10 @@ class Metrics:
         time."""
         self.registry.register(_Backends(backends))
 
+    def watch_context(self, meter: ContextMeter) -> None:
+        """Have *meter* say what models have read and written. Raises ValueError the second time."""
+        self.registry.register(_Tokens(meter))
+
     def text(self) -> bytes:
         """Everything that is counted, in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -165,6 +170,32 @@ class _Backends:
 
     def _family(self) -> GaugeMetricFamily:
         return GaugeMetricFamily("toolexec_backend_up", "Whether a backend can be used.", labels=["backend"])
+
+
+class _Tokens:
+    """The tokens of all conversations, read when they are asked for."""
+
+    def __init__(self, meter: ContextMeter) -> None:
+        self._meter = meter
+
+    def describe(self) -> list[CounterMetricFamily]:
+        """Return what `collect` gives, without its values."""
+        return [self._family()]
+
+    def collect(self) -> list[CounterMetricFamily]:
+        """Return one value for each cause and direction."""
+        family = self._family()
+        for direction, counts in (("read", self._meter.read), ("written", self._meter.written)):
+            for cause, tokens in counts.items():
+                family.add_metric([cause, direction], float(tokens))
+        return [family]
+
+    def _family(self) -> CounterMetricFamily:
+        return CounterMetricFamily(
+            "toolexec_context_tokens",
+            "What models read and wrote, in tokens, by what they went into.",
+            labels=["cause", "direction"],
+        )
 
 
 def _outcome(error: BaseException | None) -> str:

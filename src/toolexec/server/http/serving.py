@@ -15,6 +15,7 @@ import uvicorn
 from mcp.server.lowlevel import Server
 
 from toolexec.errors import ConfigurationError
+from toolexec.run.context import ContextMeter
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.collecting import short_collections
@@ -94,12 +95,14 @@ async def serve_http(
     health: Health | None = None,
     metrics: Metrics | None = None,
     keys: LiveKeys | None = None,
+    meter: ContextMeter | None = None,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve MCP over HTTP until *stop* is set, or this is cancelled; signals are the caller's business.
 
-    *keys* are the API keys of *auth*, for one who may replace them meanwhile.
+    *keys* are the API keys of *auth*, for one who may replace them meanwhile. *health*, *metrics* and *meter* are what
+    operators see at `/health`, `/metrics` and `/context`.
 
     *ready* gets the address once clients can connect (with the real port, where `port` is 0). At the end, streams are
     closed and calls may take `http.shutdown_grace` seconds more.
@@ -108,7 +111,7 @@ async def serve_http(
     certificates that cannot be used.
     """
     lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
-    app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys)
+    app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys, meter=meter)
     listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()

@@ -38,7 +38,7 @@ class HttpSettings:
     and `max_sessions` at one time; a session ends after `session_idle` seconds without a request. When the server
     stops, calls may take `shutdown_grace` seconds more.
 
-    `operator_roles`: who may read `/health` and `/metrics`; empty means every caller that is let in.
+    `operator_roles`: who may read `/health`, `/metrics` and `/context`; empty means every caller that is let in.
     `json_response` answers without event streams where that is possible: no progress then, but simpler for proxies.
 
     Raises ConfigurationError for a value that makes no sense.
@@ -54,7 +54,9 @@ class HttpSettings:
     tls_key: FileName = setting("", "The key's file, PEM; empty: it is in the certificate's.")
     allowed_hosts: tuple[str, ...] = setting((), "Names under which clients reach it: tools.example.com.")
     allowed_origins: tuple[str, ...] = setting((), "Web pages that may use it: https://app.example.com.")
-    operator_roles: tuple[str, ...] = setting((), "Who may read /health and /metrics; empty: all who are let in.")
+    operator_roles: tuple[str, ...] = setting(
+        (), "Who may read /health, /metrics and /context; empty: all who are let in."
+    )
     sse_path: str = setting("/sse", "The path of the older HTTP, for transport sse.")
     messages_path: str = setting("/messages", "Where clients of the older HTTP post.")
     json_response: bool = setting(False, "Answer without event streams where possible: no progress then.")

@@ -10,6 +10,7 @@ from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
+from toolexec.run.context import Cause
 from toolexec.run.results import ResultStore
 from toolexec.server.tools.schemas import brief
 
@@ -70,7 +71,8 @@ MetaDurable: TypeAlias = Callable[[Exec, JSONObject], JSONDict | None]
 class MetaTool:
     """A tool of the server: what clients see of it, and what it does.
 
-    Its replies fit `output_schema`. `durable` says which calls can be durable runs.
+    Its replies fit `output_schema`. `durable` says which calls can be durable runs, `cause` what the tokens of its
+    replies count for.
     """
 
     name: str
@@ -80,6 +82,7 @@ class MetaTool:
     output_schema: JSONObject
     handle: MetaHandler
     durable: MetaDurable | None = None
+    cause: Cause = "results"
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True

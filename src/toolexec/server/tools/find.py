@@ -163,4 +163,5 @@ FIND: Final = MetaTool(
     ),
     output_schema=closed(dict.fromkeys((), ANY)),
     handle=_find,
+    cause="search",
 )

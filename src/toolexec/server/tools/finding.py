@@ -358,6 +358,7 @@ SEARCH_TOOLS: Final = MetaTool(
     ),
     output_schema=closed({"tools": TOOLS, **_PAGE, "didYouMean": TEXT}, ["tools"]),
     handle=_search,
+    cause="search",
 )
 
 LIST_TOOLS: Final = MetaTool(
@@ -373,6 +374,7 @@ LIST_TOOLS: Final = MetaTool(
     ),
     output_schema=closed({"tools": TOOLS, **_PAGE}, ["tools"]),
     handle=_list,
+    cause="search",
 )
 
 LIST_NAMESPACES: Final = MetaTool(
@@ -388,4 +390,5 @@ LIST_NAMESPACES: Final = MetaTool(
         ["namespaces", "toolCounts"],
     ),
     handle=_namespaces,
+    cause="search",
 )

@@ -82,4 +82,5 @@ LIST_BACKENDS: Final = MetaTool(
         ["backends"],
     ),
     handle=_list,
+    cause="describe",
 )

@@ -229,6 +229,7 @@ DESCRIBE_TOOL: Final = MetaTool(
     ),
     output_schema={**closed(_DOC), "anyOf": [{"required": ["id", "summary"]}, {"required": ["tools"]}]},
     handle=_describe,
+    cause="describe",
 )
 
 LIST_TOOL_EXAMPLES: Final = MetaTool(
@@ -237,6 +238,7 @@ LIST_TOOL_EXAMPLES: Final = MetaTool(
     input_schema=closed({"tool_id": TEXT, "max": count(1, _EXAMPLES, _EXAMPLES)}, ["tool_id"]),
     output_schema=closed({"examples": EXAMPLES}, ["examples"]),
     handle=_examples,
+    cause="describe",
 )
 
 STUBS: Final = MetaTool(
@@ -247,4 +249,5 @@ STUBS: Final = MetaTool(
     ),
     output_schema=closed({"stubs": TEXT, "tools": TEXTS, "note": TEXT}, ["stubs", "tools"]),
     handle=_stubs,
+    cause="describe",
 )
