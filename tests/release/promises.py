@@ -67,6 +67,8 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "config keys", 0, "server.port"),
     ("bare", "config validate -c made.toml", 0, "the settings are right"),
     ("bare", "client-config claude -c app.py", 0, "mcpServers"),
+    ("bare", "install cursor -c app.py --yes", 0, "Cursor is set up"),
+    ("bare", "install cursor -c app.py --undo --yes", 0, "was removed"),
     ("bare", "keys new ann", 0, "sha256"),
     ("bare", "audit verify", 2, "there is no audit log"),
     ("bare", "policy test -c app.py", 2, "there are no policy tests"),

@@ -59,6 +59,7 @@ _ELSEWHERE: Final = {
     "serve": ("serve", "serve", _SERVER),
     "record": ("record", "record", _SERVER),
     "init": ("init", "init", _SERVER),
+    "install": ("install", "install", _SERVER),
     "config": ("config_command", "config", _SERVER),
     "client-config": ("client_config", "client_config", _SERVER),
     "keys": ("keys", "keys", _SERVER),

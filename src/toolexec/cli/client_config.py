@@ -14,7 +14,7 @@ from toolexec.cli.options import Config
 if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["client_config", "snippet"]
+__all__ = ["client_config", "own_command", "own_variables", "snippet"]
 
 _PLACES: Final = {
     "claude": "paste it into claude_desktop_config.json (Claude Desktop: Settings, Developer, Edit Config), or into "
@@ -49,7 +49,7 @@ def client_config(
         screen = Screen(out)
         try:
             files = (*shared, *(config or ()))
-            variables = _variables(files) if transport == "stdio" and not url else {}
+            variables = own_variables(files) if transport == "stdio" and not url else {}
             screen.document(snippet(client, transport, url, name, files, tuple(variables)))
             screen.note(f"{_PLACES[client]}; other servers there may stay", style="")
             for line in _advice(client, variables):
@@ -70,7 +70,7 @@ def snippet(
     """
     from toolexec.backend.secrets import FILL_IN
 
-    entry = _command(files) if transport == "stdio" and not url else _address(transport, url, files)
+    entry = own_command(files) if transport == "stdio" and not url else _address(transport, url, files)
     if variables:
         entry["env"] = {each: f"${{input:{each}}}" if client == "vscode" else FILL_IN for each in variables}
     if client == "vscode":
@@ -87,7 +87,7 @@ def snippet(
     return {"mcpServers": {name: entry}}
 
 
-def _variables(files: tuple[Path, ...]) -> dict[str, list[str]]:
+def own_variables(files: tuple[Path, ...]) -> dict[str, list[str]]:
     """Return the variables that the settings name and that no client has by itself, each with the keys that name it."""
     from toolexec.cli.serve import load_for_serving
     from toolexec.config.references import named_variables
@@ -115,7 +115,7 @@ def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
     return [f"{what}: {named}", elsewhere]
 
 
-def _command(files: tuple[Path, ...]) -> JSONDict:
+def own_command(files: tuple[Path, ...]) -> JSONDict:
     """Return how to start this very toolexec, from any directory."""
     from toolexec.cli.sources import find_sources
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from toolexec.config.clients import CLIENTS, Machine
 from toolexec.config.documents import read_document
 from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError
@@ -45,21 +46,15 @@ class Places:
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Names of programs, and where they keep their servers."""
-        home, directory = self.home, self.directory
-        if self.platform == "darwin":
-            base = home / "Library" / "Application Support"
-        elif self.platform == "win32":
-            base = Path(self.environment.get("APPDATA") or home / "AppData" / "Roaming")
-        else:
-            base = Path(self.environment.get("XDG_CONFIG_HOME") or home / ".config")
-        yield "Claude Desktop", base / "Claude" / "claude_desktop_config.json"
-        yield "Claude Code", directory / ".mcp.json"
-        yield "Claude Code", home / ".claude.json"
-        yield "VS Code", directory / ".vscode" / "mcp.json"
-        yield "VS Code", base / "Code" / "User" / "mcp.json"
-        yield "VS Code", base / "Code" / "User" / "settings.json"
-        yield "Cursor", directory / ".cursor" / "mcp.json"
-        yield "Cursor", home / ".cursor" / "mcp.json"
+        machine = Machine(
+            home=self.home, directory=self.directory, platform=self.platform, environment=self.environment
+        )
+        for name in ("claude-desktop", "claude", "vscode", "cursor"):
+            client = CLIENTS[name]
+            for scope in reversed(client.scopes):
+                yield client.title, client.file(scope, machine)
+            if name == "vscode":  # where it had them before
+                yield client.title, client.file("user", machine).with_name("settings.json")
 
 
 @dataclass(slots=True, kw_only=True)
