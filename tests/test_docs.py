@@ -47,6 +47,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "SECURITY.md",
+    SOURCE / "cli" / "agent_skills" / "using-toolexec" / "SKILL.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *(path for package in packages() for path in sorted(package.directory.glob("*.md"))),
 ]

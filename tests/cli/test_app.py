@@ -94,11 +94,11 @@ def test_commands_that_have_another_place_now(cli: Cli) -> None:
     assert data["error"]["message"] == "toolexec kube manifest is now toolexec sandbox kubernetes manifest"
 
 
-def test_json_without_a_command_is_a_mistake(cli: Cli) -> None:
-    """A mistake without a command still gives JSON."""
+def test_json_without_a_command_is_the_overview(cli: Cli) -> None:
+    """Alone, the command shows what is set up; with --json as one document."""
     done = cli("--json")
-    assert done.exit_code == 2
-    assert json.loads(done.stdout)["error"]["message"]
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["next"] == "toolexec init"
 
 
 def test_a_word_after_two_dashes_is_no_option(cli: Cli, tools_file: Path) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -56,6 +57,7 @@ _ELSEWHERE: Final = {
     "replay": ("replay", "replay", None),
     "schedules": ("schedules", "schedules", None),
     "doctor": ("code_mode", "doctor", None),
+    "check": ("checking", "check", None),
     "serve": ("serve", "serve", _SERVER),
     "record": ("record", "record", _SERVER),
     "init": ("init", "init", _SERVER),
@@ -90,6 +92,15 @@ class _Group(WithJournals):
             ctx.fail(f"toolexec {' '.join(words)} is now toolexec {' '.join([place, *words[1:]])}")
         return super().resolve_command(ctx, args)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of this name, whose help ends with an example."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            from toolexec.cli.examples import add_examples
+
+            add_examples(found, cmd_name)
+        return found
+
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         if "--json" not in words[: words.index("--") if "--" in words else None]:
@@ -115,12 +126,27 @@ _base: typer.Typer = typer.Typer(
     name="toolexec",
     cls=_Group,
     epilog=_EPILOG,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ToolId = Annotated[str, typer.Argument(metavar="TOOL", help="The tool's ID, such as git:git_log.", show_default=False)]
+
+def _complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
+    from toolexec.cli.known_tools import complete_tool
+
+    return complete_tool(ctx, incomplete)
+
+
+ToolId = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOOL",
+        help="The tool's ID, such as git:git_log.",
+        show_default=False,
+        autocompletion=_complete_tool,
+    ),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -142,9 +168,13 @@ def _shared(
 ) -> None:
     """Find tools, read about them, run them, chain them, call them from code: Python functions and MCP servers alike.
 
-    Start with: toolexec demo
+    Alone, it shows what is set up here, and what to do next. To see it at work: toolexec demo
     """
     context.obj = (tuple(config or ()), as_json)
+    if context.invoked_subcommand is None:
+        from toolexec.cli.overview import overview
+
+        raise typer.Exit(overview(context.obj[0], as_json=as_json))
 
 
 @_base.command()
@@ -406,6 +436,10 @@ def main() -> None:
     gc.set_threshold(_START)
     try:
         try:
+            if "_TOOLEXEC_COMPLETE" in os.environ:
+                from toolexec.cli.completing import complete
+
+                complete(lambda: _whole()(prog_name="toolexec"))
             _app_for(sys.argv[1:])(prog_name="toolexec")
         finally:
             sys.stdout.flush()
@@ -418,6 +452,9 @@ def main() -> None:
     except Exception as error:
         from toolexec.cli.terminal import Screen
 
-        sys.exit(Screen(sys.stdout, as_json="--json" in sys.argv).crash(error))
+        code = Screen(sys.stdout, as_json="--json" in sys.argv).crash(error)
+        if isinstance(error, OSError):
+            give_up_stdout()  # what is left for it would fail again
+        sys.exit(code)
     give_up_stdout()
     sys.exit(BROKEN_PIPE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +15,8 @@ import typer
 from toolexec.cli.options import AsJson, Config, perform_command
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.table import Table
     from rich.text import Text
 
@@ -24,6 +27,7 @@ __all__ = ["audit", "audit_file"]
 
 _PAUSE: Final = 0.2
 _WIDE: Final = 110
+_DENIED: Final = ("approval_denied", "approval_required", "policy_denied", "rate_limited", "tool_not_allowed")
 _SHOWN: Final = ("call", "chain", "code", "lost", "note", "start")
 
 audit: typer.Typer = typer.Typer(
@@ -83,11 +87,28 @@ def _configured(config: Sequence[Path]) -> str:
 def audit_tail(
     context: typer.Context,
     file: File = None,
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many calls to show.")] = 20,
+    number: Annotated[
+        int | None,
+        typer.Option("--number", "-n", min=1, help="How many calls to show; all with --since.", show_default="20"),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="WHEN",
+            help="Only from then on: yesterday, today, 2026-11-27, 2026-11-27T14:30, or 90m, 6h, 7d ago.",
+        ),
+    ] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
     tool: Annotated[str, typer.Option(metavar="GLOB", help="Only tools with such an ID: 'github:*'.")] = "",
     caller: Annotated[str, typer.Option(metavar="ID", help="Only what this caller did.")] = "",
-    outcome: Annotated[str, typer.Option(metavar="CODE", help="Only with this outcome: ok, policy_denied, ...")] = "",
+    outcome: Annotated[
+        str,
+        typer.Option(
+            metavar="CODE",
+            help="Only with this outcome: ok, failed (all that are not ok), denied (by policy, person or limit), or a "
+            "code such as policy_denied.",
+        ),
+    ] = "",
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,10 +118,13 @@ def audit_tail(
     """
     from toolexec.exec import Exec
 
-    wanted = _filter(tool, caller, outcome)
-
     async def command(session: Session) -> int:
-        return await tail(session, audit_file(file, _files(context, config)), number, wanted, follow=follow)
+        from toolexec.cli.points_in_time import point_in_time
+
+        start = point_in_time(since) if since else None
+        wanted = _filter(tool, caller, outcome, start)
+        most = number or (20 if start is None else sys.maxsize)
+        return await tail(session, audit_file(file, _files(context, config)), most, wanted, follow=follow)
 
     perform_command(context, command, None, as_json, make=Exec, lines=follow)
 
@@ -149,11 +173,12 @@ def _key(file: Path | None) -> bytes | None:
 Wanted: TypeAlias = "Callable[[JSONDict], bool]"
 
 
-def _filter(tool: str, caller: str, outcome: str) -> Wanted:
+def _filter(tool: str, caller: str, outcome: str, start: datetime | None = None) -> Wanted:
     """Return what is to be shown; to be asked from the youngest record back, as a start is shown only if it
     has no end.
     """
     ended: set[str] = set()
+    first = start.strftime("%Y-%m-%dT%H:%M:%S") if start is not None else ""  # as records have it, in UTC
 
     def wanted(record: JSONDict) -> bool:
         kind, run = record.get("kind"), str(record.get("run_id", ""))
@@ -165,10 +190,18 @@ def _filter(tool: str, caller: str, outcome: str) -> Wanted:
             kind in _SHOWN
             and (not tool or fnmatchcase(str(record.get("tool", "")), tool))
             and (not caller or (isinstance(who, dict) and who.get("id") == caller))
-            and (not outcome or record.get("outcome", "") == outcome)
+            and (not outcome or _ended_so(str(record.get("outcome", "")), outcome))
+            and str(record.get("time", "")) >= first
         )
 
     return wanted
+
+
+def _ended_so(code: str, wanted: str) -> bool:
+    """Return whether an outcome is the one that is wanted, or of the wanted group."""
+    if wanted == "failed":
+        return code not in ("", "ok")
+    return code in _DENIED if wanted == "denied" else code == wanted
 
 
 async def tail(session: Session, path: Path, number: int, wanted: Wanted, *, follow: bool) -> int:

@@ -38,8 +38,12 @@ __all__ = [
 
 async def connect(session: Session) -> None:
     """Start all backends and wait for them, as long as the Exec's `start_timeout`."""
+    from toolexec.cli.known_tools import remember_tools
+
     with watch(session.screen, "connecting"):
         await session.ex.start()
+    if session.files:
+        remember_tools(session)
 
 
 async def connect_for(session: Session, tool_id: str) -> None:

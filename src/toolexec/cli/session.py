@@ -23,12 +23,13 @@ __all__ = ["Command", "Session", "perform"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a command works with; `config` are the files that were named on the command line, and `list_all` is the
-    setting of the server."""
+    """What a command works with; `config` are the files that were named on the command line, `files` those that the
+    tools come from, and `list_all` is the setting of the server."""
 
     ex: Exec
     screen: Screen
     config: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
     list_all: bool = False
 
 
@@ -84,7 +85,7 @@ def _perform(command: Command, screen: Screen, config: Sequence[Path], make: Cal
     built = build_from(sources.files)
     try:
         list_all = built.loaded.settings.get("server.list_all") is True
-        session = Session(ex=built.ex, screen=screen, config=tuple(config), list_all=list_all)
+        session = Session(ex=built.ex, screen=screen, config=tuple(config), files=sources.files, list_all=list_all)
         return asyncio.run(_within(session, command))
     finally:
         built.close()

@@ -86,6 +86,23 @@ def add_command(
     perform_command(context, lambda s: add_skills(s, files, to), config, as_json, tools_needed=False)
 
 
+@skill.command("export")
+def export_command(
+    context: typer.Context,
+    to: Annotated[
+        Path,
+        typer.Argument(metavar="DIRECTORY", help="Where the agent looks: .claude/skills, .codex/skills, ..."),
+    ] = Path(".claude/skills"),
+    force: Annotated[bool, typer.Option("--force", help="Write over files that differ.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write skills for coding agents, each as a directory with a SKILL.md: how to use toolexec, and your own skills."""
+    from toolexec.cli.skill_export import export_skills
+
+    perform_command(context, lambda s: export_skills(s, to, force=force), config, as_json, tools_needed=False)
+
+
 def _perform(
     context: typer.Context, command: Any, names: Sequence[str], config: list[Path] | None, as_json: bool
 ) -> None:

@@ -6,6 +6,7 @@ invisible characters are escaped (see `model/visible.py`), and nothing is read a
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -26,6 +27,8 @@ from toolexec.model.visible import visible, visible_line
 
 __all__ = ["Screen", "error_body", "only_results_on_stdout", "to_json"]
 
+UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What is wrong where output cannot be written: its device is full, or broken."""
 _LOGGERS: Final = ("toolexec", "mcp")
 _TITLES: Final = {"validation_input": "arguments not valid", "validation_output": "result not valid"}
 _HINTS: Final = {
@@ -113,6 +116,10 @@ class Screen:
     def crash(self, error: Exception) -> int:
         """Print an unexpected error, with what a bug report needs, or with what is missing here; returns the exit
         code."""
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            self.as_json = False  # there is no room for a document either
+            self.note(f"error: the output cannot be written: {error.strerror}", style="")
+            return NOT_RUN
         known = explained(error)
         if known is not None:
             self.error(known)
@@ -206,8 +213,8 @@ def _moved(stream: TextIO) -> Generator[TextIO, None, None]:
     try:
         yield out
     finally:
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # its reader has gone, or its device is full: the writer was notified of that
             out.flush()
         os.dup2(own, number)
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             out.close()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-__all__ = ["GATE_BLOCKS", "RUNS_FILE", "TASKS_FILE", "Built", "build", "state_directory"]
+__all__ = ["GATE_BLOCKS", "RUNS_FILE", "TASKS_FILE", "Built", "build", "skill_files", "state_directory"]
 
 GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience", "learning")
 TASKS_FILE = "tasks.db"
@@ -189,11 +189,11 @@ def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:
         located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
     for provider in loaded.providers.values():
         located(provider.origin, ex.add_backends, provider.backend())
-    for path in _skills(loaded.skills):
+    for path in skill_files(loaded.skills):
         located(path, ex.add_skill, path)
 
 
-def _skills(names: Sequence[str]) -> Iterator[Path]:
+def skill_files(names: Sequence[str]) -> Iterator[Path]:
     """Yield the files of skills; of a directory those that end with .workflow, by name."""
     for path in map(Path, names):
         yield from sorted(path.glob("*.workflow")) if path.is_dir() else [path]
