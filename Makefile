@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 # The packages beside the core; `make test PACKAGE=grpc` runs the tests of one.
 PACKAGES := $(patsubst %/pyproject.toml,./%,$(wildcard packages/*/pyproject.toml))
 INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
@@ -19,7 +20,7 @@ ABOVE = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --di
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak report lint format bench bench-quick wheels kube clean
+.PHONY: demo test test-full test-soak report lint format docs bench bench-quick wheels kube clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -49,6 +50,10 @@ lint: $(STAMP)
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# The documentation as a site, in build/site; what is wrong with it fails.
+docs: $(DOCS)
+	@$(BIN)/python -m website
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -80,3 +85,8 @@ $(STAMP): $(DEMO) requirements-dev.txt $(wildcard packages/*/pyproject.toml)
 	@echo "Installing what the tests need into $(VENV) ..."
 	$(INSTALL) $(addprefix -e ,$(PACKAGES)) -e '.[all]' -r requirements-dev.txt
 	@touch $(STAMP)
+
+$(DOCS): $(STAMP) requirements-docs.txt
+	@echo "Installing what the site needs into $(VENV) ..."
+	$(INSTALL) -r requirements-docs.txt
+	@touch $(DOCS)

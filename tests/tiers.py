@@ -78,6 +78,7 @@ UNTRACED = frozenset(
         "test_layering.py",
         "test_vocabulary.py",
         "test_waiting.py",
+        "test_website.py",
     }
 )
 # The directories whose tests start processes that run what no test runs in its own process. Coverage doubles the time

@@ -25,7 +25,9 @@ Config = Annotated[
         "toolexec.toml, .yaml, .yml, .json, mcp.json or .mcp.json in the current directory.",
     ),
 ]
+"""The option `--config` of a command."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+"""The option `--json` of a command."""
 OnError = Annotated[
     Literal["stop", "undo"],
     typer.Option(help="After a failure: just stop, or undo what was done, where the tools say how."),

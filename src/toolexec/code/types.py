@@ -44,6 +44,7 @@ PRINTED: Final = "the value is what the program printed; say it with `return`"
 
 Readiness: TypeAlias = Literal["prod", "beta", "stub"]
 Stream: TypeAlias = Literal["stdout", "stderr"]
+"""Where a program prints to."""
 _DROPPED: Final = "\n... output limit reached: {} more characters were dropped\n"
 
 

@@ -24,6 +24,7 @@ __all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInf
 
 FindProducers: TypeAlias = "Callable[[], Mapping[str, Sequence[Producer]]]"
 DetailLevel: TypeAlias = Literal["summary", "schema", "full"]
+"""How much a description has: a line, the schemas too, or everything."""
 MAX_SUMMARY = 200
 MAX_NOTES = 2000
 MAX_REF = 500

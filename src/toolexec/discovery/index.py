@@ -38,6 +38,7 @@ _MAX_CLOSE: Final = 3
 ChangeType: TypeAlias = Literal[
     "registered", "updated", "backend_added", "backend_removed", "tool_removed", "refreshed"
 ]
+"""What happened to a tool of an index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class ChangeEvent:
 
 
 ChangeListener: TypeAlias = Callable[[ChangeEvent], None]
+"""A function that an index calls after each change."""
 
 
 class Registered:

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 RunKind: TypeAlias = Literal["chain", "workflow", "code"]
+"""What is run."""
 RunState: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 """A `queued` run has not begun: a worker takes it from its queue. A `running` one may have lost its process: see
 `RunRecord.owner`. The last three are final."""
@@ -29,6 +30,7 @@ CallState: TypeAlias = Literal["begun", "done", "failed", "not_done"]
 """`done`, or `failed` where it ended with an error; `not_done` certainly never began. A `begun` call is under way, or
 its process died: then its outcome is unknown."""
 WaitKind: TypeAlias = Literal["approval", "input", "time", "signal", "settle"]
+"""What a run waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

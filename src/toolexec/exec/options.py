@@ -59,6 +59,7 @@ __all__ = ["DEFAULT_TOOL_CALLS", "CallRemote", "ExecSettings", "Options", "Runti
 DEFAULT_TOOL_CALLS: Final = 100
 """How many calls a run of code may make, where none was given."""
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
+"""How much code is trusted: see `Runtime`. `wasm` is another name for `standard` in the embedded sandbox."""
 CallRemote: TypeAlias = Callable[[str, str, JSONObject], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 

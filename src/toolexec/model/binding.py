@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 BindingKind: TypeAlias = Literal["local", "provider", "mcp"]
+"""The kinds of bindings, in the order in which they are preferred."""
 MCPMethod: TypeAlias = Literal["tools/call", "resources/read", "prompts/get", "completion/complete"]
 """What is asked of an MCP server."""
 
@@ -112,6 +113,7 @@ class MCPBinding:
 
 
 Binding: TypeAlias = LocalBinding | ProviderBinding | MCPBinding
+"""Where a tool lives: in this process, at a provider or on an MCP server."""
 BindingSelector: TypeAlias = Callable[[Sequence[Binding]], Binding]
 """Picks one of a tool's bindings; it must return one of those it was given."""
 

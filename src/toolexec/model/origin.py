@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 CallPath: TypeAlias = Literal["direct", "chain", "code"]
+"""How a call came: by itself, as a step of a chain, or from code."""
 Lasting: TypeAlias = Literal["once", "session", "always"]
 """How long an approval may last, the shortest first."""
 ApprovalAnswer: TypeAlias = Literal["no", "once", "session", "always"]
@@ -88,6 +89,7 @@ LogListener: TypeAlias = Callable[[str, str], None]
 """Receives a log message of a tool: one of MCP's levels (`debug` ... `emergency`), and the message."""
 
 ANYONE = Caller()
+"""The caller of calls that no one has identified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,9 @@ from toolexec.model.violations import MASK
 __all__ = ["COMPILED", "COMPILED_FLAT", "DRAFT_07", "DRAFT_2020_12", "compile_flat", "compile_schema", "dialect_of"]
 
 DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
+"""The `$schema` of JSON Schema 2020-12, the dialect of schemas that name none."""
 DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
+"""The `$schema` of JSON Schema draft-07."""
 _DIALECTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
     f"{DRAFT_2020_12}#": jsonschema_rs.Draft202012Validator,

@@ -49,6 +49,7 @@ __all__ = [
 _MAX_VIEWS: Final = 64
 
 GroupEnd: TypeAlias = Callable[[BaseException | None], None]
+"""A function that ends a chain or a run of code, with the exception that it ended with."""
 
 
 class GatePart(Protocol):

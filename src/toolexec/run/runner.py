@@ -42,6 +42,7 @@ from toolexec.run.types import Result
 __all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_event", "thread_runner"]
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
+"""What happens to a value that does not fit the output schema: an error, a warning in the log, or nothing."""
 _NO_ARGS: Final[JSONDict] = {}
 _ANY: Final = Schema.of(True)
 _NO_MAPPING: Final = Violation(

@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
+"""What a rule does with a call that it matches."""
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
+"""What the audit log has of arguments: a digest, themselves without secrets, or nothing."""
 AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 AuditSync: TypeAlias = Literal["none", "always"]
 CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]

@@ -16,9 +16,12 @@ from toolexec.version import __version__
 __all__ = ["Expose", "ServeSettings", "TaskMode", "TaskSettings", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
+"""How clients connect."""
 Expose: TypeAlias = Literal["auto", "meta", "direct", "code"]
+"""What a server lists; `auto` chooses by the size of the definitions."""
 
 TaskMode: TypeAlias = Literal["auto", "always", "never"]
+"""When a call becomes a task: after some seconds, at once, or never."""
 
 
 @checked("TaskSettings")

@@ -355,6 +355,7 @@ async def closing_stops_what_runs(testbed: SandboxTestbed) -> None:
 
 
 SandboxCheck: TypeAlias = Callable[[SandboxTestbed], Awaitable[None]]
+"""One check of the suite; it raises what it finds wrong."""
 _ALL: Final[tuple[Any, ...]] = (
     it_says_what_it_is,
     a_request_needs_gateway_and_code,

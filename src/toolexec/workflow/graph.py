@@ -41,6 +41,7 @@ from toolexec.workflow.report import shown
 __all__ = ["CallOutcome", "Graph", "GraphEdge", "GraphNode", "NodeKind", "graph_of", "to_mermaid"]
 
 NodeKind: TypeAlias = Literal["start", "call", "choice", "loop", "end", "fail"]
+"""The kinds of nodes of a workflow's graph."""
 _Loose: TypeAlias = "list[tuple[str, str]]"
 """Where the next node is reached from: nodes, each with the label of its edge."""
 _MAX_LABEL: Final = 48

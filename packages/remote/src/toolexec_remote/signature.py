@@ -38,8 +38,11 @@ __all__ = [
 ]
 
 TIMESTAMP_HEADER: Final = "X-Toolruntime-Timestamp"
+"""The header with the time of the request."""
 SIGNATURE_HEADER: Final = "X-Toolruntime-Signature"
+"""The header with the signature."""
 KEY_HEADER: Final = "X-Toolruntime-Key"
+"""The header with the ID of the key."""
 
 _PROTOCOL: Final = "toolexec.runtime.v2"
 _BILLION: Final = 1_000_000_000

@@ -20,6 +20,7 @@ __all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 MCPTransport: TypeAlias = Literal["auto", "stdio", "http", "sse"]
+"""How a server is reached; `auto` goes by whether it is a command or a URL."""
 _PROOFS: Final = ("client_id", "client_secret", "private_key")
 """The settings of a login that may be references."""
 

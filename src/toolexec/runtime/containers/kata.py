@@ -28,6 +28,7 @@ from toolexec.runtime.images.store import ImageStore
 __all__ = ["Hypervisor", "KataBackend", "KataConfig", "KataEngine", "kata_annotations"]
 
 Hypervisor: TypeAlias = Literal["qemu", "cloud-hypervisor", "firecracker"]
+"""The hypervisors that Kata starts machines with."""
 
 _PREFIX: Final = "io.katacontainers."
 _SETTINGS: Final[Mapping[str, str]] = {"qemu": "qemu", "cloud-hypervisor": "clh", "firecracker": "fc"}

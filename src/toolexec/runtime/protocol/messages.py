@@ -94,6 +94,7 @@ REQUESTS: Final = frozenset(
         "read_result",
     }
 )
+"""The kinds of messages that ask for an answer."""
 _VALUES: Final = {"run_tool": "args", "run_chain": "steps", "result": "value"}
 """What of the payload of a message belongs to tools and programs."""
 _HALF: Final[JSONObject] = {
