@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from website.doctests import fenced
 from website.modules import API_PAGES, APIPage, Entry, entries
 from website.sources import ROOT
 
@@ -24,7 +25,7 @@ SEARCH_PATHS: Final = tuple(str(path) for path in (ROOT / "src", *sorted((ROOT /
 
 def api_page(page: APIPage) -> str:
     """Return a page with directives in the places of the descriptions, which the site generator fills in."""
-    return _page(page, _directive)
+    return _page(page, lambda entry: _directive(entry, _depth(page)))
 
 
 def api_markdown(page: APIPage) -> str:
@@ -44,9 +45,14 @@ def undocumented() -> list[str]:
     ]
 
 
-def _directive(entry: Entry) -> list[str]:
+def _depth(page: APIPage) -> int:
+    """Return the level of the headings of names: below those of modules, where a page has several."""
+    return 3 if len(page.modules) > 1 else 2
+
+
+def _directive(entry: Entry, depth: int) -> list[str]:
     anchor = [f'<a id="{entry.identifier}"></a>', ""] if entry.definition != entry.identifier else []
-    return [*anchor, f"::: {entry.definition}", "    options:", "      heading_level: 3"]
+    return [*anchor, f"::: {entry.definition}", "    options:", f"      heading_level: {depth}"]
 
 
 def _page(page: APIPage, describe: Callable[[Entry], list[str]]) -> str:
@@ -55,7 +61,14 @@ def _page(page: APIPage, describe: Callable[[Entry], list[str]]) -> str:
         names = entries()[module]
         if len(page.modules) > 1:
             lines += [f"## {module}", ""]
-        lines += [inspect.getdoc(import_module(module)) or "", "", "```python", *_import(module, names), "```", ""]
+        lines += [
+            fenced(inspect.getdoc(import_module(module)) or ""),
+            "",
+            "```python",
+            *_import(module, names),
+            "```",
+            "",
+        ]
         elsewhere = [entry for entry in names if entry.home != module]
         if elsewhere:
             links = ", ".join(f"[`{entry.name}`]({_link(entry, page.path)})" for entry in elsewhere)
@@ -114,7 +127,7 @@ def _described(entry: Entry) -> Iterator[str]:
 
 
 def _text(thing: Any) -> str:
-    return str(thing.docstring.value) if thing.has_docstring else ""
+    return fenced(str(thing.docstring.value)) if thing.has_docstring else ""
 
 
 def _head(thing: Any, name: str) -> str:

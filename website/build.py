@@ -79,6 +79,7 @@ def assemble(into: Path, texts: dict[str, str]) -> Path:
 
 _OPTIONS: Final = {
     "allow_inspection": False,
+    "extensions": ["website.doctests.Doctests"],
     "docstring_style": "google",
     "docstring_section_style": "list",
     "filters": ["!^_"],
@@ -102,7 +103,7 @@ def build(config: Path) -> None:
     """Build the site. Raises SiteError with what the generator says, for its warnings, too."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(config)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "true", "DISABLE_MKDOCS_2_WARNING": "true"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     if done.returncode:
         raise SiteError([*done.stdout.splitlines(), *done.stderr.splitlines()])
 

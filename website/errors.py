@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from toolexec import errors
+from website.doctests import fenced
 
 __all__ = ["classes", "codes_of", "errors_page"]
 
@@ -38,9 +39,14 @@ def classes() -> list[type[errors.ToolExecError]]:
     kinds = [cls for cls in found if inspect.isclass(cls) and issubclass(cls, errors.ToolExecError)]
 
     def below(parent: type[errors.ToolExecError]) -> list[type[errors.ToolExecError]]:
-        return [parent, *(each for kind in kinds if parent in kind.__bases__ for each in below(kind))]
+        return [parent, *(each for kind in kinds if _parents(kind)[:1] == [parent] for each in below(kind))]
 
-    return list(dict.fromkeys(below(errors.ToolExecError)))
+    return below(errors.ToolExecError)
+
+
+def _parents(cls: type[errors.ToolExecError]) -> list[type[errors.ToolExecError]]:
+    """Return the public classes that a class is one of, the nearest first."""
+    return [each for each in cls.__mro__[1:] if getattr(errors, each.__name__, None) is each]
 
 
 def codes_of(cls: type[errors.ToolExecError]) -> tuple[str, ...]:
@@ -55,9 +61,9 @@ def errors_page() -> str:
         retryable = "yes" if getattr(errors, name).default_retryable else "no"
         lines.append(f"| `{code}` | [`{name}`](#{name.lower()}) | {retryable} |")
     for cls in classes():
-        parents = [each.__name__ for each in cls.__mro__[1:] if issubclass(each, errors.ToolExecError)]
-        path = " ← ".join([f"`{cls.__name__}`", *(f"[`{name}`](#{name.lower()})" for name in parents)])
+        parents = [f"[`{each.__name__}`](#{each.__name__.lower()})" for each in _parents(cls)]
+        path = " ← ".join([f"`{cls.__name__}`", *parents])
         codes = ", ".join(f"`{code}`" for code in codes_of(cls))
         word = "Codes" if "," in codes else "Code"
-        lines += ["", f"## {cls.__name__}", "", f"{path}. {word}: {codes}.", "", inspect.getdoc(cls) or ""]
+        lines += ["", f"## {cls.__name__}", "", f"{path}. {word}: {codes}.", "", fenced(inspect.getdoc(cls) or "")]
     return "\n".join(lines) + "\n"

@@ -44,7 +44,8 @@ def llms_full(texts: dict[str, str]) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    prose = re.sub(r"^```.*?^```$|^#.*$|^\|.*$|^- .*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^(?:#|\||- |<).*$", "", prose, flags=re.MULTILINE)
     first = next((part for part in prose.split("\n\n") if part.strip()), "").strip()
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
     return re.split(r"(?<=[.:!?]) (?=[A-Z])", plain)[0].rstrip(":")
@@ -67,6 +68,11 @@ def _with_links(html: str, path: str) -> str:
     name = path.rpartition("/")[2]
     html = html.replace("</head>", f'<link rel="alternate" type="text/markdown" href="{name}"></head>', 1)
     html = html.replace("<h1", f'<a class="site-markdown" href="{name}">Markdown</a><h1', 1)
+    # What the theme leaves out for those who use a keyboard or a screen reader.
+    html = html.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+    html = html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
     if 'class="mermaid"' in html:
         up = "../" * path.count("/")
         html = re.sub(

@@ -46,7 +46,8 @@ class Entry:
 
 
 def _page(name: str, about: str, *modules: str) -> APIPage:
-    return APIPage(modules[0], f"reference/api/{name}.md", about, modules)
+    title = name if name.startswith("toolexec") else f"toolexec.{name}"
+    return APIPage(title, f"reference/api/{name}.md", about, modules)
 
 
 API_PAGES: Final = (
@@ -59,11 +60,13 @@ API_PAGES: Final = (
         "toolexec.model",
         "toolexec.model.version",
         "toolexec.model.origin",
+        "toolexec.model.content",
     ),
     _page(
         "discovery",
         "Find tools: indexes, searchers, filters and documentation.",
         "toolexec.discovery",
+        "toolexec.discovery.search",
         "toolexec.discovery.semantic",
         "toolexec.discovery.catalogue",
     ),
