@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from toolexec.durable.plugin import JOURNAL_API, JournalPlugin
     from toolexec.durable.postgres import PostgresJournal
     from toolexec.durable.queues import Queue, QueueRecord, QueueStore
+    from toolexec.durable.record import Record
+    from toolexec.durable.recorder import RecordingStore
     from toolexec.durable.replay import TOOK, Replay
     from toolexec.durable.runner import DurableRunner
     from toolexec.durable.schedules import Schedule, Timing
@@ -95,6 +97,8 @@ else:
         "toolexec.durable.plugin": ("JOURNAL_API", "JournalPlugin"),
         "toolexec.durable.postgres": ("PostgresJournal",),
         "toolexec.durable.queues": ("Queue", "QueueRecord", "QueueStore"),
+        "toolexec.durable.record": ("Record",),
+        "toolexec.durable.recorder": ("RecordingStore",),
         "toolexec.durable.replay": ("TOOK", "Replay"),
         "toolexec.durable.runner": ("DurableRunner",),
         "toolexec.durable.schedules": ("Schedule", "Timing"),
@@ -136,6 +140,8 @@ __all__ = [
     "Queue",
     "QueueRecord",
     "QueueStore",
+    "Record",
+    "RecordingStore",
     "RefusedArgs",
     "Registered",
     "Replay",

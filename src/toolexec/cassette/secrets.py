@@ -33,6 +33,11 @@ class SessionRedactor(Redactor):
         """Whether there are known secrets, or learned ones."""
         return bool(self._learned) or self.general.knows_any
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether it has seen a secret."""
+        return bool(self._learned)
+
     def knows(self, value: str) -> bool:
         """Return whether *value* is one of them."""
         return value in self._learned or self.general.knows(value)
@@ -49,6 +54,8 @@ class SessionRedactor(Redactor):
     def learn(self, value: object, schema: JSONObject | None = None) -> JSONValue:
         """Return what `value` does, and know from now on what was secret in it."""
         copy = self.value(value, schema)
+        if copy == value:
+            return copy
         hidden = [each for each in self._hidden(value, copy) if each not in self._learned]
         if not hidden:
             return copy

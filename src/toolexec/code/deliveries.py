@@ -33,6 +33,11 @@ class Deliveries(Protocol):
     keeps_time: bool
     """Whether the timers of code are steps of the run, and its clock goes on by the times that are recorded."""
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether the run may go on in another process, and so must be made by a sandbox that can make it again."""
+        ...
+
     def upcoming(self) -> Sequence[str] | None:
         """Return the steps of the group that comes next, or None where nothing is recorded. Raises RunError when the
         run had ended by then."""

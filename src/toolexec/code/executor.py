@@ -209,7 +209,7 @@ class Executor:
             result = CodeResult(error=late)
         except asyncio.CancelledError as cancelled:
             tools.close()
-            if tools.undoes and not tools.is_dry and self.config.deliveries is None:  # else it goes on elsewhere
+            if tools.undoes and not tools.is_dry and not tools.is_durable:  # else it goes on elsewhere
                 await self._undone(tools.tool_calls(), tools, cancelled)
             raise
         finally:

@@ -186,6 +186,11 @@ class Tools:
         except ToolNotFoundError as error:
             raise self._allowed.without_hints(error) from None
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether the run may go on in another process."""
+        return self.deliveries is not None and self.deliveries.is_durable
+
     def allows(self, tool_id: str) -> bool:
         """Return whether the code may call this tool."""
         return self._allowed.accepts(tool_id)
@@ -413,10 +418,10 @@ class Tools:
 
     def _fit(self, admitted: AdmittedCall, error: InputValidationError) -> bool:
         """Give a refused call the arguments that are certainly meant; says whether there are any. Steps of runs that
-        are repeatable stay as they are: their journals have them."""
+        are durable stay as they are: their journals have them."""
         call = admitted.call
         entry = self.index.find(call.tool_id)
-        if self.deliveries is not None or not call.args or entry is None or error.tool_id != entry.tool.id:
+        if self.is_durable or not call.args or entry is None or error.tool_id != entry.tool.id:
             return False
         if type(call.args) is RefusedArgs or entry.tool.input_schema.accepts(call.args):  # a tool within refused them
             return False

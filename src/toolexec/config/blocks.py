@@ -26,6 +26,7 @@ from toolexec.config.kinds import (
     WorkerCount,
     kind_of,
 )
+from toolexec.durable.record import Record
 from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.settings import (
@@ -337,6 +338,11 @@ class DurableBlock(Block):
     )
 
 
+@of(Record, defaults={"share": 0.0})
+class RecordBlock(Block):
+    """Chains, workflows and code are recorded, durable or not, to be replayed, compared and forked."""
+
+
 @of(
     From(Options, only=("cassette", "cassette_mode"), renamed={"cassette": "path", "cassette_mode": "mode"}),
     kinds={"path": File},
@@ -388,6 +394,7 @@ class Settings(Block):
     cache: CacheBlock = CacheBlock.model_construct()
     learning: LearningBlock = LearningBlock.model_construct()
     durable: DurableBlock = DurableBlock.model_construct()
+    record: RecordBlock = RecordBlock.model_construct()
     cassette: CassetteBlock = CassetteBlock.model_construct()
     secrets: SecretsBlock = SecretsBlock.model_construct()
 

@@ -166,6 +166,8 @@ def build(
         if isinstance(ex.options.gate, DefaultGate):
             ex.options.gate.approver = terminal
         _fill(ex, loaded, python)
+        if (record := parts.record(loaded)) is not None:
+            ex.reconfigure(record=record, journal=ex.options.journal or (state or state_directory()) / RUNS_FILE)
         if serving and read(TaskSettings, loaded.settings.tasks).durable and ex.options.journal is None:
             ex.reconfigure(journal=(state or state_directory()) / RUNS_FILE)
         opened.pop_all()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolexec.code.limits import Limits
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
+    from toolexec.durable.record import Record
     from toolexec.exec.options import Options
     from toolexec.run.code_shares import CodeShares
     from toolexec.run.gate import GatePart
@@ -60,6 +61,7 @@ __all__ = [
     "policy",
     "proxmox_settings",
     "rate_limit",
+    "record",
     "remote_key",
     "remote_settings",
     "resilience",
@@ -275,6 +277,14 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     if loaded.queues:
         wanted["queues"] = {**base.queues, **loaded.queues}
     return replace(base, **wanted)
+
+
+def record(loaded: LoadedConfig) -> Record | None:
+    """Return which runs are recorded; None where none are, or nothing is said of that."""
+    from toolexec.durable.record import Record
+
+    found = read(Record, loaded.settings.record)
+    return found if found.share else None
 
 
 def code_limits(loaded: LoadedConfig) -> Limits | None:

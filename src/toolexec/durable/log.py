@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 
 import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import CallRecord, CallState, Journal, Signal
-from toolexec.durable.outcomes import outcome_of_error
+from toolexec.durable.outcomes import called_off
 from toolexec.durable.replay import TOOK, Replay
-from toolexec.errors import JournalError, Outcome, RunError, ToolExecError
+from toolexec.errors import JournalError, RunError
 from toolexec.model.json_value import JSONObject
 
 __all__ = ["CallLog", "OwnedRun", "RunLog"]
@@ -121,11 +121,7 @@ class CallLog:
     def call_off(self, record: CallRecord) -> None:
         """Write down that the program has called off a call, after what had it do so: it is not made again."""
         self.begin(record)
-        error = ToolExecError(
-            f"the program called off {record.tool}; it may have done a part of its work", tool_id=record.tool
-        )
-        error.outcome = Outcome.UNKNOWN
-        self.end(record, "failed", outcome_of_error(error))
+        self.end(record, "failed", called_off(record.tool))
 
     async def write(self, method: Callable[..., None], *args: object) -> None:
         """Call `begin` or `end`, and do not hold up the event loop."""

@@ -11,8 +11,9 @@ import toolexec.durable.clock as host_clock
 from toolexec.code.deliveries import Probe, is_timer
 from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal
 from toolexec.durable.outcomes import read_outcome
+from toolexec.durable.recorder import hidden_in
 from toolexec.durable.replay import TOOK, Replay, is_over
-from toolexec.durable.runner import DurableRunner, args_digest
+from toolexec.durable.runner import DurableRunner
 from toolexec.errors import RunError, ToolExecError, ToolNotFoundError
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
@@ -121,6 +122,7 @@ class OfflineReplay(Replay):
         self, run: RunRecord, calls: Sequence[CallRecord], groups: Iterable[Sequence[str]], probe: Probe | None = None
     ) -> None:
         super().__init__(run.id, run.kind, calls, groups, verify=True)
+        self.hide = hidden_in(run)
         self.probe: Probe | None = probe
         self._run_state: RunState = run.state
         self._numbers = {call.step: number for number, call in enumerate(numbered(calls), 1)}
@@ -184,7 +186,7 @@ class OfflineReplay(Replay):
             step=step,
             tool=call.tool_id,
             definition="",
-            args=args_digest(call.args or {}),
+            args=self.digest(call.args),
             number=len(self.records) + 1,
             at=call.at,
             began=host_clock.now(),

@@ -17,6 +17,7 @@ from toolexec.runtime.protocol.wire import read_violations
 __all__ = [
     "MAX_OUTCOME_BYTES",
     "RecordedCause",
+    "called_off",
     "error_from_json",
     "error_to_json",
     "outcome_of",
@@ -58,6 +59,13 @@ def outcome_of(result: Result) -> JSONDict:
 def outcome_of_error(error: ToolExecError) -> JSONDict:
     """Return as JSON-able data that the call raised *error*."""
     return {"raised": error_to_json(error)}
+
+
+def called_off(tool_id: str) -> JSONDict:
+    """Return how a call ends that the program has called off."""
+    error = ToolExecError(f"the program called off {tool_id}; it may have done a part of its work", tool_id=tool_id)
+    error.outcome = Outcome.UNKNOWN
+    return outcome_of_error(error)
 
 
 def read_outcome(data: JSONObject) -> Result:

@@ -80,6 +80,7 @@ class PostgresJournal(QueuedSQLJournal):
 
     is_remote = True
     _lock = " FOR UPDATE"
+    _bytewise = 'COLLATE "C"'
 
     def __init__(
         self, dsn: str, *, schema: str = "toolexec", keep: float | None = 30 * DAY, connections: int = 4

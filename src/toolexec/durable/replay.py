@@ -8,12 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 
 from toolexec.durable.journal import CallRecord, RunKind, Snapshot
 from toolexec.errors import RunError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.run.audit.record import canonical
 
-__all__ = ["TOOK", "Replay", "Sleeper"]
+__all__ = ["TOOK", "Replay", "Sleeper", "args_digest"]
 
 Sleeper = Callable[[str, float, "tuple[int, int] | None"], Awaitable[None]]
 _EACH = 100
@@ -33,6 +35,8 @@ class Replay:
     live: a run that has ended is repeated, and nothing else may come. *snapshot* is the state that was kept last of an
     engine that need not begin again. Implements `Deliveries`.
     """
+
+    is_durable: bool = True
 
     def __init__(
         self,
@@ -61,6 +65,8 @@ class Replay:
         """The steps that the program has come to, though it may have ended before they were made."""
         self.answered: set[str] = set()
         """The steps whose answers the program has got."""
+        self.hide: Callable[[JSONObject], JSONValue] | None = None
+        """What the arguments of calls are compared without: secrets, of a run that was recorded without them."""
         self.keeps_time: bool = False
         """Whether the timers of code are steps, and its clock goes on by the times that are recorded."""
         self._took: dict[str, float] = {}
@@ -197,6 +203,11 @@ class Replay:
         """Implement `Deliveries.call_off`."""
         self._called_off.add(step)
 
+    def digest(self, args: JSONObject | None) -> str:
+        """Return what is recorded of arguments."""
+        given = args or {}
+        return args_digest(given if self.hide is None else self.hide(given))
+
     def is_called_off(self, step: str) -> bool:
         """Return whether the code has called off a call, or the chain that it is a step of."""
         return any(_belongs(step, each) for each in self._called_off)
@@ -290,6 +301,11 @@ class Replay:
         up to chance."""
         chain = step.partition(".")[0]
         return self.kind == "code" and chain != step and chain in self.asked and chain not in self.answered
+
+
+def args_digest(args: JSONValue) -> str:
+    """Return what distinguishes arguments from others."""
+    return blake2b(canonical(args), digest_size=16).hexdigest()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

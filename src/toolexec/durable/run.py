@@ -16,6 +16,7 @@ from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Index
 from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Snapshot, Wait
 from toolexec.durable.log import OwnedRun
+from toolexec.durable.recorder import hidden_in
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner, definition_of
 from toolexec.durable.waits import RUN_TOOLS, Waits, whole_length
@@ -80,6 +81,7 @@ class Execution:
         self._lease = lease
         log = OwnedRun(journal, run.id, owner)
         self.replay: Replay = Replay(run.id, run.kind, calls, groups, snapshot=snapshot)
+        self.replay.hide = hidden_in(run)
         self.replay.saver = partial(journal.save, run.id, owner)
         self.waits: Waits = Waits(log, index)
         self.runner: DurableRunner = runner(inner, find, log, self.replay, self.waits)

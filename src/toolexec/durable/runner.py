@@ -31,19 +31,18 @@ from toolexec.errors import (
 )
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
 from toolexec.model.tool import Tool
-from toolexec.run.audit.record import canonical
 from toolexec.run.reconcile import check_outcome
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["DurableRunner", "args_digest", "definition_of"]
+__all__ = ["BRIEF", "DurableRunner", "definition_of"]
 
-_BRIEF: Final = 0.05
+BRIEF: Final = 0.05
 """After how many seconds a program's timer is recorded that is not over by then."""
 
 
@@ -117,8 +116,8 @@ class DurableRunner:
             record = self._record(None, call, digest, None)
             self._count(1)  # the run must not be suspended before this is written down
             try:
-                if seconds > _BRIEF:
-                    await host_clock.pause(_BRIEF)
+                if seconds > BRIEF:
+                    await host_clock.pause(BRIEF)
                 await self._log.write(self._log.begin, record)
             finally:
                 self._count(-1)
@@ -147,7 +146,7 @@ class DurableRunner:
                 f"{call.tool_id} was not called: a call of a durable run needs a step, without ?; see ToolCall.step",
                 tool_id=call.tool_id,
             )
-        digest = args_digest(call.args or {})
+        digest = replay.digest(call.args)
         replay.asked.add(step)
         record = replay.records.get(step)
         if record is not None and (record.tool != call.tool_id or record.args != digest):
@@ -342,11 +341,6 @@ class DurableRunner:
         if known is None or known[0] is not tool:
             known = self._definitions[tool.id] = tool, definition_of(tool)
         return known[1]
-
-
-def args_digest(args: JSONObject) -> str:
-    """Return what distinguishes arguments from others."""
-    return blake2b(canonical(args), digest_size=16).hexdigest()
 
 
 def definition_of(tool: Tool) -> str:

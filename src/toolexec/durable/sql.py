@@ -41,6 +41,8 @@ DAY: Final = 86_400.0
 ENDED: Final = ("done", "failed", "cancelled")
 STATES: Final = ("queued", "running", "waiting", *ENDED)
 _MADE_ROOM_FOR: Final = 2
+_FORGOTTEN: Final = 100
+"""How many recorded runs are forgotten at once at most."""
 
 _WIDTH: Final = RUN_COLUMNS.count(",") + 1
 _INSERT_RUN: Final = f"INSERT INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * _WIDTH)}) ON CONFLICT DO NOTHING"
@@ -97,6 +99,8 @@ class SQLJournal(ABC):
     """How many seconds a run that has ended is kept."""
     _lock: ClassVar[str] = ""
     """What makes a SELECT hold its row until the transaction ends."""
+    _bytewise: ClassVar[str] = ""
+    """What has strings compared byte by byte."""
 
     @abstractmethod
     def _reading(self, op: str) -> AbstractContextManager[Execute]:
@@ -409,6 +413,40 @@ class SQLJournal(ABC):
                 )
             _delete(execute, row[0])
             return True
+
+    # -- recorded runs ------------------------------------------------------------------------------------------
+
+    def record(self, run: RunRecord, calls: Sequence[CallRecord], delivered: Sequence[Sequence[str]]) -> None:
+        """Implement `RecordingStore.record`."""
+        now, result = self._now(), to_text(run.result or {})
+        with self._writing("record") as execute:
+            self._make_room(execute, now)
+            self._insert(execute, run, run.state, None, now)
+            num = _number(execute, run.id)
+            execute("UPDATE runs SET calls = ? WHERE num = ?", (len(calls), num))
+            execute("UPDATE programs SET result = ?, result_mark = ? WHERE run = ?", (result, mark_of(result), num))
+            for number, call in enumerate(calls, 1):
+                execute(_INSERT_CALL, ((num << 32) + number, num, call.step, call.began, *row_of_call(call)))
+                if call.outcome is not None:
+                    text = to_text(call.outcome)
+                    execute(_END_CALL, (call.state, call.ended, text, mark_of(call.state, text), num, call.step))
+            if delivered:
+                _deliver(execute, num, delivered)
+
+    def forget_recorded(self, keep: int, before: float) -> int:
+        """Implement `RecordingStore.forget_recorded`."""
+        recorded = f"id {self._bytewise} >= 'recorded:' AND id {self._bytewise} < 'recorded;'"
+        with self._writing("forget_recorded") as execute:
+            row = execute(
+                f"SELECT created FROM runs WHERE {recorded} ORDER BY created DESC LIMIT 1 OFFSET ?", (keep,)
+            ).fetchone()
+            last = before if row is None else max(before, row[0] + 5e-7)  # no two were created within a millionth
+            rows = execute(
+                f"SELECT num FROM runs WHERE {recorded} AND created < ? ORDER BY created LIMIT ?", (last, _FORGOTTEN)
+            ).fetchall()
+            for (num,) in rows:
+                _delete(execute, num)
+        return len(rows)
 
     @abstractmethod
     def close(self) -> None:

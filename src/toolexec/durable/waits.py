@@ -235,12 +235,12 @@ def _moment(args: JSONObject, began: float) -> float:
 
 
 class IndexOfRun:
-    """The index of a durable run: *index*, and the tools that only such a run has. Implements `Index`."""
+    """The index of a durable run: *index*, and *tools*, those that only such a run has. Implements `Index`."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, tools: Mapping[str, Tool] = RUN_TOOLS) -> None:
         self._index = index
         self._own = InMemoryIndex()
-        for tool_id, tool in RUN_TOOLS.items():
+        for tool_id, tool in tools.items():
             if index.find(tool_id) is None:
                 self._own.register(tool, LocalBinding(tool_id))
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from toolexec.code.engine import Engine
 from toolexec.code.executor import CodeConfig, Executor, check_timeout
@@ -34,6 +34,9 @@ from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.router import Runtime, effective_profile
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
+
+if TYPE_CHECKING:
+    from toolexec.exec.recorded import RunRecordings
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
 
@@ -105,7 +108,16 @@ class _Languages:
 class CodeRuns:
     """Runs code for one `Exec`; the sandboxes are made at the first run."""
 
-    def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner, home: Home) -> None:
+    def __init__(
+        self,
+        options: Options,
+        scope: Scope,
+        sources: Sources,
+        runner: Runner,
+        home: Home,
+        recordings: Callable[[], RunRecordings | None] = lambda: None,
+    ) -> None:
+        self._recordings = recordings
         self._options = options
         self._scope = scope
         self._sources = sources
@@ -150,7 +162,7 @@ class CodeRuns:
         """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
         `enter` do, and what `begun` raises for *asks* and *counts*; a workflow needs no runtime."""
         self.enter()
-        if self._language(request) == "workflow":
+        if self.language(request) == "workflow":
             self._check_open()
         else:
             _ = self.runtime
@@ -171,7 +183,7 @@ class CodeRuns:
     def asked(self, request: ExecuteRequest) -> RunRequest:
         """Return the run as the gate decides on it. Raises InvalidRequestError for an unknown profile."""
         code = request.code.encode(errors="surrogatepass")
-        language = self._language(request)
+        language = self.language(request)
         details = {"language": language, "bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
         shown: JSONDict = {"language": language, "code": request.code}
         if language == "workflow":
@@ -184,7 +196,8 @@ class CodeRuns:
             kind="code", origin=CURRENT.get(), profile=profile, language=spoken, details=details, args=shown
         )
 
-    def _language(self, request: ExecuteRequest) -> str:
+    def language(self, request: ExecuteRequest) -> str:
+        """Return the language of a request by its usual name."""
         language = (request.language or self._options.default_language).lower()
         return ALIASES.get(language, language)
 
@@ -269,10 +282,16 @@ class CodeRuns:
         parts of a durable run into the executor; see `begun` for *asks*."""
         if self._sources.pending:
             await self._sources.start()
+        recordings = self._recordings() if change is None else None
+        recorded = recordings.begin_code(self, request) if recordings is not None else None
+        if recorded is not None:
+            request, change = recorded.request, recorded.change
         async with self.run(request, asks=asks) as run:
             executor = run.executor if change is None else Executor(change(run.executor.config))
             result = await executor.execute(run.request)
             run.failure = result.error
+        if recorded is not None:
+            await recorded.write(result)
         if request.on_event is not None:
             await asyncio.sleep(0)  # the events of what has happened come before the result
         return result

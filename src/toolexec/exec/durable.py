@@ -21,19 +21,18 @@ from toolexec.durable.log import OwnedRun
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
 from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.queues import Queue, QueueStore
+from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX, RecordingStore, hidden_in
 from toolexec.durable.replay import Replay
 from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
-from toolexec.durable.waits import DocsOfRun, IndexOfRun
+from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import (
     ClosedError,
     ConfigurationError,
-    InvalidRequestError,
     JournalError,
     RunBusyError,
     RunError,
     RunWaitingError,
-    SandboxError,
     ToolExecError,
 )
 from toolexec.exec.chain import ChainResult, Chains, Step, asked_chain, steps_of
@@ -55,6 +54,7 @@ from toolexec.exec.run_data import (
     steps_to_text,
     trace_of,
     was_resumed,
+    why_stopped,
 )
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -86,7 +86,6 @@ __all__ = [
     "RunResult",
     "WaitsCallback",
     "check_same",
-    "why_stopped",
 ]
 
 T = TypeVar("T")
@@ -246,6 +245,16 @@ class DurableRuns:
             raise _not_there("a queue or schedule", "it has its own; see the documents of that engine")
         if not isinstance(self.journal, QueueStore):
             raise ConfigurationError("this journal keeps no queues and schedules; a file or PostgreSQL does")
+        return self.journal
+
+    @property
+    def recording_store(self) -> RecordingStore:
+        """The journal, where it keeps runs that are recorded while they are made. Raises ConfigurationError where it
+        does not."""
+        if self.engine is not None:
+            raise _not_there("to record other runs", "it keeps its own; give this Exec a file or PostgreSQL")
+        if not isinstance(self.journal, RecordingStore):
+            raise ConfigurationError("this journal keeps no recordings of other runs; a file or PostgreSQL does")
         return self.journal
 
     @property
@@ -512,7 +521,7 @@ class DurableRuns:
         def change(config: CodeConfig) -> CodeConfig:
             assert config.index is not None
             assert config.docs is not None
-            index = IndexOfRun(config.index)
+            index = IndexOfRun(config.index, {} if run.settings.get(RECORDED) else RUN_TOOLS)
             docs = DocsOfRun(config.docs, index)
             return replace(config, run=runner, index=index, docs=docs, deliveries=runner.replay)
 
@@ -584,6 +593,7 @@ class DurableRuns:
         calls = await self.do(journal.calls, run_id)
         groups = await self.do(journal.deliveries, run_id)
         replay = Replay(run.id, run.kind, calls, groups, verify=True)
+        replay.hide = hidden_in(run)
         runner = DurableRunner(Unreachable(), find_nothing, OwnedRun(journal, run.id, ""), replay)
         replay.sleeper = runner.sleep
         task = asyncio.ensure_future(self.work(run, runner, NO_HOOKS, approved=True))
@@ -656,7 +666,7 @@ class DurableRuns:
 
     async def _free_id(self, run_id: str) -> str:
         """Return the ID of the next fork of a run."""
-        base, number = run_id[: MAX_ID - 20], 0
+        base, number = run_id.removeprefix(RECORDED_PREFIX)[: MAX_ID - 20], 0
         while True:
             number += 1
             found = f"{base}.fork-{number}"
@@ -716,6 +726,8 @@ def _compare(replay: Replay, run: RunRecord, result: RunResult) -> None:
     except ToolExecError:
         return
     now = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
+    if replay.hide is not None:
+        now = replay.hide(now)
     before = run.result or {}
     for name in ("value", "error", "stdout"):
         one, other = before.get(name), now.get(name)
@@ -724,17 +736,6 @@ def _compare(replay: Replay, run: RunRecord, result: RunResult) -> None:
         if one != other:
             replay.diverged("", f"its {name} is another one", f"the {name} of then")
             return
-
-
-def why_stopped(result: RunResult) -> ToolExecError | None:
-    """Return the error of a result that says nothing about its run but that its process or sandbox ended; else None."""
-    if isinstance(result, ChainResult):
-        return next((step.error for step in result.steps if isinstance(step.error, ClosedError)), None)
-    error = result.error
-    stops = isinstance(error, ClosedError) or (
-        isinstance(error, SandboxError) and not isinstance(error, InvalidRequestError)
-    )
-    return error if stops else None
 
 
 def _language(run: RunRecord) -> str:

@@ -616,7 +616,10 @@ class Exec:
         if durable is not None:
             begun = self._parts.durable.run_chain
             return await begun(durable, steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
-        return await self._parts.chains.run(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
+        chains, recordings = self._parts.chains, self._parts.recordings
+        if recordings is None:
+            return await chains.run(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
+        return await recordings.run_chain(chains, steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
 
     def stream_tool(
         self,

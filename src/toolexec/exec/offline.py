@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolexec.code.executor import Executor
 from toolexec.discovery.index import Index
 from toolexec.durable.journal import RunRecord
+from toolexec.durable.recorder import RECORDED
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import ToolExecError
@@ -35,8 +36,8 @@ _ORIGIN = Origin()
 class _KnownTools(IndexOfRun):
     """The tools that there are now, and those that the run has called by their names. Implements `Index`."""
 
-    def __init__(self, index: Index, tool_ids: Iterable[str], *, idempotent: bool) -> None:
-        super().__init__(index)
+    def __init__(self, index: Index, tool_ids: Iterable[str], own: Mapping[str, Tool], *, idempotent: bool) -> None:
+        super().__init__(index, own)
         hints = ToolAnnotations(idempotent=idempotent)
         for tool_id in {*tool_ids} - RUN_TOOLS.keys():
             if index.find(tool_id) is None:
@@ -65,9 +66,9 @@ class Offline:
         if replay.records:  # it was checked when it began, by the tools of then
             CHECKS.set(_no_check)
         called = (call.tool for call in replay.records.values())
-        index = _KnownTools(
-            self._scope.index, called, idempotent=run.kind == "chain"
-        )  # else a step could not repeat it
+        own = {} if run.settings.get(RECORDED) else RUN_TOOLS
+        is_chain = run.kind == "chain"  # a step of which could not be repeated else
+        index = _KnownTools(self._scope.index, called, own, idempotent=is_chain)
         if run.kind == "chain":
             return await self._chain(run, runner, index)
         settings: Any

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
     from toolexec.durable.queues import Queue
+    from toolexec.durable.record import Record
     from toolexec.model.transform import ToolTransform
     from toolexec.run.default_gate import DefaultGate
     from toolexec.run.gate import Gate
@@ -44,6 +45,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.durable.engine": ("DurableEngine",),
             "toolexec.durable.journal": ("Journal",),
             "toolexec.durable.queues": ("Queue",),
+            "toolexec.durable.record": ("Record",),
             "toolexec.model.transform": ("ToolTransform",),
             "toolexec.run.default_gate": ("DefaultGate",),
             "toolexec.run.gate": ("Gate",),
@@ -105,6 +107,9 @@ class Options:
     engine they run elsewhere. A run that waits, and does nothing else for `linger` seconds, is suspended; for a timer
     of its program, such as a sleep, only one that is due in more than `timer_linger` seconds. `queues` are those that
     runs are put into and workers take from, by name.
+
+    `record` writes other runs into the `journal`, too, once they have ended, so that they can be replayed, compared and
+    forked: a share of them (1: all), or a `Record` with more of what is to be kept. Secrets are replaced in it.
 
     Tests without a network: `cassette` is a file of recorded calls, or a `Cassette`. By `cassette_mode`, `replay`
     answers every call from it and reaches no backend, `record` begins it again, `auto` replays what it has and records
@@ -169,6 +174,7 @@ class Options:
     linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
     timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)
     queues: Mapping[str, Queue] = field(default_factory=dict[str, "Queue"])
+    record: Record | float | None = None
     cassette: Cassette | str | Path | None = setting(
         None, "The file of recorded calls, YAML; empty: calls are made, and not recorded."
     )
@@ -182,6 +188,12 @@ class Options:
         if self.gate is not None and not callable(getattr(self.gate, "wrap", None)):
             raise ConfigurationError(
                 f"gate must be a Gate, or None for no rules at all, not {self.gate!r}", details={"setting": "gate"}
+            )
+        if self.record and self.journal is None:
+            raise ConfigurationError(
+                "recorded runs are kept in a journal: Exec(journal='runs.db', record=1), or journal in the block "
+                "[durable] of toolexec.toml",
+                details={"setting": "record"},
             )
 
     @property
@@ -243,6 +255,7 @@ class ExecSettings(TypedDict, total=False):
     linger: float
     timer_linger: float
     queues: Mapping[str, Queue]
+    record: Record | float | None
     cassette: Cassette | str | Path | None
     cassette_mode: CassetteMode
     context: ContextSettings

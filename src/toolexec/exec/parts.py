@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import CallRemote, Options
+    from toolexec.exec.recorded import RunRecordings
     from toolexec.exec.resources import Resources
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
@@ -79,7 +80,7 @@ class Parts:
         """Make what works by the *options*, before the first use of any of it."""
         if "durable" in self.__dict__:
             self.durable.close()
-        for name in ("finder", "chains", "planner", "resources", "code", "durable", "provider_calls"):
+        for name in ("finder", "chains", "planner", "resources", "code", "durable", "recordings", "provider_calls"):
             self.__dict__.pop(name, None)
         self.options = options
         self.sources.start_timeout = options.start_timeout
@@ -157,7 +158,19 @@ class Parts:
         """What runs code."""
         from toolexec.exec.code import CodeRuns
 
-        return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home)
+        return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home, self._recordings)
+
+    def _recordings(self) -> RunRecordings | None:
+        return self.recordings
+
+    @cached_property
+    def recordings(self) -> RunRecordings | None:
+        """What records a share of the runs; None where none are."""
+        if not self.options.record:
+            return None
+        from toolexec.exec.recorded import RunRecordings
+
+        return RunRecordings(self.options, self.scope, self.sources, self.calls.runner, lambda: self.durable)
 
     @cached_property
     def resources(self) -> Resources:

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import RunKind, RunRecord
+from toolexec.durable.recorder import RECORDED_PREFIX
 from toolexec.errors import ConfigurationError
 from toolexec.exec.run_data import APPROVED, TIMERS, origin_to_json, run_digest
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -94,3 +95,5 @@ def check_run_id(run_id: str) -> None:
         raise ConfigurationError(f"durable must be the ID of a run, a string, or None, not {run_id!r}")
     if not run_id or len(run_id) > MAX_ID or not run_id.isprintable():
         raise ConfigurationError(f"the ID of a run has 1 to {MAX_ID} printable characters, not {run_id[:50]!r}")
+    if run_id.startswith(RECORDED_PREFIX):
+        raise ConfigurationError(f"IDs with {RECORDED_PREFIX} are for recorded runs, which are not begun by their ID")

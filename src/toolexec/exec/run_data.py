@@ -14,7 +14,14 @@ from toolexec.code.limits import Limits
 from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, read_outcome
-from toolexec.errors import ConfigurationError, RunError, ToolExecError
+from toolexec.errors import (
+    ClosedError,
+    ConfigurationError,
+    InvalidRequestError,
+    RunError,
+    SandboxError,
+    ToolExecError,
+)
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, to_json, to_json_lossy
 from toolexec.model.origin import Caller, Origin
@@ -43,6 +50,7 @@ __all__ = [
     "steps_to_text",
     "trace_of",
     "was_resumed",
+    "why_stopped",
 ]
 
 
@@ -269,6 +277,17 @@ def _traced(call: CallRecord, began: float) -> ToolCallRecord:
     record.settle(json.dumps(result.value))
     record.backend_kind = result.binding.kind if result.binding is not None else ""
     return record
+
+
+def why_stopped(result: ChainResult | CodeResult) -> ToolExecError | None:
+    """Return the error of a result that says nothing about its run but that its process or sandbox ended; else None."""
+    if isinstance(result, ChainResult):
+        return next((step.error for step in result.steps if isinstance(step.error, ClosedError)), None)
+    error = result.error
+    stops = isinstance(error, ClosedError) or (
+        isinstance(error, SandboxError) and not isinstance(error, InvalidRequestError)
+    )
+    return error if stops else None
 
 
 def _step_to_json(step: StepResult) -> JSONDict:

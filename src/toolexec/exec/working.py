@@ -13,7 +13,8 @@ from toolexec.durable.journal import RunRecord, Wait
 from toolexec.durable.queues import QueueStore
 from toolexec.durable.run import new_owner
 from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
-from toolexec.exec.durable import LEASE, why_stopped
+from toolexec.exec.durable import LEASE
+from toolexec.exec.run_data import why_stopped
 from toolexec.exec.schedules import fire_due
 
 if TYPE_CHECKING:

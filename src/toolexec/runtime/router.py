@@ -312,7 +312,7 @@ class Runtime:
         errors: list[SandboxError] = []
         waiting: tuple[SandboxBackend, str] | None = None
         denied: SandboxError | None = None
-        is_durable = isinstance(gateway, Tools) and gateway.deliveries is not None
+        is_durable = isinstance(gateway, Tools) and gateway.is_durable
         for backend, spoken in await self._ranked(candidates, request):
             if spoken and spoken not in backend.languages:
                 refused.append(f"{backend.kind} does not run {spoken}")
