@@ -230,6 +230,40 @@ async def test_workers_go_on_with_a_fork_that_was_resumed(ex: Exec, counter: Cou
     assert counter.calls == [2]
 
 
+async def test_a_fork_that_was_not_resumed_takes_no_place_of_what_is_due(ex: Exec, counter: Counter) -> None:
+    """However few runs a worker asks for, it gets those that it can go on with."""
+    steps = [Step("t:double", {"n": 1}), Step("run:signal", {"name": "go"})]
+    await ex.run_chain(CHAIN, durable="order")
+    for number in range(3):
+        fork = await ex.runs.fork("order", at=1, answer=number)
+        await ex.runs.signal(fork.run_id, "retry")
+    assert isinstance((await ex.run_chain(steps, durable="waits")).error, RunWaitingError)
+    await ex.runs.signal("waits", "go", 7)
+    counter.calls.clear()
+    assert (await ex.runs.resume_due(limit=1))["waits"].value == 7
+    assert counter.calls == []
+
+
+async def test_a_run_that_cannot_go_on_tries_it_once_for_each_signal(tmp_path: Path) -> None:
+    """A signal `retry` is taken by the attempt that it has made; after that the run waits for another one."""
+    steps = [Step("t:double", {"n": 1}), Step("run:signal", {"name": "go"})]
+    async with Exec(journal=tmp_path / "retried.db", linger=0.05) as ex:
+        ex.add(lambda n: 2 * n, "t:double")
+        assert isinstance((await ex.run_chain(steps, durable="r")).error, RunWaitingError)
+        await ex.runs.signal("r", "go", 7)
+    async with Exec(journal=tmp_path / "retried.db", linger=0.05) as ex:
+        for _ in range(2):  # the tool is gone
+            result = (await ex.runs.resume_due())["r"]
+            assert getattr(result.error, "code", "") == "run_changed"
+            assert (await ex.runs.get("r")).state == "waiting"
+            assert await ex.runs.resume_due() == {}
+            assert await ex.runs.signal("r", "retry")
+        ex.add(lambda n: 2 * n, "t:double")
+        assert (await ex.runs.resume_due())["r"].value == 7
+        taken = [signal.name for signal in await ex.runs.signals("r") if signal.taken_by]
+        assert sorted(taken) == ["go", "retry", "retry"]
+
+
 async def test_a_fork_whose_resumption_is_refused_stays_as_it_was(ex: Exec, tmp_path: Path, counter: Counter) -> None:
     """Waiting for its caller, so that it can be looked at and forked, and nothing is due."""
     await ex.run_chain(CHAIN, durable="r")

@@ -26,7 +26,7 @@ from toolexec.process.owner import this_owner
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
-__all__ = ["Execution", "check_tools", "new_owner", "wait_to_json", "waiting_error"]
+__all__ = ["RETRY", "Execution", "check_tools", "new_owner", "wait_to_json", "waiting_error"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -40,6 +40,10 @@ _GRACE: Final = 1.0
 
 _PATIENCE: Final = 5.0
 """How long a tool that ignores its cancellation is waited for."""
+
+
+RETRY: Final = "retry"
+"""The signal on which a run that cannot go on tries it again."""
 
 
 def new_owner() -> str:
@@ -127,7 +131,7 @@ class Execution:
 
     async def give_up(self, why: ToolExecError) -> None:
         """Leave a run that cannot go on as it is: nothing resumes it by itself."""
-        wait = Wait(step="", kind="settle", name="retry", details={"error": why.to_dict()}, since=time.time())
+        wait = Wait(step="", kind="settle", name=RETRY, details={"error": why.to_dict()}, since=time.time())
         with suppress(RunError, JournalError):
             await self._do(self._journal.suspend, self._run.id, self._owner, [wait])
 

@@ -23,7 +23,7 @@ from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.queues import Queue, QueueStore
 from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX, RecordingStore, hidden_in
 from toolexec.durable.replay import Replay
-from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
+from toolexec.durable.run import RETRY, Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import (
@@ -231,7 +231,20 @@ class DurableRuns:
         """Return the IDs of runs that could go on. Raises ConfigurationError where they do so by themselves."""
         if self.engine is not None:
             raise _not_there("to go on with what is due", "its workers do that, whatever wakes a run")
-        return await self.do(self.journal.due, host_clock.now(), limit)
+        asked = limit
+        while True:  # until there are enough of those that a worker goes on with
+            found = await self.do(self.journal.due, host_clock.now(), asked)
+            due = [run_id for run_id in found if not await self._stays(await self.do(self.journal.get, run_id))]
+            if len(due) >= limit or len(found) < asked:
+                return due[:limit]
+            asked *= 2
+
+    async def _stays(self, run: RunRecord) -> bool:
+        """Return whether a run was forked to be looked at offline, and has called nothing since: only a caller who asks
+        for it may have it call real tools. Once it has called one, it is as any other."""
+        if not run.settings.get(OFFLINE):
+            return False
+        return not was_resumed(run, await self.do(self.journal.calls, run.id))
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -351,15 +364,13 @@ class DurableRuns:
     async def resume(
         self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS, is_due: bool = False
     ) -> RunResult:
-        """Go on with a run; see `Runs.resume`. One that *is_due*, and was forked to be looked at offline, stays as it
-        is, with a RunBusyError: only a caller who asks for it may have it call real tools. Once it has called one, it
-        is as any other."""
+        """Go on with a run; see `Runs.resume`. Raises RunBusyError for one that is not for workers, if it *is_due*."""
         if self.engine is not None:
             if accept_changes:
                 raise _not_there("accept_changes", "a call of such a run gets the tool as its worker has it")
             return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
-        if is_due and run.settings.get(OFFLINE) and not was_resumed(run, await self.do(self.journal.calls, run_id)):
+        if is_due and await self._stays(run):
             raise RunBusyError(f"the run {run_id} is a fork that was made offline", op="resume")
         return await self.go_on(run, new_owner(), hooks, accept_changes=accept_changes)
 
@@ -439,6 +450,7 @@ class DurableRuns:
     ) -> RunResult:
         if self._sources.pending and not offline:
             await self._sources.start()
+        was_there = run.updated > run.created
         if run.state not in _ENDED:
             run = await self.do(self.journal.claim, run.id, owner, LEASE)
         if run.state in _ENDED:
@@ -447,6 +459,8 @@ class DurableRuns:
         try:
             calls = await self.do(self.journal.calls, run.id)
             check_parent(run, calls)
+            if was_there:
+                await self._take_retries(run.id, owner)
             groups = await self.do(self.journal.deliveries, run.id)
             snapshot = await self.do(self.journal.snapshot, run.id) if run.kind == "workflow" else None
             if not accept_changes:
@@ -470,6 +484,13 @@ class DurableRuns:
         if isinstance(result, CodeResult) and execution.replay.skipped:
             result.tool_calls[:0] = trace_of(execution.replay.skipped)
         return await self._finished(run, execution, result)
+
+    async def _take_retries(self, run_id: str, owner: str) -> None:
+        """Take the signals which said that a run which could not go on may try it again: now it does. The next time
+        that it cannot, it waits for another one."""
+        for signal in await self.do(self.journal.signals, run_id):
+            if signal.name == RETRY and not signal.taken_by:
+                await self.do(self.journal.take, run_id, owner, f"?{RETRY}.{signal.id}", RETRY)
 
     def _execution(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import RunRecord, Wait
 from toolexec.durable.queues import QueueStore
-from toolexec.durable.run import new_owner
+from toolexec.durable.run import RETRY, new_owner
 from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
 from toolexec.exec.durable import LEASE
 from toolexec.exec.run_data import why_stopped
@@ -141,7 +141,7 @@ class RunWorker:
             pause = float(why.details.get("retry_after") or _TRY_AGAIN)
             wait = Wait(step="", kind="time", details=details, due=now + pause, since=now)
         else:
-            wait = Wait(step="", kind="settle", name="retry", details=details, since=now)
+            wait = Wait(step="", kind="settle", name=RETRY, details=details, since=now)
         with suppress(RunError, JournalError):
             await self._durable.do(self._durable.journal.suspend, run_id, owner, [wait])
 
