@@ -15,7 +15,7 @@ from toolexec import Exec, Tool
 from toolexec.cassette import Cassette
 from toolexec.cassette.text import read_text, write_text
 from toolexec.cli.sources import build_from
-from toolexec.errors import CassetteError, CassetteMissError
+from toolexec.errors import CassetteError, CassetteMissError, ConfigurationError
 
 ANY = {"type": "object"}
 JSON = st.recursive(
@@ -211,3 +211,10 @@ def test_equal_arguments_match_in_any_order(tmp_path: Path) -> None:
         with pytest.raises(CassetteMissError, match=r"b\.x\[0\] is 2, and was 1"):
             ex.run_tool("t:any", {"a": 1, "b": {"x": [2, 1], "y": None}})
         assert ex.run_tool("t:any", {"b": {"y": None, "x": [1, 2]}, "a": 1}).value == 1
+
+
+def test_a_mode_needs_a_cassette() -> None:
+    """A mode that would record is refused where there is no file to record into."""
+    for mode in ("record", "auto", "refresh"):
+        with pytest.raises(ConfigurationError, match=f"cassette_mode is '{mode}', and there is no cassette"):
+            Exec(cassette_mode=mode)

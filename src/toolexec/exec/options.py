@@ -189,6 +189,13 @@ class Options:
             raise ConfigurationError(
                 f"gate must be a Gate, or None for no rules at all, not {self.gate!r}", details={"setting": "gate"}
             )
+        if self.cassette is None and self.cassette_mode != "replay":
+            raise ConfigurationError(
+                f"cassette_mode is {self.cassette_mode!r}, and there is no cassette; name its file: "
+                f"Exec(cassette='session.yaml', cassette_mode={self.cassette_mode!r}), or path in the block [cassette] "
+                "of toolexec.toml",
+                details={"setting": "cassette_mode"},
+            )
         if self.record and self.journal is None:
             raise ConfigurationError(
                 "recorded runs are kept in a journal: Exec(journal='runs.db', record=1), or journal in the block "
