@@ -11,6 +11,7 @@ from tests.waiting import until
 
 from toolexec import Exec, Step
 from toolexec.errors import RunWaitingError
+from toolexec.journal import Record
 
 pytestmark = pytest.mark.full
 
@@ -78,3 +79,15 @@ async def test_a_chain_that_was_stopped_goes_on(database: Server) -> None:
         await ex.runs.signal("stops", "settle:1", {"done": True, "value": 1})
         result = await ex.runs.resume("stops")
         assert (result.error, result.value, done) == (None, 2, [0, 1, 2])
+
+
+async def test_other_runs_are_recorded_there(database: Server) -> None:
+    """Runs that are not durable are recorded and replayed, and the last ones are kept, as in a file."""
+    async with Exec(journal=address(database), record=Record(keep=2)) as ex:
+        ex.add(lambda n: n + 1, "t:next")
+        for n in range(21):
+            assert (await ex.run_chain([Step("t:next", {"n": n})])).value == n + 1
+        recorded = [run for run in await ex.runs.list() if run.id.startswith("recorded:")]
+        assert len(recorded) == 2
+        assert [(await ex.runs.resume(run.id)).value for run in recorded] == [21, 20]
+        assert (await ex.runs.replay(recorded[0].id)).same

@@ -112,6 +112,22 @@ async def test_a_run_of_each_kind_can_be_replayed(tmp_path: Path, shop: Shop, ki
     assert shop.calls == before
 
 
+@pytest.mark.full
+async def test_javascript_is_recorded(tmp_path: Path, shop: Shop) -> None:
+    """A program in the other language of the embedded sandbox is replayed as well."""
+    program = """
+const seen = await Promise.all(["tea", "rice"].map(item => tools.shop.stock({item})));
+try { await tools.shop.broken({item: "x"}) } catch (error) { seen.push(error.code) }
+return seen;
+"""
+    async with shop.open(tmp_path) as ex:
+        result = await ex.execute_code(program, language="javascript")
+        assert (result.error, result.value) == (None, [3, 0, "broken"])
+        [recorded] = await ex.runs.list()
+        report = await ex.runs.replay(recorded.id)
+        assert report.same, report.error
+
+
 @pytest.mark.parametrize("kind", VALUES)
 async def test_recorded_runs_are_compared_and_forked(tmp_path: Path, shop: Shop, kind: str) -> None:
     """A comparison finds what two of them did differently, and a fork goes on in another way from a call on."""

@@ -190,11 +190,11 @@ class Recorder:
             return known
         args = call.args or {}
         if not call.step or type(args) is RefusedArgs:
-            return self._give_up(f"the arguments of {call.tool_id} are too much to be kept")
+            return self.give_up(f"the arguments of {call.tool_id} are too much to be kept")
         try:
             size = len(_encode(args) if is_small(args) else encode_large(args))
         except (TypeError, ValueError, RecursionError):
-            return self._give_up(f"the arguments of {call.tool_id} are not JSON")
+            return self.give_up(f"the arguments of {call.tool_id} are not JSON")
         return self._kept(call.step, call.tool_id, args, size, call.at, host_clock.now())
 
     def _kept(
@@ -209,7 +209,7 @@ class Recorder:
         try:
             outcome = outcome_of(result)
         except ToolExecError as error:
-            self._give_up(error.message)
+            self.give_up(error.message)
             return
         self._end(kept, "done" if result.error is None else "failed", outcome)
 
@@ -231,10 +231,11 @@ class Recorder:
         with self._lock:
             self._left -= size
         if self._left < 0:
-            self._give_up("its calls are larger than record.max_bytes")
+            self.give_up("its calls are larger than record.max_bytes")
         return not self.given_up
 
-    def _give_up(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
+        """Keep nothing of the run, for that reason."""
         self.given_up = self.given_up or why
         self._calls.clear()
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from toolexec.model.json_value import JSONObject
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
+    from toolexec.runtime.base import SandboxBackend
 
 __all__ = ["RecordedCode", "RunRecordings"]
 
@@ -119,9 +120,8 @@ class RunRecordings:
                 return None
         except ToolExecError:  # the run raises it again, or is refused for it
             return None
-        return RecordedCode(
-            self, self._store(), request, kind, Recorder(self._runner, _new_id(), kind, self._record.max_bytes)
-        )
+        recorder = Recorder(self._runner, _new_id(), kind, self._record.max_bytes)
+        return RecordedCode(self, self._store(), request, kind, recorder, lambda: code.runtime.backends)
 
     def _store(self) -> RecordingStore:
         return self._durable().recording_store
@@ -199,9 +199,16 @@ class RecordedCode:
     """One run of code or a workflow that is recorded: `request` is what to run, `change` how, `write` at its end."""
 
     def __init__(
-        self, of: RunRecordings, store: RecordingStore, request: ExecuteRequest, kind: RunKind, recorder: Recorder
+        self,
+        of: RunRecordings,
+        store: RecordingStore,
+        request: ExecuteRequest,
+        kind: RunKind,
+        recorder: Recorder,
+        backends: Callable[[], Sequence[SandboxBackend]],
     ) -> None:
         self._of = of
+        self._backends = backends
         self._store = store
         self._kind: RunKind = kind
         self._recorder = recorder
@@ -220,7 +227,13 @@ class RecordedCode:
         return replace(config, run=self._recorder, deliveries=self._recorder.replay)
 
     async def write(self, result: CodeResult) -> None:
-        """Write the run down, now that it has ended."""
+        """Write the run down, now that it has ended, unless it got another sandbox than was to be expected."""
+        if (
+            self._kind == "code"
+            and result.backend is not None
+            and not _can_repeat(self._backends(), result.backend.kind)
+        ):
+            self._recorder.give_up(f"{result.backend.kind} cannot make it again")
         await self._of.write(self._store, self._recorder, result, partial(self._record, result))
 
     def _record(self, result: CodeResult) -> RunRecord:
@@ -228,6 +241,10 @@ class RecordedCode:
         given = {name: value for name in _GIVEN if (value := getattr(asked, name)) not in (None, "", b"")}
         settings: JSONDict = {"given": settings_to_json(given), **self._own}
         return self._of.run_of(self._recorder.replay.run_id, self._kind, asked.code, settings, self._began, result)
+
+
+def _can_repeat(backends: Sequence[SandboxBackend], kind: str) -> bool:
+    return any(backend.kind == kind and getattr(backend, "replays", ()) for backend in backends)
 
 
 def _new_id() -> str:
