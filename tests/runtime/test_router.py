@@ -141,6 +141,23 @@ class TestBackends:
             await runtime.execute(request_of())
         assert len(second.requests) == 1
 
+    async def test_what_is_away_for_a_moment_gets_the_run(self, request_of: Make) -> None:
+        """Where no other sandbox takes it: that one waits by itself. What it does not know to hold is not risked, and the
+        error says that another attempt may succeed."""
+        away = SandboxUnavailableError("unreachable", retryable=True, details={"endpoints": {"a": "unreachable"}})
+        first, second = ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="container")
+        first.availability = Availability(ok=False, reason="unreachable", error=away)
+        assert (await Runtime([first, second]).execute(request_of())).backend.kind == "docker"
+        second.availability = Availability(ok=False, reason="not built")
+        assert (await Runtime([first, second]).execute(request_of())).backend.kind == "wasm"
+        with pytest.raises(SandboxUnavailableError, match="not built") as caught:
+            await Runtime([first, second]).execute(request_of(limits=Limits(cpus=1.0)))
+        assert (caught.value.retryable, caught.value.details) == (True, away.details)
+        first.availability = Availability(ok=False, reason="no", error=SandboxUnavailableError("no", details={"a": 1}))
+        with pytest.raises(SandboxUnavailableError) as caught:
+            await Runtime([first]).execute(request_of())
+        assert (caught.value.retryable, caught.value.details) == (False, {"a": 1})
+
     async def test_wasm_is_a_profile_of_one_sandbox(self, request_of: Make) -> None:
         """No other sandbox serves that profile."""
         runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")])

@@ -55,7 +55,7 @@ def test_all_else_is_not_a_proof(statement: tuple[str, ...], now: float) -> None
 
 @pytest.mark.parametrize("proof", [5, None, "", "é", "AAAA", ["x"]], ids=str)
 def test_what_is_not_a_signature_proves_nothing(proof: object) -> None:
-    """Whatever a server sends in its place."""
+    """No value in its place does."""
     assert isinstance(released(Incarnation()).never(proof, WHY, now=101.0), SandboxFailedError)
 
 
@@ -95,7 +95,7 @@ def test_type_checkers_refuse_a_begun_run_that_never_started(tmp_path: Path) -> 
 
 
 def test_a_process_remembers_what_it_started() -> None:
-    """It rules out nothing that it has started, starts nothing that it has ruled out, and forgets both in time."""
+    """A memory rules out nothing that it has started, starts nothing that it has ruled out, and forgets both in time."""
     past = PastRuns(10.0)
     past.start(("a", "r1"))
     assert not past.seal(("a", "r1"), 0.0)
@@ -118,7 +118,7 @@ def test_a_process_remembers_what_it_started() -> None:
 
 
 def test_a_process_forgets_nothing_for_want_of_room() -> None:
-    """It takes no more, and proves no more, instead."""
+    """A full memory takes no more, and proves no more, instead."""
     past = PastRuns(10.0, most=1)
     past.start(("a", "r1"))
     assert not past.seal(("a", "r2"), 0.0)

@@ -445,7 +445,7 @@ class RemoteBackend:
 
 @dataclass(slots=True)
 class _Tries:
-    """Which endpoints have refused a program, and how long the next attempt waits when all have."""
+    """The endpoints that have refused a program, and how long the next attempt waits when all have."""
 
     avoid: set[str] = field(default_factory=set[str])
     pause: float = _FIRST_RETRY
