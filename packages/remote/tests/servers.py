@@ -22,7 +22,7 @@ from toolexec.remote import RuntimeServerSettings, SigningKey
 from toolexec.runtime import Runtime
 from toolexec.sandbox import CodeResult, ExecuteRequest, SandboxBackend
 from toolexec_remote.endpoints import path_of
-from toolexec_remote.incarnation import HERE, is_stated
+from toolexec_remote.incarnation import HERE, WELCOME, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, Link, RemoteMessage, decode_remote, encode_remote
 from toolexec_remote.server import serve_runtime
 from toolexec_remote.signature import Target, sign, signed_headers, timestamp
@@ -224,7 +224,7 @@ class Client:
         signature = sign(self._key.signing_secret, stamp, target, nonce.encode())
         await self.put(RemoteMessage("hello", fields={"nonce": nonce, "timestamp": stamp, "signature": signature}))
         self.welcome = dict((await self.expect("welcome")).fields)
-        assert is_stated(self.incarnation, self.welcome["proof"], HERE, nonce)
+        assert is_stated(self.incarnation, self.welcome["proof"], WELCOME, str(challenge["nonce"]), nonce)
 
     async def resume(self, run: str, incarnation: str = "") -> None:
         """Ask what is the matter with a run, of this server process or of another one."""

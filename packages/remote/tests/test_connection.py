@@ -10,7 +10,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, web
 from tests.waiting import until
 
 from toolexec_remote.connection import EndpointConnection
-from toolexec_remote.incarnation import HERE, Incarnation
+from toolexec_remote.incarnation import WELCOME, Incarnation
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
 
 
@@ -25,7 +25,7 @@ async def test_a_second_cancellation_leaves_nothing_open(turns: int) -> None:
         spoken = {"protocol": SUBPROTOCOL, "version": VERSION, "incarnation": incarnation.id}
         await there.send_bytes(encode_remote(RemoteMessage("challenge", fields={**spoken, "nonce": "n"})))
         nonce = str(decode_remote(await there.receive_bytes()).fields["nonce"])
-        spoken["proof"] = incarnation.state(HERE, nonce)
+        spoken["proof"] = incarnation.state(WELCOME, "n", nonce)
         await there.send_bytes(encode_remote(RemoteMessage("welcome", fields=spoken)))
         async for _ in there:
             pass

@@ -209,7 +209,7 @@ async def test_clocks_that_differ_are_named(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def lying(challenge: Incarnation, signer: Incarnation) -> AsyncGenerator[str]:
+async def lying(challenge: Incarnation, signer: Incarnation, *said: str) -> AsyncGenerator[str]:
     """Serve connections that say that they are one process, and sign with the key of another one."""
     from aiohttp import web
 
@@ -219,7 +219,7 @@ async def lying(challenge: Incarnation, signer: Incarnation) -> AsyncGenerator[s
         spoken = {"protocol": SUBPROTOCOL, "version": 2, "incarnation": challenge.id}
         await there.send_bytes(encode_remote(RemoteMessage("challenge", fields={**spoken, "nonce": "n"})))
         nonce = str(decode_remote(await there.receive_bytes()).fields["nonce"])
-        spoken["proof"] = signer.state("here", nonce)
+        spoken["proof"] = signer.state(*said, nonce)
         await there.send_bytes(encode_remote(RemoteMessage("welcome", fields=spoken)))
         async for _ in there:
             pass
@@ -237,9 +237,12 @@ async def lying(challenge: Incarnation, signer: Incarnation) -> AsyncGenerator[s
         await runner.cleanup()
 
 
-async def test_a_server_that_claims_the_identity_of_another_is_not_used() -> None:
+@pytest.mark.parametrize("is_relayed", [False, True])
+async def test_a_server_that_claims_the_identity_of_another_is_not_used(is_relayed: bool) -> None:
     """The error says that it lacks the key, and that a retry does not help."""
-    async with lying(Incarnation(), Incarnation()) as endpoint, remote_to(endpoint) as backend:
+    its = Incarnation()  # what `/identity` of that one states for anyone is of no use
+    signer, said = (its, ["here"]) if is_relayed else (Incarnation(), ["welcome", "n"])
+    async with lying(its, signer, *said) as endpoint, remote_to(endpoint) as backend:
         state = await backend.check()
         assert not state.ok
         assert state.error is not None

@@ -23,7 +23,7 @@ from toolexec.errors import (
 from toolexec.remote import JSONObject, JSONValue, pauses, to_the_end, uncut
 from toolexec.sandbox import LimitsEnforced
 from toolexec_remote.channel import Bound, Channel, Kind
-from toolexec_remote.incarnation import HERE, is_incarnation, is_stated
+from toolexec_remote.incarnation import WELCOME, is_incarnation, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
 from toolexec_remote.start import NeverStartedError, Withheld
 from toolexec_remote.wire import read_object, read_response
@@ -273,7 +273,7 @@ class EndpointConnection:
         fields = welcome.fields
         if welcome.type != "welcome" or fields.get("incarnation") != incarnation:
             raise ProtocolError(f"{self.endpoint} answered with {welcome.type}, not with a welcome of its own")
-        if not is_stated(incarnation, fields.get("proof"), HERE, ours):
+        if not is_stated(incarnation, fields.get("proof"), WELCOME, asked, ours):
             raise SandboxDeniedError(
                 f"{self.endpoint} says that it is the server process {incarnation[:12]}, and does not have its key",
                 code="identity_unproven",

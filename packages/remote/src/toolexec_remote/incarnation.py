@@ -15,12 +15,24 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["ENDED", "HERE", "INCARNATION_HEADER", "NEVER_STARTED", "Incarnation", "is_incarnation", "is_stated"]
+__all__ = [
+    "ENDED",
+    "HERE",
+    "INCARNATION_HEADER",
+    "NEVER_STARTED",
+    "WELCOME",
+    "Incarnation",
+    "is_incarnation",
+    "is_stated",
+]
 
 INCARNATION_HEADER: Final = "X-Toolruntime-Incarnation"
 """Names the incarnation that a request is for: no other one takes it."""
 HERE: Final = "here"
-"""Says: I am the one that you talk to. Of a nonce of the other side."""
+"""Says, to anyone who asks: I am here. Of a nonce of the other side."""
+WELCOME: Final = "welcome"
+"""Says: I have admitted you. Of the nonce of the challenge, and that of the hello, so that it holds for one connection:
+what anyone may ask for proves nothing here."""
 NEVER_STARTED: Final = "never-started"
 """Says: I have not started this run, and never will. Of the ID of the key that asks, and that of the run."""
 ENDED: Final = "ended"

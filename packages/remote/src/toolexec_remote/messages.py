@@ -5,7 +5,7 @@ A message is one binary WebSocket message: its head as JSON on one line, then it
 ```
 server → client   challenge {protocol, version, incarnation, nonce}       first; no run
 client → server   hello {nonce, timestamp, signature, key}  no run; over the incarnation, the path and its nonce
-server → client   welcome {proof, remembers, keeps, limits, capacity, backends, ...}     no run; `HERE` of our nonce
+server → client   welcome {proof, remembers, keeps, limits, capacity, backends, ...}   no run; `WELCOME`
                   denied {}                                 no run; body: a response with an error; then it is closed
 client → server   execute {timestamp, signature, key, go, traceparent, session}   a run; body: the request (`wire`)
                   open {timestamp, signature, key, go}        a session; body: a request, whose code is not run

@@ -13,7 +13,7 @@ from toolexec.errors import Outcome
 from toolexec.remote import RemoteSettings
 from toolexec.testing import SandboxTrial
 from toolexec_remote.backend import RemoteBackend
-from toolexec_remote.incarnation import HERE, NEVER_STARTED, Incarnation
+from toolexec_remote.incarnation import NEVER_STARTED, WELCOME, Incarnation
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, Link, RemoteMessage, decode_remote, encode_remote
 
 __all__ = ["READ", "REMOTE_RUN", "RunService", "remote_run_trial"]
@@ -104,7 +104,7 @@ class RunService:
         spoken: dict[str, Any] = {"protocol": SUBPROTOCOL, "version": VERSION, "incarnation": self.incarnation.id}
         await there.send_bytes(encode_remote(RemoteMessage("challenge", fields={**spoken, "nonce": "n"})))
         nonce = str(decode_remote(await there.receive_bytes()).fields["nonce"])
-        spoken |= {"proof": self.incarnation.state(HERE, nonce), "backends": [_SANDBOX], "remembers": 600.0}
+        spoken |= {"proof": self.incarnation.state(WELCOME, "n", nonce), "backends": [_SANDBOX], "remembers": 600.0}
         spoken["capacity"] = {"free": 2, "max_running": 2}
         await there.send_bytes(encode_remote(RemoteMessage("welcome", fields=spoken)))
         links: dict[str, Link] = {}

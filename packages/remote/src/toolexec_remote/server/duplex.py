@@ -23,7 +23,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import JSONObject, SigningKey, Stream
-from toolexec_remote.incarnation import HERE
+from toolexec_remote.incarnation import WELCOME
 from toolexec_remote.messages import (
     HELLO_METHOD,
     SUBPROTOCOL,
@@ -156,12 +156,12 @@ class DuplexConnection:
         """Challenge the client; *admit* it, and take what it sends until it is gone."""
         sending: asyncio.Task[None] | None = None
         try:
-            nonce = await self._challenged()
-            if nonce is None:
+            nonces = await self._challenged()
+            if nonces is None:
                 return
             admit()
             sending = asyncio.create_task(self._send())
-            greeting = RemoteMessage("welcome", fields=await self._greeting(nonce))
+            greeting = RemoteMessage("welcome", fields=await self._greeting(nonces))
             self._is_greeted = True
             self.put(greeting)
             async for message in self._socket:
@@ -182,8 +182,8 @@ class DuplexConnection:
             if tasks:
                 await asyncio.wait(tasks)
 
-    async def _challenged(self) -> str | None:
-        """Have the client sign what only this process asks, and only now; return its own nonce, or None when it is
+    async def _challenged(self) -> tuple[str, str] | None:
+        """Have the client sign what only this process asks, and only now; return both nonces, or None when it is
         gone. A handshake that was seen elsewhere, or before, opens nothing. Raises ProtocolError."""
         nonce, incarnation = token_hex(16), self.hub.service.incarnation.id
         spoken = {"protocol": SUBPROTOCOL, "version": VERSION}
@@ -216,7 +216,7 @@ class DuplexConnection:
                 await self._socket.send_bytes(encode_remote(RemoteMessage("denied", body=encode_error(error))))
                 await self._socket.close(code=1008, message=error.code.encode())
             return None
-        return theirs
+        return nonce, theirs
 
     def put(self, message: RemoteMessage) -> None:
         """Send a message soon; does nothing when the connection is closed."""
@@ -242,13 +242,13 @@ class DuplexConnection:
             async with asyncio.timeout(1):
                 await self._socket.close(code=1001)
 
-    async def _greeting(self, nonce: str) -> JSONObject:
+    async def _greeting(self, nonces: tuple[str, str]) -> JSONObject:
         settings, incarnation = self.hub.service.settings, self.hub.service.incarnation
         return {
             "protocol": SUBPROTOCOL,
             "version": VERSION,
             "incarnation": incarnation.id,
-            "proof": incarnation.state(HERE, nonce),
+            "proof": incarnation.state(WELCOME, *nonces),
             "keeps": settings.reconnect,
             "remembers": settings.keeps,
             "limits": {"body_bytes": settings.max_body_bytes, "message_bytes": settings.max_message_bytes},
