@@ -30,24 +30,32 @@ from toolexec.exec.sources import Sources
 # A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
 # has its own inside of it; the process that the user started removes it, even after a worker that crashed.
 _RUN = "TOOLEXEC_TEST_RUN"
+_RUN_IN_MEMORY = "TOOLEXEC_TEST_RUN_IN_MEMORY"
 _STARTED_HERE = _RUN not in os.environ
 _MEMORY = "/dev/shm"
 
 
-def _holds_scratch() -> bool:
-    """Return whether the fast tier's files can be in memory: each of thousands of databases and audit logs waits for
-    the disk 10 ms and more. The other tiers build images, which may not fit."""
-    if not {"fast", "--tier=fast"} & {*sys.argv} or not os.access(_MEMORY, os.W_OK):
+def _has_memory() -> bool:
+    """Return whether files can be in memory: each of thousands of databases and audit logs waits for the disk 10 ms
+    and more."""
+    if not os.access(_MEMORY, os.W_OK):
         return False
     system = os.statvfs(_MEMORY)
     return system.f_bavail * system.f_frsize > 2 << 30 and not system.f_flag & os.ST_NOEXEC
 
 
+# All files of the fast tier are in memory, and those of `tiers.IN_MEMORY` in the others: these build images, too, which
+# may not fit.
+_IS_FAST = bool({"fast", "--tier=fast"} & {*sys.argv})
 if _STARTED_HERE:
-    os.environ[_RUN] = tempfile.mkdtemp(prefix="tx", dir=_MEMORY if _holds_scratch() else None)
+    os.environ.pop(_RUN_IN_MEMORY, None)  # that of a run which this one is a test of
+    os.environ[_RUN] = tempfile.mkdtemp(prefix="tx", dir=_MEMORY if _IS_FAST and _has_memory() else None)
+    if not os.environ[_RUN].startswith(_MEMORY) and _has_memory():
+        os.environ[_RUN_IN_MEMORY] = tempfile.mkdtemp(prefix="tx", dir=_MEMORY)
 OWN_TEMP = tempfile.mkdtemp(prefix="w", dir=os.environ[_RUN])
+IN_MEMORY = tempfile.mkdtemp(prefix="w", dir=os.environ[_RUN_IN_MEMORY]) if _RUN_IN_MEMORY in os.environ else OWN_TEMP
 os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
-os.environ["XDG_STATE_HOME"] = os.path.join(OWN_TEMP, "state")  # audit logs keep their keys and heads there
+os.environ["XDG_STATE_HOME"] = os.path.join(IN_MEMORY, "state")  # audit logs keep their keys and heads there
 
 _IS_WORKER = False
 _WALL = 0x40000000  # of <linux/wait.h>: children of any kind
@@ -190,6 +198,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             print(f"\nended a process that was left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
             process.kill()
     shutil.rmtree(os.environ[_RUN], ignore_errors=True)
+    if _RUN_IN_MEMORY in os.environ:
+        shutil.rmtree(os.environ[_RUN_IN_MEMORY], ignore_errors=True)
 
 
 def _processes_of_this_run() -> list[psutil.Process]:
@@ -209,6 +219,18 @@ def _processes_of_this_run() -> list[psutil.Process]:
 def anyio_backend() -> str:
     """Run all async tests on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Pytest's own directory, or one in memory where a test has many small files and few large ones."""
+    if IN_MEMORY == OWN_TEMP or not tiers.is_in_memory(request.path):
+        yield tmp_path
+        return
+    path = Path(IN_MEMORY, tmp_path.name)
+    path.mkdir()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

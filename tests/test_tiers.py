@@ -9,16 +9,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.tiers import are_children_traced, is_traced
+from tests.tiers import are_children_traced, is_in_memory, is_traced
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 
 HANGS = """
-import subprocess, sys, time
+import os, subprocess, sys, time
 
 def test_before():
-    pass
+    print(os.environ.get("TOOLEXEC_TEST_RUN_IN_MEMORY", ""), end="", file=open("memory.txt", "w"))
 
 def test_hangs():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -32,7 +32,7 @@ def test_after():
 
 @pytest.mark.full
 def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
-    """The run reports it, goes on with the others, and ends the process that it had started."""
+    """The run reports it, goes on with the others, ends the process that it had started, and removes its files."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(HANGS)
     for number in range(8):  # enough for the worker to have ended some, and for the run to have more for its successor
@@ -65,6 +65,9 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
     assert "in test_hangs" in done.stderr, "the stacks of the worker that hung"
     child = int((tmp_path / "child.txt").read_text().split()[1])
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    memory = (tmp_path / "memory.txt").read_text()
+    assert memory != os.environ.get("TOOLEXEC_TEST_RUN_IN_MEMORY", "none"), "the run that this test is of has its own"
+    assert not memory or not Path(memory).exists()
 
 
 @pytest.mark.full
@@ -81,6 +84,13 @@ def test_properties_are_not_traced() -> None:
     assert is_traced(runtime, {"full"})
     assert not is_traced(model, {"hypothesis"})
     assert is_traced(runtime, {"hypothesis"})
+
+
+def test_small_files_are_in_memory_and_large_ones_are_not() -> None:
+    """Journals and logs are kept there in every tier, and nothing that may be an image."""
+    assert is_in_memory(TESTS / "durable" / "test_faults.py")
+    assert not is_in_memory(TESTS / "runtime" / "images" / "test_build.py")
+    assert not is_in_memory(ROOT / "packages" / "kubernetes" / "tests" / "test_pods.py")
 
 
 def test_children_are_traced_only_where_that_is_needed() -> None:

@@ -18,7 +18,17 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["FULL", "TIERS", "TRACED", "are_children_traced", "is_full_path", "is_traced", "missing", "wants"]
+__all__ = [
+    "FULL",
+    "TIERS",
+    "TRACED",
+    "are_children_traced",
+    "is_full_path",
+    "is_in_memory",
+    "is_traced",
+    "missing",
+    "wants",
+]
 
 TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
@@ -86,6 +96,15 @@ UNTRACED = frozenset(
 CHILDREN_TRACED = frozenset({"backend", "cli", "contract", "durable", "process", "runtime"})
 # The directories whose property tests are traced, too: what they are about has its coverage above the fast tier.
 PROPERTIES_TRACED = frozenset({"durable", "runtime"})
+
+# The directories whose tests have their files in memory above the fast tier, too: most of them are databases and logs,
+# and to wait for the disk takes longer than all else.
+IN_MEMORY = frozenset({"cassette", "config", "durable", "exec", "run", "server", "workflow"})
+
+
+def is_in_memory(path: Path) -> bool:
+    """Return whether the tests in the file *path* have their files in memory, where there is enough."""
+    return _top(path) in IN_MEMORY
 
 
 def is_traced(path: Path, marks: set[str]) -> bool:
