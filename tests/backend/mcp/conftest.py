@@ -32,7 +32,8 @@ def free_port() -> int:
 class HttpServer:
     """A server process on a loopback port, which can be killed and started again on the same port."""
 
-    def __init__(self, transport: str, era: str) -> None:
+    def __init__(self, transport: str, era: str, script: str = SDK_SERVER) -> None:
+        self.script = script
         self.transport, self.era, self.port = transport, era, free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -41,7 +42,7 @@ class HttpServer:
         return f"http://127.0.0.1:{self.port}/{'sse' if self.transport == 'sse' else 'mcp'}"
 
     def start(self) -> None:
-        command = [sys.executable, SDK_SERVER, self.transport, self.era, str(self.port)]
+        command = [sys.executable, self.script, self.transport, self.era, str(self.port)]
         nowhere = subprocess.DEVNULL
         self.process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=server_environment())
         deadline = time.monotonic() + PATIENCE
@@ -61,12 +62,12 @@ class HttpServer:
 
 
 @pytest.fixture
-def http_server() -> Iterator[Callable[[str, str], HttpServer]]:
-    """Start an SDK server: `http_server("http" or "sse", "old" or "new")`."""
+def http_server() -> Iterator[Callable[..., HttpServer]]:
+    """Start an SDK server: `http_server("http" or "sse", "old" or "new")`, perhaps with another script."""
     servers: list[HttpServer] = []
 
-    def make(transport: str, era: str) -> HttpServer:
-        server = HttpServer(transport, era)
+    def make(transport: str, era: str, script: str = SDK_SERVER) -> HttpServer:
+        server = HttpServer(transport, era, script)
         servers.append(server)
         server.start()
         return server

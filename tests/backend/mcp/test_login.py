@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,27 @@ async def test_the_command_logs_in_shows_the_login_and_logs_out(server: LoginSer
     assert "token-number" not in json.dumps(data) + said
     assert (await command("logout", "notes"))[:2] == (0, {"logged_out": True})
     assert server.revoked
+
+
+@pytest.mark.full
+async def test_a_server_and_an_authorization_server_of_the_sdk(
+    server: LoginServer, http_server: Callable[..., Any]
+) -> None:
+    """Login, calls, a token that ends, and logout work with servers that others wrote."""
+    there = http_server("http", "new", str(Path(__file__).with_name("sdk_login_server.py")))
+    async with Exec() as ex:
+        await ex.add_mcp("notes", url=there.url)
+        backend = ex.backends.get("notes")
+        assert isinstance(backend, MCPBackend)
+        status = await backend.log_in(visit)
+        assert status.scopes == ("notes",)
+        assert (await ex.run_tool("notes:resources")).value == {"result": [there.url]}
+        assert (await ex.run_tool("notes:expire")).value == {"result": "expired"}
+        answers = await asyncio.gather(*(ex.run_tool("notes:resources") for _ in range(5)))
+        assert [each.value for each in answers] == [{"result": [there.url]}] * 5
+        assert await backend.log_out()
+        with pytest.raises(LoginRequiredError):
+            await ex.run_tool("notes:resources")
 
 
 def test_a_file_has_the_settings_of_a_login(tmp_path: Path) -> None:

@@ -49,10 +49,9 @@ class TokenClient:
 
         Raises LoginError for a method that it cannot use, and MissingExtraError where a key needs the `serve` extra.
         """
-        sent = dict(fields)
+        sent = {**fields, "client_id": self.client_id}  # beside a header, too: some servers look for it only here
         if self.method == "client_secret_basic" and self.secret:
             return sent, {"Authorization": f"Basic {basic_credentials(self.client_id, self.secret)}"}
-        sent["client_id"] = self.client_id
         if self.method == "client_secret_post" and self.secret:
             sent["client_secret"] = self.secret
         elif self.method == "private_key_jwt" and self.private_key:
