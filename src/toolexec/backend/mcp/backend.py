@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 from collections import Counter
@@ -414,7 +415,7 @@ class MCPBackend:
         label = f"{self.name}:{name}"
         sent, login = delivery.get(), self._connection.login
         if sent is not None and sent.status in _NO_LOGIN and login is not None and login.needed is not None:
-            return login.needed
+            return copy.copy(login.needed)
         if isinstance(error, MCPError):
             if error.code == REQUEST_TIMEOUT:
                 return ToolTimeoutError(f"{label} did not answer in time", backend=self.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import logging
 import time
 from collections import deque
@@ -224,7 +225,7 @@ class MCPConnection:
     def _unavailable(self, reason: str) -> BackendUnavailableError:
         name = self.server.name
         if self._needs_login is not None and self.state == "unavailable":
-            return self._needs_login
+            return copy.copy(self._needs_login)
         tries = self.server.max_restarts
         if self.state == "unavailable" and tries and not self._has_budget():
             reason += f"; it was tried again {tries} times within {self.server.restart_window:g} s, the most allowed"
