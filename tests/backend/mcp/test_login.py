@@ -15,7 +15,7 @@ from tests.servers import server_environment
 
 from toolexec import Exec
 from toolexec.backend.mcp import MCPBackend, MCPServer, connection, read_mcp_servers
-from toolexec.errors import ConfigurationError, LoginRequiredError
+from toolexec.errors import ConfigurationError, LoginRequiredError, ToolExecError
 
 
 @pytest.fixture
@@ -91,6 +91,20 @@ async def test_a_server_that_takes_no_token_asks_for_another_login(server: Login
         server.takes = False
         with pytest.raises(LoginRequiredError, match="does not take the token"):
             await ex.run_tool("notes:read")
+
+
+async def test_a_server_that_redirects_elsewhere_does_not_take_the_token_along(server: LoginServer) -> None:
+    """The token that a server has got is not sent to another origin, even where the server sends the call there."""
+    async with login_server() as other, Exec() as ex:
+        await ex.add_mcp("notes", url=f"{server.url}/mcp")
+        backend = ex.backends.get("notes")
+        assert isinstance(backend, MCPBackend)
+        await backend.log_in(visit)
+        server.moved["/mcp"] = f"{other.url}/mcp"
+        with pytest.raises(ToolExecError):
+            (await ex.run_tool("notes:read")).raise_for_error()
+        assert set(other.calls) <= {""}
+        assert not other.asked
 
 
 async def test_a_client_that_acts_for_itself_needs_no_person(server: LoginServer) -> None:

@@ -46,6 +46,8 @@ class LoginServer:
     asked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The requests for tokens."""
     heads: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    calls: list[str] = field(default_factory=list[str])
+    """The tokens of the calls, empty for none."""
     paths: list[str] = field(default_factory=list[str])
     revoked: list[str] = field(default_factory=list[str])
     approved: bool = False
@@ -101,6 +103,7 @@ class LoginServer:
 
     def _resource(self, head: dict[str, str], body: bytes) -> Answer:
         token = head.get("authorization", "").removeprefix("Bearer ")
+        self.calls.append(token)
         known = self.tokens.get(token) if self.takes else None
         if known is None:
             where = f"{self.url}/.well-known/oauth-protected-resource/mcp"
