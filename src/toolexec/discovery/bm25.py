@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import Expander, Query
 from toolexec.discovery.ranking.explaining import explain_words
 from toolexec.discovery.ranking.marks import Marks, value_of
+from toolexec.discovery.ranking.namespaces import LONG, LOOKED_AT, by_namespaces
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Scored, Word
@@ -100,6 +101,7 @@ class BM25Searcher:
         self._exact = Exact()
         self._exact_is_first = config.exact_first and config.name_boost > 0
         self._slots: dict[str, int] = {}
+        self._sizes: Counter[str] = Counter()
         self._tools: list[Tool | str | None] = []  # an ID: the tool is in `_restored`
         self._restored: Mapping[str, Tool] = {}
         self._ordered: list[str] | None = None
@@ -134,12 +136,25 @@ class BM25Searcher:
             if not read.words and not read.unknown and not query.strip():
                 return Hits(self._first(limit, choice))
             words: list[Word] = [word.members for word in read.words]
-            best = self._ranker.best(words, limit, choice, self._id)
+            if len(words) + len(read.unknown) < LONG:
+                best = self._ranker.best(words, limit, choice, self._id)
+            else:
+                best = self._of_namespaces(read, words, limit, choice)
             best = self._exact_first(read, words, best, choice)[:limit]
             meant = read.meant if best else read.maybe
             found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
+
+    def _of_namespaces(self, read: Query, words: Sequence[Word], limit: int, choice: Choice) -> list[Scored]:
+        """Return the best slots for a query that is long enough to be a task, those of its namespaces first."""
+        best = self._ranker.best(words, max(limit, LOOKED_AT), choice, self._id)
+        first = by_namespaces(self._postings, read.words, best[:LOOKED_AT], self._namespace, self._sizes)
+        first.sort(key=lambda item: (-item[0], self._id(item[1])))
+        return [*first, *best[LOOKED_AT:]]
+
+    def _namespace(self, slot: int) -> str:
+        return _namespace_of(self._id(slot))
 
     def _exact_first(self, read: Query, words: Sequence[Word], best: list[Scored], choice: Choice) -> list[Scored]:
         """Return *best* with the tools before it whose name or title has just the words of the query."""
@@ -224,6 +239,7 @@ class BM25Searcher:
         made._ranker.changed_all()
         made._slots = dict(zip(ids, range(len(ids)), strict=True))
         made._slots.pop("", None)  # slots that are free
+        made._sizes.update(map(_namespace_of, made._slots))
         made._tools = [*ids]
         made._restored = tools
         for tool_id in made._slots.keys() - known.keys():
@@ -311,6 +327,7 @@ class BM25Searcher:
         else:
             self._tools[slot] = tool
         self._slots[tool.id] = slot
+        self._sizes[_namespace_of(tool.id)] += 1
         if self._ordered is not None:
             insort(self._ordered, tool.id)
 
@@ -318,6 +335,7 @@ class BM25Searcher:
         slot = self._slots.pop(tool_id, None)
         if slot is None:
             return
+        self._sizes[_namespace_of(tool_id)] -= 1
         if isinstance(tool := self._tools[slot], Tool):  # one of a snapshot is left; its slot has other words then
             self._exact.take(slot, codes_of(tool, self._postings.words))
         self._postings.take(slot)
@@ -325,6 +343,10 @@ class BM25Searcher:
         self._tools[slot] = None
         if self._ordered is not None:
             del self._ordered[bisect_left(self._ordered, tool_id)]
+
+
+def _namespace_of(tool_id: str) -> str:
+    return tool_id.partition(":")[0] if ":" in tool_id else ""
 
 
 def _listed(words: Sequence[str]) -> str:
