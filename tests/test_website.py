@@ -109,9 +109,9 @@ def test_what_a_document_imports_is_in_the_reference(path: Path) -> None:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     """All documents become pages, with links that lead to pages, and each page has its place."""
-    texts = build.pages()
-    assert sorted(texts) == sorted(path for _, _, path in page_titles())
-    assert [name for name, text in texts.items() if not text.startswith("# ")] == []
+    contents = build.pages()
+    assert sorted(contents) == sorted(path for _, _, path in page_titles())
+    assert [name for name, text in contents.items() if not text.startswith("# ")] == []
 
 
 def test_a_page_that_has_no_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,11 +141,11 @@ def test_links_lead_to_pages_of_the_site() -> None:
 
 def test_programs_find_every_page() -> None:
     """`llms.txt` has a line for each page, and `llms-full.txt` the text of each."""
-    texts = build.pages()
-    index, full = finish.llms(texts), finish.llms_full(texts)
+    contents = build.pages()
+    index, full = finish.llms(contents), finish.llms_full(contents)
     listed = re.findall(r"^- \[.+\]\((\S+)\): \S", index, re.MULTILINE)
     assert listed == [path for _, _, path in page_titles()]
-    assert [path for path, text in texts.items() if text.strip() not in full] == []
+    assert [path for path, text in contents.items() if text.strip() not in full] == []
 
 
 @pytest.mark.parametrize("path", TASKS, ids=by_name)

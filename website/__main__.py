@@ -17,10 +17,10 @@ from website.sources import ROOT, DeadLinkError
 def make(site: Path) -> None:
     """Build the site into the directory *site*, in place of what is there, unless there are problems: SiteError."""
     sources = site.parent / f"{site.name}-sources"
-    texts = pages()
-    build(assemble(sources, texts))
+    contents = pages()
+    build(assemble(sources, contents))
     made = sources / "site"
-    finish(made, texts)
+    finish(made, contents)
     if problems := problems_of(made):
         raise SiteError(problems)
     shutil.rmtree(site, ignore_errors=True)

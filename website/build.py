@@ -52,17 +52,18 @@ def pages() -> dict[str, str]:
     return found
 
 
-def assemble(into: Path, texts: dict[str, str]) -> Path:
+def assemble(into: Path, contents: dict[str, str]) -> Path:
     """Write the sources of the site into the directory *into*, and return its configuration."""
     shutil.rmtree(into, ignore_errors=True)
-    for path, text in texts.items():
+    for path, text in contents.items():
         (into / "pages" / path).parent.mkdir(parents=True, exist_ok=True)
         (into / "pages" / path).write_text(text, encoding="utf-8")
-    for name in _files(texts):
+    for name in _files(contents):
         (into / "pages" / "files" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, into / "pages" / "files" / name)
     (into / "pages" / "assets").mkdir()
-    shutil.copy(_THEME / "site.css", into / "pages" / "assets")
+    for name in ("site.css", "site.js"):
+        shutil.copy(_THEME / name, into / "pages" / "assets")
     plugins = ["search", {"mkdocstrings": {"handlers": {"python": {"paths": [*SEARCH_PATHS], "options": _OPTIONS}}}}]
     own = {
         "site_name": f"toolexec {__version__}",
@@ -108,9 +109,9 @@ def build(config: Path) -> None:
         raise SiteError([*done.stdout.splitlines(), *done.stderr.splitlines()])
 
 
-def _files(texts: dict[str, str]) -> list[str]:
+def _files(contents: dict[str, str]) -> list[str]:
     """Return the files of the repository that pages link to and that are not pages."""
-    return ["LICENSE"] if any("files/LICENSE" in text for text in texts.values()) else []
+    return ["LICENSE"] if any("files/LICENSE" in text for text in contents.values()) else []
 
 
 def _read(name: str) -> str:

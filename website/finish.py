@@ -19,14 +19,15 @@ _ABOUT: Final = (
     "arguments, runs it wherever it lives, and returns one clean result. It also runs code that a model wrote."
 )
 _SCRIPT: Final = "assets/mermaid.min.js"
+_DIALOG: Final = 'data-md-component="search" role="dialog"'
 
 
-def as_markdown(texts: dict[str, str]) -> dict[str, str]:
+def as_markdown(contents: dict[str, str]) -> dict[str, str]:
     """Return each page as Markdown that stands for itself: the API with its descriptions."""
-    return texts | {page.path: api_markdown(page) for page in API_PAGES}
+    return contents | {page.path: api_markdown(page) for page in API_PAGES}
 
 
-def llms(texts: dict[str, str]) -> str:
+def llms(contents: dict[str, str]) -> str:
     """Return `llms.txt`: the pages by section, each with what it is for."""
     lines = ["# toolexec", "", f"> {_ABOUT}", "", "All pages in one file: [llms-full.txt](llms-full.txt)"]
     section = ""
@@ -34,13 +35,13 @@ def llms(texts: dict[str, str]) -> str:
         if above != section:
             section = above
             lines += ["", f"## {section}", ""]
-        lines.append(f"- [{title}]({path}): {_first_sentence(texts[path])}")
+        lines.append(f"- [{title}]({path}): {_first_sentence(contents[path])}")
     return "\n".join(lines) + "\n"
 
 
-def llms_full(texts: dict[str, str]) -> str:
+def llms_full(contents: dict[str, str]) -> str:
     """Return `llms-full.txt`: all pages, in their order."""
-    return "\n\n".join(f"<!-- {path} -->\n\n{texts[path].strip()}" for _, _, path in page_titles()) + "\n"
+    return "\n\n".join(f"<!-- {path} -->\n\n{contents[path].strip()}" for _, _, path in page_titles()) + "\n"
 
 
 def _first_sentence(text: str) -> str:
@@ -51,9 +52,9 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.:!?]) (?=[A-Z])", plain)[0].rstrip(":")
 
 
-def finish(site: Path, texts: dict[str, str]) -> None:
+def finish(site: Path, contents: dict[str, str]) -> None:
     """Write all of it into the directory *site*, and lead to it from the pages."""
-    markdown = as_markdown(texts)
+    markdown = as_markdown(contents)
     for path, text in markdown.items():
         (site / path).write_text(text, encoding="utf-8")
         page = (site / path).with_suffix(".html")
