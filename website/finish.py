@@ -67,8 +67,8 @@ def finish(site: Path, contents: dict[str, str]) -> None:
 def _with_links(html: str, path: str) -> str:
     """Return a page that leads to its Markdown, and that loads the script for pictures where it has one."""
     name = path.rpartition("/")[2]
-    html = html.replace("</head>", f'<link rel="alternate" type="text/markdown" href="{name}"></head>', 1)
-    html = html.replace("<h1", f'<a class="site-markdown" href="{name}">Markdown</a><h1', 1)
+    link = f'<a class="site-markdown" rel="alternate" type="text/markdown" href="{name}">Markdown</a>'
+    html = html.replace("<h1", f"{link}<h1", 1)
     # What the theme leaves out for those who use a keyboard or a screen reader.
     html = html.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
