@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tests import tiers
 from tests.command_line import commands_of
 from tests.test_docs import DOCUMENTS, blocks, by_name, commands
-from website import api, build, check, finish
+from website import api, build, check, finish, mermaid
 from website.commands import commands_page
 from website.errors import errors_page
 from website.examples import examples_page
@@ -93,17 +94,22 @@ def test_the_api_has_every_name() -> None:
     }
 
 
+@cache
+def described() -> set[int]:
+    """Return the identities of all that the API describes."""
+    return {
+        id(getattr(importlib.import_module(each.module), each.name)) for some in entries().values() for each in some
+    }
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
 def test_what_a_document_imports_is_in_the_reference(path: Path) -> None:
     """A name that a document imports from toolexec is described in the API, wherever it is imported from."""
-    described = {
-        id(getattr(importlib.import_module(entry.module), entry.name)) for each in entries().values() for entry in each
-    }
     missing: list[str] = []
     for module, names in re.findall(r"^from (toolexec[\w.]*) import ([^(\n]+)$", path.read_text(), re.MULTILINE):
         for name in (name.partition(" as ")[0].strip() for name in names.partition("#")[0].split(",")):
             value = getattr(importlib.import_module(module), name)
-            missing += [f"{module}.{name}"] if id(value) not in described else []
+            missing += [f"{module}.{name}"] if id(value) not in described() else []
     assert missing == []
 
 
@@ -184,6 +190,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     if find_spec("mkdocs") is None or find_spec("mkdocstrings_handlers") is None:
         tiers.missing("the generator of the site is not installed", "make docs")
+    try:
+        mermaid.script()
+    except mermaid.MermaidError as error:
+        tiers.missing(str(error), "make docs")
     from website.__main__ import make
 
     into = tmp_path_factory.mktemp("site") / "site"
