@@ -368,6 +368,12 @@ class CodeResult:
             raise self.error
         return self
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.code.html import code_html
+
+        return code_html(self)
+
     def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data; of files only the sizes."""
         data: JSONDict = {"ok": self.ok, "value": self.value}

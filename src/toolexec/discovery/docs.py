@@ -125,6 +125,12 @@ class ToolDoc:
         operators."""
         return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.discovery.html import doc_html
+
+        return doc_html(self)
+
     def to_dict(self) -> JSONDict:
         """Return the documentation as JSON-able data, without what is empty."""
         data: JSONDict = {"id": self.id, "summary": self.summary}

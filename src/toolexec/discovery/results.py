@@ -32,6 +32,12 @@ class SearchResults(list[Summary]):
         self.did_you_mean: str | None = did_you_mean
         self.note: str = note
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.discovery.html import results_html
+
+        return results_html(self)
+
     def ids(self) -> list[str]:
         """Return the IDs, best first."""
         return [summary.id for summary in self]

@@ -149,6 +149,12 @@ class ChainResult:
             raise self.error
         return self
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.run.html import steps_html
+
+        return steps_html(self.steps, self.value, self.error)
+
     def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data."""
         data: JSONDict = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}

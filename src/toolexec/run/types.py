@@ -72,6 +72,18 @@ class Result:
             raise self.error
         return self
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """Return what a notebook shows: HTML, and the image of a reply that has just one."""
+        from toolexec.run.html import result_bundle
+
+        return result_bundle(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.run.html import result_html
+
+        return result_html(self)
+
     def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data."""
         data: JSONDict = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}

@@ -113,6 +113,12 @@ class Skill:
         workflow = parse(source)
         return cls(source=source, workflow=workflow, header=_header(workflow), tests=tuple(_tests(workflow)))
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from toolexec.workflow.html import skill_html
+
+        return skill_html(self)
+
     @property
     def id(self) -> str:
         """The ID of its tool."""
