@@ -47,6 +47,8 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "SECURITY.md",
+    ROOT / "AGENTS.md",
+    ROOT / "CODE_OF_CONDUCT.md",
     SOURCE / "cli" / "agent_skills" / "using-toolexec" / "SKILL.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *(path for package in packages() for path in sorted(package.directory.glob("*.md"))),

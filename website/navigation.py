@@ -87,6 +87,7 @@ NAVIGATION: Final = (
             ("Settings", "reference/settings.md"),
             ("Errors", "reference/errors.md"),
             ("Error handling", "error-handling.md"),
+            ("Stability", "stability.md"),
             ("Examples", "reference/examples.md"),
             Section("API", tuple((page.title, page.path) for page in API_PAGES)),
         ),
