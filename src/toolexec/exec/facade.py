@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from toolexec.errors import ConfigurationError, ToolConflictError
+from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, shorten
@@ -474,8 +474,7 @@ class Exec:
     async def list_resources(self) -> list[Resource]:
         """Return the resources of all MCP servers that may be known of just now, by server.
 
-        A server that cannot be asked has none here; the log has the reason. Each list is read again once the server
-        says that it has changed. At most 10,000 are taken of a server.
+        A server that cannot be asked has none here; the log has the reason. At most 10,000 are taken of a server.
         """
         return await self._parts.resources.list_resources()
 
@@ -511,16 +510,10 @@ class Exec:
 
     @checked("complete")
     async def complete(
-        self,
-        ref: Prompt | ResourceTemplate,
-        argument: str,
-        value: str = "",
-        *,
-        known: Mapping[str, str] | None = None,
+        self, ref: Prompt | ResourceTemplate, argument: str, value: str = "", *, known: Mapping[str, str] | None = None
     ) -> Completions:
-        """Return values that an *argument* of a prompt, or a variable of a template, may have, and that begin with
-        *value* or are like it. *known* are other arguments that are decided on already. A server that completes
-        nothing has no values. Raises as `read_resource`.
+        """Return values that an *argument* of a prompt, or a variable of a template, may have, and that are like
+        *value*; none from a server that completes nothing. *known* are other arguments. Raises as `read_resource`.
         """
         return await self._parts.resources.complete(ref, argument, value, known)
 
@@ -528,17 +521,12 @@ class Exec:
         """Add tools for resources and prompts, and return them: `resources:list`, `resources:read`, `prompts:list` and
         `prompts:get`.
 
-        With them programs read resources, as `tools.resources.read(uri)`, and searches find how. `toolexec serve` adds
-        them where its clients find tools by searching, and a server offers such things. Raises ToolConflictError where
-        one of these IDs is taken, with none of them added.
+        With them programs read resources, as `tools.resources.read(uri)`, and searches find how. Raises
+        ToolConflictError where one of these IDs is taken, with none of them added.
         """
-        from toolexec.exec.resource_tools import resource_tools
+        from toolexec.exec.resource_tools import add_resource_tools
 
-        made = resource_tools(self._parts.resources)
-        for each in made:
-            if self.everything.find(each.tool.id) is not None:
-                raise ToolConflictError(f"there is a tool {each.tool.id} already", tool_id=each.tool.id)
-        return [self.add(each) for each in made]
+        return add_resource_tools(self)
 
     # -- running ------------------------------------------------------------------------------------------------
 

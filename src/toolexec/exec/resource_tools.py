@@ -5,15 +5,27 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from toolexec.errors import ToolConflictError
 from toolexec.model.declare import FunctionTool, tool
 from toolexec.model.handler import ToolContext
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import acting
 
 if TYPE_CHECKING:
+    from toolexec.exec.facade import Exec
     from toolexec.exec.resources import Resources
+    from toolexec.model.tool import Tool
 
-__all__ = ["resource_tools"]
+__all__ = ["add_resource_tools", "resource_tools"]
+
+
+def add_resource_tools(ex: Exec) -> list[Tool]:
+    """Add tools for resources and prompts; see `Exec.add_resource_tools`."""
+    made = resource_tools(ex.resources)
+    for each in made:
+        if ex.everything.find(each.tool.id) is not None:
+            raise ToolConflictError(f"there is a tool {each.tool.id} already", tool_id=each.tool.id)
+    return [ex.add(each) for each in made]
 
 
 def resource_tools(resources: Resources) -> list[FunctionTool[..., Any]]:
