@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from toolexec.backend.attempt import Attempt
+from toolexec.backend.offers import is_offer_id
 from toolexec.cassette.cassette import Cassette
 from toolexec.cassette.records import CassetteCall
 from toolexec.discovery.index import Registered
@@ -119,6 +120,8 @@ class Recording(Layer):
         """Return what makes the call, and where it is recorded, if it is."""
         entry = self._entry(call)
         if entry is None or (entry.binding.kind == "local" and self._runs_here(entry.binding.tool)):
+            return self.inner, None, None
+        if is_offer_id(entry.tool.id):  # a cassette has tools
             return self.inner, None, None
         tool = self._own(entry.tool)
         try:

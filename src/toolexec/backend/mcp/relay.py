@@ -171,7 +171,10 @@ def asks_for_secret(params: JSONObject) -> str | None:
 
 
 def _owner(call: ToolCall) -> _Owner:
-    return (call.origin.caller.tenant, call.origin.caller.id, call.origin.session)
+    origin = call.origin
+    # Callers who cannot be distinguished from others share a session: only the way back to each is its own.
+    session = f"{id(origin.answer)}" if origin.approvals == "once" else origin.session
+    return (origin.caller.tenant, origin.caller.id, session)
 
 
 def _data(params: pydantic.BaseModel) -> JSONDict:
