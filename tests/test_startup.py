@@ -17,6 +17,7 @@ FRONT = {
     "toolexec",
     "toolexec.exec",
     "toolexec.exec.facade",
+    "toolexec.exec.vendor_messages",
     "toolexec.lazy",
     "toolexec.model",
     "toolexec.model.call",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from toolexec.errors import ConfigurationError
+from toolexec.exec.vendor_messages import VendorMessages
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, shorten
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
-    from toolexec.adapter.names import NameMap
     from toolexec.backend.base import Backend, BackendStatus
     from toolexec.backend.local import LocalBackend
     from toolexec.backend.mcp import MCPSettings
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from toolexec.exec.schedules import Schedules
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
-    from toolexec.exec.vendor_calls import Unknown
     from toolexec.model.binding import Binding
     from toolexec.model.call import ProgressCallback
     from toolexec.model.declare import FunctionTool
@@ -63,18 +61,13 @@ else:  # what the annotations of checked methods name: imported at the first cal
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "toolexec.adapter.export": ("ToolSearch", "VendorFormat", "VendorTools"),
-            "toolexec.adapter.names": ("NameMap",),
             "toolexec.discovery.summary": ("Filters",),
-            "toolexec.exec.vendor_calls": ("Unknown",),
             "toolexec.model.resources": ("Prompt", "ResourceTemplate"),
         },
     )
 
 __all__ = ["Exec"]
 
-_MAX_BYTES: Final = 100_000
-_MAX_MEDIA_BYTES: Final = 5 << 20
 _FIXED: Final = frozenset(
     [
         "backends",
@@ -91,7 +84,7 @@ _FIXED: Final = frozenset(
 )
 
 
-class Exec:
+class Exec(VendorMessages):
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
     >>> import asyncio
@@ -723,95 +716,3 @@ class Exec:
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox for code."""
         return self._parts.code.runtime
-
-    # -- messages of providers ----------------------------------------------------------------------------------
-
-    @checked("export_tools")
-    async def export_tools(
-        self,
-        format: VendorFormat,
-        *,
-        filters: Filters | None = None,
-        strict: bool = False,
-        describe: bool = True,
-        search: ToolSearch | None = None,
-        always: Collection[str] = (),
-        allowed_callers: Sequence[str] = (),
-    ) -> VendorTools:
-        """Return the tools that may be known of just now, by ID, in a provider format, with what is lost in it.
-
-        *strict* asks for schemas that the provider holds the model to; a tool whose schema cannot be one is exported as
-        usual, with a warning. *describe* says in descriptions what schemas cannot hold. With *search* (Anthropic and
-        OpenAI Responses) the model sees only those tools at first whose IDs are in *always*, and finds the others.
-        *allowed_callers* says who may call the tools, such as `direct` and `code_execution_20260120`. A gate with a
-        `Budget` adds `read_result`. Raises ConfigurationError for a format, or a combination, that does not exist.
-        """
-        return await self._parts.provider_calls.export(
-            format,
-            filters=filters,
-            strict=strict,
-            describe=describe,
-            search=search,
-            always=always,
-            allowed_callers=allowed_callers,
-        )
-
-    @checked("handle_openai_tool_calls")
-    async def handle_openai_tool_calls(
-        self,
-        message: Any,
-        tools: VendorTools | NameMap | None = None,
-        *,
-        unknown: Unknown = "answer",
-        max_bytes: int = _MAX_BYTES,
-        max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[JSONDict]:
-        """Run the calls in a message of OpenAI's, all at the same time, and give the answers in their order.
-
-        *message* is a completion, a response, a message, or a list of calls, as JSON data or as the SDK's objects.
-        Answers to Chat Completions are `tool` messages, those to Responses `function_call_output` items (and
-        `tool_search_output` for a search that is this side's). *tools* is what `export_tools` gave: only those are
-        called then; without it, all tools that there are. Every call is answered, whatever is wrong with it, unless
-        *unknown* is `skip`: then calls of tools that are not here are left out. A text is cut at *max_bytes* of JSON
-        (1000 at least), pictures and files have *max_media_bytes* together.
-
-        Raises ConfigurationError for a budget below 1000 bytes; all else is an answer.
-        """
-        answer = self._parts.provider_calls.answer
-        return await answer("openai", message, tools, unknown, max_bytes, max_media_bytes)
-
-    @checked("handle_anthropic_tool_use")
-    async def handle_anthropic_tool_use(
-        self,
-        message: Any,
-        tools: VendorTools | NameMap | None = None,
-        *,
-        unknown: Unknown = "answer",
-        max_bytes: int = _MAX_BYTES,
-        max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[JSONDict]:
-        """Run the `tool_use` blocks of a message of Anthropic's; gives the `tool_result` blocks of the next message.
-
-        Put nothing else into that message where code has made the calls. Pictures and PDF files go along as blocks,
-        unless code asked. A call of `search_tools` is answered with references to what was found. For the rest see
-        `handle_openai_tool_calls`.
-        """
-        answer = self._parts.provider_calls.answer
-        return await answer("anthropic", message, tools, unknown, max_bytes, max_media_bytes)
-
-    @checked("handle_gemini_function_calls")
-    async def handle_gemini_function_calls(
-        self,
-        message: Any,
-        tools: VendorTools | NameMap | None = None,
-        *,
-        unknown: Unknown = "answer",
-        max_bytes: int = _MAX_BYTES,
-        max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[JSONDict]:
-        """Run the `functionCall` parts of a response or content of Gemini's; gives the `functionResponse` parts.
-
-        Media go along as parts of the response. For the rest see `handle_openai_tool_calls`.
-        """
-        answer = self._parts.provider_calls.answer
-        return await answer("gemini", message, tools, unknown, max_bytes, max_media_bytes)
