@@ -203,6 +203,7 @@ def test_vscode_keeps_the_questions_of_others(cli: Cli, home: Path, tmp_path: Pa
         ("cursor", '{\n  "mcpServers": 1\n}', "line 2: mcpServers is not a table of servers"),
         ("cursor", "[]", "is not JSON, line 1"),
         ("codex", "a = 1\nb = \n", "is not TOML, line 2"),
+        ("cursor", '{"mcpServers": {"toolexec": {"url": "http://x"}}}', "reached by its address"),
         ("codex", 'mcp_servers = { git = { command = "x" } }\n', "in a form that cannot be changed"),
     ],
 )

@@ -73,7 +73,7 @@ def _init(screen: Screen, output: Path, *, force: bool) -> int:
         screen.exact(f"  {server.name}  from {server.program}, {server.file}")
     for name, server in variables.items():
         screen.note(f"set {name}: it stands for {server.variables[name]} of {server.name}, see {server.file}", style="")
-    screen.note("next: toolexec config validate, then toolexec client-config claude, vscode or cursor", style="dim")
+    screen.note("next: toolexec check, then toolexec install claude (or cursor, vscode, codex, ...)", style="dim")
     return OK
 
 

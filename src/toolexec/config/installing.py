@@ -68,7 +68,8 @@ def plan_install(
 
     An entry of this name keeps the keys that it has beside those that start the server, and the values of variables.
     Raises ConfigurationError: the client has no such scope, its file cannot be read or is broken (with its line), or
-    has its servers in a form that cannot be changed without rewriting what a person wrote.
+    has its servers in a form that cannot be changed without rewriting what a person wrote, or a server of this name
+    that is not started but reached by its address.
     """
     file = client.file(scope, machine)
     before = _read(file)
@@ -78,6 +79,11 @@ def plan_install(
     present = _entry(old, client, name)
     inputs = tuple(client.inputs(name, variables))
     if isinstance(present, Mapping):
+        if present and "command" not in present:
+            raise ConfigurationError(
+                f"{file} has a server {name!r} that is not started but reached by its address; it was not touched. "
+                "Remove it, or give this one another name with --name"
+            )
         env = present.get("env")
         if isinstance(env, Mapping) and isinstance(wanted.get("env"), dict):
             wanted["env"] = {**wanted["env"], **env}
