@@ -78,7 +78,7 @@ def complete_tool(context: Any, incomplete: str) -> list[str]:
 
 
 def _file(files: Sequence[Path]) -> Path:
-    from toolexec.process.private import cache_directory
+    from toolexec.process.caches import cache_directory
 
     key = hashlib.sha256("\n".join(str(each.absolute()) for each in files).encode()).hexdigest()[:16]
     return cache_directory("cli") / f"tools-{key}.json"

@@ -25,7 +25,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.lock import lock, try_lock
 from toolexec.process.steps import BuildStep, OnStep
 
-__all__ = ["OpenFile", "PrivateDirectory", "StoredFile", "cache_directory"]
+__all__ = ["OpenFile", "PrivateDirectory", "StoredFile"]
 
 _CHUNK: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 1 << 20
@@ -280,21 +280,6 @@ class PrivateDirectory:
             return descriptor
         os.close(descriptor)
         raise _UnusableError("it is not a file that only we can write")
-
-
-def cache_directory(name: str) -> Path:
-    """`$TOOLEXEC_CACHE/`*name*, else `$XDG_CACHE_HOME/toolexec/`*name*, else `~/.cache/toolexec/`*name*.
-
-    Raises ConfigurationError when none of them is known.
-    """
-    own, shared = os.environ.get("TOOLEXEC_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        if own:
-            return Path(own).expanduser().absolute() / name
-        base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
-    except RuntimeError as error:
-        raise ConfigurationError(f"there is no directory for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
-    return base / "toolexec" / name
 
 
 def _digest(descriptor: int) -> str:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from toolexec.process.caches import cache_directory
 from toolexec.process.lock import lock
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import cache_directory
 
 __all__ = ["UNUSED_USERS", "UserClaim", "UserClaims"]
 

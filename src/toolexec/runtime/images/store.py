@@ -24,9 +24,10 @@ from typing import Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.caches import cache_directory
 from toolexec.process.lock import lock, try_lock
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import PrivateDirectory, cache_directory
+from toolexec.process.private import PrivateDirectory
 from toolexec.process.steps import OnStep
 from toolexec.runtime.images.archive import ArchiveParts, describe, write_archive
 from toolexec.runtime.images.layer import measure_layer

@@ -16,7 +16,8 @@ from typing import Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.model.json_value import JSONObject
-from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile, cache_directory
+from toolexec.process.caches import cache_directory
+from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile
 from toolexec.process.steps import BuildStep, OnStep, run_work
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.component import (

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
-from toolexec.process.private import PrivateDirectory, cache_directory
+from toolexec.process.caches import cache_directory
+from toolexec.process.private import PrivateDirectory
 from toolexec.runtime.containers.seccomp import default_profile, oci_seccomp
 
 __all__ = ["has_filters", "seccomp_option"]

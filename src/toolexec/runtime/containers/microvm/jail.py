@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.caches import cache_directory
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import cache_directory
 from toolexec.process.users import UNUSED_USERS, UserClaim, UserClaims
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.contract import VMM_NAMESPACES, VMM_PROCESSES

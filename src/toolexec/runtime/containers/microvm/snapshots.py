@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.caches import cache_directory
 from toolexec.process.lock import lock, try_lock
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import PrivateDirectory, cache_directory
+from toolexec.process.private import PrivateDirectory
 from toolexec.runtime.containers.microvm.host import other_host
 from toolexec.runtime.containers.microvm.sparse import sparse_digest
 

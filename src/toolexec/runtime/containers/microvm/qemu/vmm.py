@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.caches import cache_directory
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.child import Child, run_child
-from toolexec.process.private import cache_directory
 from toolexec.process.settling import uncut
 from toolexec.process.stream import SocketStream, Stream
 from toolexec.process.users import UserClaim, UserClaims
