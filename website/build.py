@@ -57,7 +57,7 @@ def assemble(into: Path, contents: dict[str, str]) -> Path:
     shutil.rmtree(into, ignore_errors=True)
     for path, text in contents.items():
         (into / "pages" / path).parent.mkdir(parents=True, exist_ok=True)
-        (into / "pages" / path).write_text(text, encoding="utf-8")
+        (into / "pages" / path).write_text(_ranked(path, text), encoding="utf-8")
     for name in _files(contents):
         (into / "pages" / "files" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, into / "pages" / "files" / name)
@@ -107,6 +107,14 @@ def build(config: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     if done.returncode:
         raise SiteError([*done.stdout.splitlines(), *done.stderr.splitlines()])
+
+
+def _ranked(path: str, text: str) -> str:
+    """Return a page with its weight in the search: a task or a concept is found before a class that has its words."""
+    weight = (
+        4 if path.startswith(("start.", "tasks/", "concepts/")) else 0.3 if path.startswith("reference/api/") else 1
+    )
+    return f"---\nsearch:\n  boost: {weight}\n---\n\n{text}"
 
 
 def _files(contents: dict[str, str]) -> list[str]:
