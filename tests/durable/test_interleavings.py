@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.durable import host_time
 
-from toolexec import Exec, Tool, ToolAnnotations
+from toolexec import CodeResult, Exec, Tool, ToolAnnotations
 from toolexec.durable.journal import CallRecord
 from toolexec.durable.replay import Replay
 from toolexec.errors import CodeError, RunError
@@ -101,6 +101,7 @@ async def ex(works: Works, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 async def interrupted(ex: Exec, works: Works, seed: int) -> None:
     """Run the workflow, cut it off again and again, and replay it in the end."""
     works.chance, works.done, run_id = random.Random(seed), [], f"run-{seed}"
+    result: CodeResult | None = None
     for cut in range(100):
         run = asyncio.ensure_future(ex.run_workflow(WORKFLOW, durable=run_id))
         left = works.chance.randrange(40) if cut < 12 else MOST_TURNS
@@ -109,10 +110,12 @@ async def interrupted(ex: Exec, works: Works, seed: int) -> None:
             left -= turns
             await works.let(turns)
         if run.done():
+            result = run.result()
             break
         run.cancel()
         await asyncio.wait([run])
-    error = run.result().error
+    assert result is not None, f"seed {seed}: it does not end"
+    error = result.error
     assert error is None or isinstance(error, CodeError), f"seed {seed}: {error}"
     assert max(Counter(works.done).values()) == 1, f"seed {seed}: {works.done}"
     report = await ex.runs.replay(run_id)
