@@ -74,6 +74,10 @@ def test_a_container_is_found_at_its_address() -> None:
     assert settings.remote("2001:db8::7").endpoints == ("https://[2001:db8::7]:8090/v1/execute",)
     assert settings.remote("192.0.2.7").server_name == "sandbox"
     assert settings.needs_address
+    with pytest.raises(ConfigurationError, match="plain_http"):
+        ProxmoxSettings(**GIVEN, runtime="http://{ip}:8090/v1/execute")
+    plain = ProxmoxSettings(**GIVEN, runtime="http://{ip}:8090/v1/execute", plain_http=True)
+    assert plain.remote("192.0.2.7").endpoints == ("http://192.0.2.7:8090/v1/execute",)
     fixed = ProxmoxSettings(**GIVEN, runtime="https://sandbox.example.com/v1/execute")
     assert not fixed.needs_address
 

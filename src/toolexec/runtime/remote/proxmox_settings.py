@@ -45,8 +45,8 @@ class ProxmoxSettings:
 
     `runtime` is where `toolexec runtime serve` listens in the container, with `{ip}` for its address:
     `https://{ip}:8090/v1/execute`. `network` is the interface of that address ("": the first one with an address).
-    `key_id`, `runtime_token`, `signing_key`, `sandbox`, `isolation`, `silence`, `reconnect` and `overhead` are those of
-    `RemoteSettings`. `runtime_ca_file` has the certificates for TLS, and `server_name` is the name in that of the
+    `key_id`, `runtime_token`, `signing_key`, `sandbox`, `isolation`, `plain_http`, `silence`, `reconnect` and
+    `overhead` are those of `RemoteSettings`. `runtime_ca_file` has the certificates for TLS, and `server_name` is the name in that of the
     runtime, as clones have addresses of their own ("": the address).
 
     A container must be ready within `start_timeout` seconds, and may take `stop_timeout` to shut down until it is
@@ -94,6 +94,7 @@ class ProxmoxSettings:
     )
     runtime_ca_file: PathName = setting("", "The certificates that the runtime's is checked against, PEM.")
     server_name: str = setting("", "The name that the certificate of the runtime has; empty: its address.")
+    plain_http: bool = setting(False, "The runtime may be http://: the network to the containers is encrypted.")
     silence: Seconds = setting(
         10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
     )
@@ -174,6 +175,7 @@ class ProxmoxSettings:
             isolation=self.isolation,
             ca_file=self.runtime_ca_file,
             server_name=self.server_name,
+            plain_http=self.plain_http,
             silence=self.silence,
             reconnect=self.reconnect,
             overhead=self.overhead,
