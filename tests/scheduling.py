@@ -28,6 +28,18 @@ LONGEST = (
     "tests/backend/mcp/test_eras.py",
     "tests/code/test_stubs.py",
     "tests/contract/test_mcp_backend.py",
+    # These have few tests, and would begin last.
+    "tests/server/http/test_many_tools.py",
+    "tests/durable/test_kills.py",
+    "tests/server/test_tasks_restart.py",
+    "tests/server/test_other_clients.py",
+    "tests/runtime/test_sessions.py",
+    "tests/server/test_planted_session.py",
+    "tests/fundamentals/test_06_servers.py",
+    "tests/server/tools/test_loading.py",
+    "tests/test_platform.py",
+    "tests/cli/test_serve_keys.py",
+    "tests/cli/test_serve_command.py",
 )
 
 # Files whose names begin with one of these go to one worker: they share servers that take long to start.
