@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, LoginError, SecretError
+from toolexec.errors.extras import unix_needed
 from toolexec.process.atomic import replace_files
 from toolexec.process.threads import WorkerThreads
 
@@ -185,8 +186,8 @@ class LoginStore:
         return True
 
     def _lock(self, key: str) -> int:
-        from toolexec.process.lock import lock
-
+        with unix_needed("a login, which is locked among processes,"):
+            from toolexec.process.lock import lock
         self._prepare()
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         try:
