@@ -154,8 +154,8 @@ class LoginStore:
             return opened.read(_MOST).decode(errors="replace")
 
     def _save(self, key: str, text: str) -> None:
-        self._write(key, text)
         self._prepare()
+        self._write(key, text)
         with suppress(OSError):
             (self.directory / f"{key}.lock").touch(mode=0o600)
 
@@ -164,7 +164,6 @@ class LoginStore:
         if ring is not None:
             _asked(partial(ring.set_password, _SERVICE, key, text))
             return
-        self._prepare()
         try:
             replace_files({self.directory / f"{key}.json": text}, mode=0o600)
         except OSError as error:
