@@ -19,6 +19,7 @@ from toolexec.errors import (
     RateLimitedError,
 )
 from toolexec.model.origin import ApprovalRequest, Origin, acting
+from toolexec.run.tokens import exact
 
 TOOLS = "from toolexec import tool\n@tool(namespace='own')\ndef add(a: int, b: int = 1) -> int:\n    return a + b\n"
 OWN_EXEC = "from toolexec import Exec\nex = Exec(default_timeout=7)\nex.add(lambda a: a, 'own:same')\n"
@@ -70,6 +71,8 @@ def test_a_server_has_a_gate_without_any_settings() -> None:
         ("[audit]\npath = 'log.db'", ["audit", "policy", "approval"]),
         ("[pinning]\naccept_first = false", ["policy", "pinning", "approval"]),
         ("[results]\nmax_bytes = 2000", ["budget", "policy", "approval"]),
+        ("[context]\nmax_result_tokens = 2000", ["budget", "policy", "approval"]),
+        ("[context]\nmax_session_tokens = 2000", []),
         ("[limits]\nrate_per_tool = '5/min'", ["policy", "approval", "rate_limit"]),
         ("[telemetry]\nenabled = true", ["telemetry", "policy", "approval"]),
         ("[audit]\nenabled = false\n[pinning]\nenabled = false\n[telemetry]\nrecord_args = true", []),
@@ -79,6 +82,20 @@ def test_a_block_brings_its_part(text: str, expected: list[str]) -> None:
     """A block brings its part for commands other than serve, too."""
     result = built(text)
     assert parts(result) == expected
+    result.close()
+
+
+def test_budgets_of_tokens_reach_what_holds_them() -> None:
+    """The limit of a result is that of the store, which counts as conversations are counted; the others are the
+    meter's."""
+    text = (
+        "[context]\ncount = 'exact'\nmax_session_tokens = 9\nmax_caller_tokens = 8\nmax_result_tokens = 7\nidle = '5m'"
+    )
+    result = built(text, serving=True)
+    assert (result.results.max_tokens, result.results.tokens) == (7, exact)
+    settings = result.ex.meter.settings
+    assert (settings.count, settings.max_session_tokens, settings.max_caller_tokens) == ("exact", 9, 8)
+    assert settings.idle == 300
     result.close()
 
 

@@ -263,6 +263,8 @@ def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
     given = [block for block in GATE_BLOCKS if loaded.has(block)]
     if _has_rates(loaded):
         given.append("limits.rate")
+    if loaded.settings.get("context.max_result_tokens"):
+        given.append("context.max_result_tokens")
     if given:
         raise ConfigurationError(
             f"{place} has an Exec with a gate of its own, and the settings [{'], ['.join(given)}] say what the gate "
