@@ -15,7 +15,7 @@ from toolexec.server.http.replies import is_loopback, split_host
 
 __all__ = ["HttpSettings", "check_exposure"]
 
-_OWN_PATHS = ("/healthz", "/readyz", "/health", "/metrics")
+_OWN_PATHS = ("/healthz", "/readyz", "/health", "/metrics", "/context")
 
 
 @checked("HttpSettings")
