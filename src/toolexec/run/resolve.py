@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from toolexec.backend.offers import OffersMore, is_offer_id
+from toolexec.backend.offers import KIND_MARKS, OffersMore
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
 from toolexec.discovery.view import browsable
@@ -194,7 +194,7 @@ class Resolver:
         resolver as its cause), BackendUnavailableError when the ID's namespace is a backend that is not connected,
         NoBackendsError when the tool has no binding.
         """
-        if is_offer_id(tool_id):
+        if isinstance(tool_id, str) and tool_id.endswith(KIND_MARKS):
             return self._offer(tool_id)
         found = self._index.find(tool_id) if self._index is not None else None
         if found is not None:
