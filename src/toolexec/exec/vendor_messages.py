@@ -1,4 +1,4 @@
-"""What an `Exec` does with messages of models: tools in a provider format, and the answers to the calls in a message."""
+"""What `Exec` does with messages of models: tools in a provider format, and the answers to the calls in a message."""
 
 from __future__ import annotations
 
