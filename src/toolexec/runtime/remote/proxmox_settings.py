@@ -46,8 +46,8 @@ class ProxmoxSettings:
     `runtime` is where `toolexec runtime serve` listens in the container, with `{ip}` for its address:
     `https://{ip}:8090/v1/execute`. `network` is the interface of that address ("": the first one with an address).
     `key_id`, `runtime_token`, `signing_key`, `sandbox`, `isolation`, `plain_http`, `silence`, `reconnect` and
-    `overhead` are those of `RemoteSettings`. `runtime_ca_file` has the certificates for TLS, and `server_name` is the name in that of the
-    runtime, as clones have addresses of their own ("": the address).
+    `overhead` are those of `RemoteSettings`. `runtime_ca_file` has the certificates for TLS, and `server_name` is the
+    name in that of the runtime, as clones have addresses of their own ("": the address).
 
     A container must be ready within `start_timeout` seconds, and may take `stop_timeout` to shut down until it is
     stopped hard. The API must answer a request within `timeout` seconds; tasks are asked for every `poll` seconds at
