@@ -90,7 +90,8 @@ def test_a_suggestion_is_a_diff_that_patch_applies(cli: Cli, place: Path) -> Non
     """Calls that were made stay allowed, all else is denied, comments stay, and nothing more is suggested."""
     for name in ("a", "b"):
         assert cli("run", "files:read", f"path=/srv/data/{name}").exit_code == 0
-    done = cli("policy", "suggest", "--conditions")
+    assert "the rules allow all" in cli("policy", "suggest", "--since", "2999-01-01").stderr
+    done = cli("policy", "suggest", "--conditions", "--since", "yesterday")
     subprocess.run(["patch", "-p0"], input=done.stdout, text=True, cwd=place, check=True, stdout=subprocess.DEVNULL)
     text = (place / "toolexec.toml").read_text()
     assert text.startswith('# mine\n[policy]\ndefault = "deny"\nremote_destructive = "deny"  # none of them\n')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -43,7 +44,7 @@ def policy_test(
     """Check what the policy of the configuration says of calls and runs; nothing is called or connected to.
 
     A test names a tool (or a run), who calls it and with what, and expects allow, ask or deny. Exit code 1 if one is
-    not met. Rules that decided in no test are listed. Example: toolexec policy test -c toolexec.toml
+    not met. Rules that decided in no test are listed.
     """
     work = partial(_test, files=files or [], config=_config(context, config))
     perform_command(context, work, None, as_json, make=_nothing)
@@ -58,6 +59,10 @@ def policy_suggest(
             metavar="LOG", help="The audit log. Default: as toolexec audit tail has it.", show_default=False
         ),
     ] = None,
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Only what was done since then: yesterday, 7d, 2027-01-31."),
+    ] = "",
     conditions: Annotated[
         bool, typer.Option("--conditions", help='Limit arguments, too; they are logged with audit.args = "redacted".')
     ] = False,
@@ -67,9 +72,9 @@ def policy_suggest(
     """Suggest the narrowest rules that allow what succeeded so far, as a diff of the configuration for you to read.
 
     All else is denied then. Calls that a rule denies or asks about today stay so. Nothing is written: apply the diff
-    with patch -p0. Example: toolexec policy suggest > policy.diff
+    with patch -p0.
     """
-    work = partial(_suggest, log=log, conditions=conditions, config=_config(context, config))
+    work = partial(_suggest, log=log, since=since, conditions=conditions, config=_config(context, config))
     perform_command(context, work, None, as_json, make=_nothing)
 
 
@@ -157,9 +162,10 @@ def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
         raise ConfigurationError(f"{file}: {error.message}") from error
 
 
-async def _suggest(session: Session, *, log: Path | None, conditions: bool, config: Sequence[Path]) -> int:
+async def _suggest(session: Session, *, log: Path | None, since: str, conditions: bool, config: Sequence[Path]) -> int:
     from toolexec.cli.audit import audit_file
     from toolexec.cli.exit_codes import OK
+    from toolexec.cli.points_in_time import point_in_time
     from toolexec.cli.policy_diff import policy_diff
     from toolexec.config import parts
     from toolexec.model.visible import visible_line
@@ -168,7 +174,9 @@ async def _suggest(session: Session, *, log: Path | None, conditions: bool, conf
 
     path = audit_file(log, config)
     loaded = _load(config, needed=False)
-    found = suggest(read_all(path), parts.policy(loaded), conditions=conditions)
+    start = point_in_time(since).strftime("%Y-%m-%dT%H:%M:%S") if since else ""
+    records = takewhile(lambda record: str(record.get("time", "")) >= start, read_all(path))
+    found = suggest(records, parts.policy(loaded), conditions=conditions)
     rules = [rule for rule, _ in found.rules]
     diff = policy_diff(loaded.files, found.rules)
     screen = session.screen
