@@ -92,6 +92,7 @@ CODES = {
     "RunWaitingError": "run_waiting",
     "JournalError": "journal",
     "RemoteToolError": "remote_tool_failed",
+    "ResultHeldError": "result_held",
     "ResultNotFoundError": "result_not_found",
     "SandboxDeniedError": "sandbox_denied",
     "SandboxError": "sandbox",

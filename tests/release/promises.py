@@ -83,6 +83,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "login notes -c app.py", 2, "there is no server notes to log in to"),
     ("bare", "logout notes -c app.py", 2, "there is no server notes to log in to"),
     ("bare", "trust list -c app.py", 0, "no tools of servers"),
+    ("bare", "quarantine list -c app.py", 0, "no answers are held"),
     ("bare", "tasks list", 0, "no tasks"),
     ("bare", "tasks get none", 2, "there is no task"),
     ("bare", "tasks cancel none", 2, "there is no task"),

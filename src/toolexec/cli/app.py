@@ -70,6 +70,7 @@ _ELSEWHERE: Final = {
     "login": ("login", "login", _SERVER),
     "logout": ("login", "logout", _SERVER),
     "trust": ("trust", "trust", _SERVER),
+    "quarantine": ("quarantine", "quarantine", _SERVER),
     "tasks": ("tasks", "tasks", _SERVER),
     "context": ("context", "context", _SERVER),
     "runtime": ("runtime", "runtime", _SERVER),

@@ -42,6 +42,8 @@ from toolexec.run.settings import (
     PolicySettings,
     ResultSettings,
     RetrySettings,
+    ScannerName,
+    ScanSettings,
     TelemetrySettings,
 )
 from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
@@ -78,6 +80,7 @@ __all__ = [
     "ResultsBlock",
     "RuntimeServerBlock",
     "SandboxesBlock",
+    "ScanBlock",
     "SecretsBlock",
     "ServerBlock",
     "Settings",
@@ -285,6 +288,16 @@ class PinningBlock(Block):
     path: File = entry("", "The file of what was accepted; empty: pins.db in the state directory.")
 
 
+@of(ScanSettings, kinds={"backends": ListOf[str]}, after={"enabled": "", "scanners": "enabled"})
+class ScanBlock(Block):
+    """Answers are looked at before a model reads them."""
+
+    enabled: bool = entry(False, "Whether answers are looked at.")
+    scanners: ListOf[ScannerName] = entry(("hidden", "secrets", "instructions"), "What looks at them.")
+    path: File = entry("", "The directory of held answers; empty: quarantine in the state directory.")
+    keep: int = entry(1000, "How many held answers stay; the oldest go.", ge=1)
+
+
 @of(TelemetrySettings, after={"enabled": ""})
 class TelemetryBlock(Block):
     """Traces and metrics by OpenTelemetry."""
@@ -385,6 +398,7 @@ class Settings(Block):
     results: ResultsBlock = ResultsBlock.model_construct()
     context: ContextBlock = ContextBlock.model_construct()
     policy: PolicyBlock = PolicyBlock.model_construct()
+    scan: ScanBlock = ScanBlock.model_construct()
     approval: ApprovalBlock = ApprovalBlock.model_construct()
     audit: AuditBlock = AuditBlock.model_construct()
     pinning: PinningBlock = PinningBlock.model_construct()

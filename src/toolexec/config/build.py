@@ -25,6 +25,7 @@ from toolexec.run.settings import (
     ContextSettings,
     PinningSettings,
     ResultSettings,
+    ScanSettings,
     TelemetrySettings,
 )
 from toolexec.server.settings import TaskSettings
@@ -48,7 +49,18 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 __all__ = ["GATE_BLOCKS", "RUNS_FILE", "TASKS_FILE", "Built", "build", "skill_files", "state_directory"]
 
-GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience", "learning")
+GATE_BLOCKS = (
+    "policy",
+    "scan",
+    "approval",
+    "audit",
+    "pinning",
+    "telemetry",
+    "results",
+    "cache",
+    "resilience",
+    "learning",
+)
 TASKS_FILE = "tasks.db"
 """The file of tasks, in the state directory."""
 RUNS_FILE = "runs.db"
@@ -332,6 +344,7 @@ class _GateMaker:
         made: dict[str, GatePart | None] = {
             "telemetry": self._telemetry(),
             "budget": self._budget(),
+            "scan": self._scan(),
             "policy": policy,
             "pinning": self._pinning(),
             "approval": self._approval(policy) if policy is not None else None,
@@ -394,6 +407,18 @@ class _GateMaker:
         from toolexec.run.pinning import Pins
 
         return Pins(self._place(block.path, "pins.db"), **values_for(PinningSettings, block))
+
+    def _scan(self) -> GatePart | None:
+        block = self.loaded.settings.scan
+        if not block.enabled:
+            return None
+        from toolexec.run.layers.scan import Scan
+        from toolexec.run.quarantine import Quarantine
+        from toolexec.run.scanners import SCANNERS
+
+        kept = Quarantine(self._place(block.path, "quarantine"), keep=block.keep)
+        scanners = [SCANNERS[name]() for name in block.scanners]
+        return Scan(scanners, quarantine=kept, **values_for(ScanSettings, block))
 
     def _learning(self) -> GatePart | None:
         block = self.loaded.settings.learning

@@ -46,6 +46,7 @@ ToolExecError
 ├─ RateLimitedError                retryable: too many calls in too short a time
 ├─ ContextBudgetError              the conversation has cost as many tokens as it may
 ├─ AuditError                      the audit log cannot be written or does not verify
+├─ ResultHeldError                 the answer is held for a person to read
 ├─ ResultNotFoundError             no result is kept under this handle
 ├─ CodeExecutionError              code was run and failed
 │   ├─ CodeError                   the program's own failure: message, line, traceback
@@ -125,6 +126,7 @@ from toolexec.errors.gate import (
     DefinitionChangedError,
     PolicyError,
     RateLimitedError,
+    ResultHeldError,
     ResultNotFoundError,
     SecretError,
 )
@@ -220,6 +222,7 @@ __all__ = [
     "ProviderNotFoundError",
     "RateLimitedError",
     "RemoteToolError",
+    "ResultHeldError",
     "ResultNotFoundError",
     "RunBusyError",
     "RunError",

@@ -15,6 +15,7 @@ __all__ = [
     "DefinitionChangedError",
     "PolicyError",
     "RateLimitedError",
+    "ResultHeldError",
     "ResultNotFoundError",
     "SecretError",
 ]
@@ -88,6 +89,24 @@ class ContextBudgetError(ToolExecError):
     def limit(self) -> int:
         """How many there may be."""
         return int(self.details.get("limit", 0))
+
+
+class ResultHeldError(ToolExecError):
+    """The tool did its work, but what it answered is held for a person to read. `details["findings"]` says why, and
+    `details["held"]` is the ID under which it is kept; empty where it could not be kept."""
+
+    code = "result_held"
+    default_outcome = Outcome.DONE
+
+    @property
+    def findings(self) -> list[str]:
+        """What was found in the answer."""
+        return list(self.details.get("findings", ()))
+
+    @property
+    def held(self) -> str:
+        """The ID under which the answer is kept."""
+        return str(self.details.get("held", ""))
 
 
 class AuditError(ToolExecError):

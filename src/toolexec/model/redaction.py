@@ -89,6 +89,14 @@ class Redactor:
         """Whether there are known secrets."""
         return bool(self._known.values)
 
+    def has_known(self, text: str) -> bool:
+        """Return whether a known secret is in *text*, in any form; true for a text that cannot be looked through."""
+        known = self._known
+        try:
+            return bool(known.values) and len(text) >= SHORTEST and _without_known(text, known) != text
+        except Exception:
+            return True
+
     def knows(self, value: str) -> bool:
         """Return whether *value* is one of the known secrets."""
         return value in self._known.values

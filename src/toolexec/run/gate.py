@@ -148,11 +148,12 @@ class Gate:
     are marked as destructive and run outside of this program. A policy brings an approval part along, which asks the
     caller where that can be done.
 
-    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit → cache → fallback →
-    ledger → bulkhead → breaker → retry → learning; the time limit and the call itself are inside of all of them. So a
-    call that is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting for approval
-    uses up no limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time
-    limit of its own. A fallback, and a check of the ledger, are decided on and recorded like calls of their own.
+    Outermost first they are: telemetry → audit → budget → scan → policy → pinning → approval → rate limit → cache →
+    fallback → ledger → bulkhead → breaker → retry → learning; the time limit and the call itself are inside of all of
+    them. So a call that is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting
+    for approval uses up no limit, an answer from the cache costs no backend anything and is looked at all the same, and
+    each attempt of a retried call has a time limit of its own. A fallback, and a check of the ledger, are decided on
+    and recorded like calls of their own.
 
     Runs of code, workflows, chains and skills pass the policy and the approval as a whole, too, before they begin;
     `code_shares` limits the runs of code of one caller (see `toolexec.run.admission.begun`).
@@ -173,6 +174,7 @@ class Gate:
         telemetry: GatePart | None = None,
         audit: GatePart | None = None,
         budget: GatePart | None = None,
+        scan: GatePart | None = None,
         policy: GatePart | None = None,
         pinning: GatePart | None = None,
         approval: GatePart | None = None,
@@ -193,6 +195,7 @@ class Gate:
         self.telemetry = telemetry
         self.audit = audit
         self.budget = budget
+        self.scan = scan
         self.policy = policy
         self.pinning = pinning
         self.approval = approval
@@ -205,7 +208,7 @@ class Gate:
         self.retry = retry
         self.learning = learning
         self.code_shares = code_shares
-        self._outside = _given(telemetry, audit, budget)
+        self._outside = _given(telemetry, audit, budget, scan)
         self._deciding = _given(policy, pinning, approval, rate_limit)
         self._inside = _given(cache, fallback, ledger, bulkhead, breaker, retry, learning)
         self.parts: tuple[GatePart, ...] = (*self._outside, *self._deciding, *self._inside)

@@ -27,6 +27,9 @@ __all__ = [
     "PolicySettings",
     "ResultSettings",
     "RetrySettings",
+    "ScanAction",
+    "ScanSettings",
+    "ScannerName",
     "TelemetrySettings",
     "TokenCount",
 ]
@@ -35,6 +38,10 @@ Effect: TypeAlias = Literal["allow", "deny", "ask"]
 """What a rule does with a call that it matches."""
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
 """What the audit log has of arguments: a digest, themselves without secrets, or nothing."""
+ScanAction: TypeAlias = Literal["hold", "report"]
+"""What becomes of an answer in which something is found."""
+ScannerName: TypeAlias = Literal["hidden", "secrets", "instructions"]
+"""The scanners that are shipped."""
 AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 AuditSync: TypeAlias = Literal["none", "always"]
 CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
@@ -119,6 +126,20 @@ class PinningSettings:
     """Which definitions of tools are accepted as they come."""
 
     accept_first: bool = setting(True, "Accept tools that were never seen before.")
+
+
+@checked("ScanSettings")
+@dataclass(frozen=True, kw_only=True)
+class ScanSettings:
+    """What becomes of answers in which scanners find something. Raises ConfigurationError for a value that makes no
+    sense."""
+
+    action: ScanAction = setting(
+        "hold", "An answer in which something is found is held for a person, or is given and logged."
+    )
+    backends: tuple[str, ...] = setting(
+        ("mcp", "provider"), "Whose answers are looked at: patterns of kinds, names or both (mcp:github)."
+    )
 
 
 @checked("TelemetrySettings")

@@ -15,10 +15,11 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.model.visible import has_hidden, without_hidden
 
-__all__ = ["warnings"]
+__all__ = ["has_control", "warnings", "words_for_models"]
 
 _LONG: Final = 4000
 _MOST_TEXTS: Final = 2000
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]*=*")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SIGNS: Final = (
     (
@@ -69,13 +70,32 @@ _PATTERNS: Final = tuple(
 )
 
 
+_IN_ANSWERS: Final = _PATTERNS[:4]
+"""What answers of tools do not have either, unless they speak to the model: pages and documents may have the rest."""
+
+
+def has_control(text: str) -> bool:
+    """Return whether *text* has control characters, such as those that a terminal obeys."""
+    return _CONTROL.search(text) is not None
+
+
+def words_for_models(text: str) -> Iterator[str]:
+    """Yield what is suspicious about the text of an answer, as `has marks of a system prompt`."""
+    if _ENCODED.fullmatch(text):  # an image of 5 MB would take a second, and has no words
+        return
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
+    for says, pattern in _IN_ANSWERS:
+        if pattern.search(plain):
+            yield says
+
+
 def warnings(tool: Tool) -> tuple[str, ...]:
     """Return what is suspicious about the strings of *tool*: its title, its description, and those in its schemas."""
     found: dict[str, None] = {}
     for place, text in _strings_of(tool):
         if has_hidden(text):
             found[f"{place} has hidden characters"] = None
-        if _CONTROL.search(text):
+        if has_control(text):
             found[f"{place} has control characters, such as those of a terminal"] = None
         if len(text) > _LONG:
             found[f"{place} is very long"] = None
