@@ -109,3 +109,15 @@ def test_a_tool_is_where_it_is_said_to_be() -> None:
     entry = tool_at("a:b:1.0.0", "provider:api", tags=["billing"], hints={"destructive": False})
     assert (entry.tool.id, entry.binding.kind, entry.binding.backend) == ("a:b:1.0.0", "provider", "api")
     assert (entry.tool.tags, entry.tool.annotations.destructive) == (("billing",), False)
+
+
+def test_resources_and_prompts_only_read() -> None:
+    """A test of one says what the rules say of the real one, which is not asked about as a tool without hints is."""
+    tests = [
+        {"tool": "docs:x:+resource", "args": {"uri": "file:///x"}, "expect": "allow"},
+        {"tool": "docs:x:+prompt", "expect": "deny", "rule": "rule 1"},
+        {"tool": "docs:x", "expect": "ask"},
+    ]
+    policy = Policy.from_dict({"remote_destructive": "ask", "rules": [{"effect": "deny", "tools": ["*:+prompt"]}]})
+    cases = read_cases({"tests": tests}, {"docs": "mcp:docs"})
+    assert [(case.problem(case.verdict(policy)), case.name) for case in cases if case.problem(case.verdict(policy))] == []

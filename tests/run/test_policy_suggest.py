@@ -54,6 +54,21 @@ def test_calls_alike_share_a_rule() -> None:
     ]
 
 
+def test_resources_and_prompts_are_named_with_what_they_are() -> None:
+    """What was read allows no tool, no prompt and no other version of the same name; with its arguments, no other URI."""
+    read = [call("hub:docs:+resource", args={"uri": "file:///a.md"}) for _ in range(4)]
+    records = [*read, call("hub:review:+prompt"), call("hub:complete:+completion")]
+    ((rule, _),) = suggest(records, OPEN).rules
+    assert rule["tools"] == ["hub:complete:+completion", "hub:docs:+resource", "hub:review:+prompt"]
+    for tool in rule["tools"]:
+        assert effect([rule], tool, "hub", "ann") == "allow"
+    for tool in ("hub:docs", "hub:docs:1.0", "hub:docs:+prompt", "hub:review", "hub:review:+resource", "hub:complete"):
+        assert effect([rule], tool, "hub", "ann") == "deny"
+    limited = [rule for rule, _ in suggest(read, OPEN, conditions=True).rules]
+    assert effect(limited, "hub:docs:+resource", "hub", "ann", {"uri": "file:///a.md"}) == "allow"
+    assert effect(limited, "hub:docs:+resource", "hub", "ann", {"uri": "file:///b.md"}) == "deny"
+
+
 def test_arguments_are_limited_where_they_are_known() -> None:
     """Paths are limited to what is above them, few values to themselves; secrets, free text and what only some calls have are not."""
     args = [

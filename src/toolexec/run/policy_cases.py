@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+from toolexec.backend.offers import is_offer_id
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
@@ -26,6 +27,8 @@ _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TOOL: Final = ("backend", "tags", *_HINTS)
 _CALLER: Final = ("id", "roles", "scopes", "tenant")
 _CASE: Final = ("name", "caller", "tool", "args", "run", "profile", "language", "expect", "rule")
+_READS: Final = {"read_only": True, "idempotent": True}
+"""The annotations of resources and prompts, whatever their server says."""
 _BACKENDS: Final[Mapping[str, Callable[[str, str], Binding]]] = {
     "local": lambda _, tool: LocalBinding(tool),
     "mcp": MCPBinding,
@@ -143,7 +146,8 @@ class _Reader:
 def tool_at(
     tool_id: str, backend: str, *, tags: Sequence[str] = (), hints: Mapping[str, Any] | None = None
 ) -> Registered:
-    """Return a tool as policies see it, on a *backend* such as `mcp:github`, with annotations.
+    """Return a tool as policies see it, on a *backend* such as `mcp:github`, with annotations; a resource or a prompt
+    (`docs:review:+prompt`) has those of one that only reads.
 
     Raises ConfigurationError for another kind of backend, and InvalidToolIDError.
     """
@@ -159,7 +163,7 @@ def tool_at(
         version=parsed.version,
         input_schema={"type": "object"},
         tags=tuple(tags),
-        annotations=ToolAnnotations(**(hints or {})),
+        annotations=ToolAnnotations(**((_READS if is_offer_id(tool_id) else {}) | dict(hints or {}))),
     )
     return Registered(tool, (binding,), binding)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from os.path import commonpath
 from typing import Any, Final, cast
 
+from toolexec.backend.offers import is_offer_id
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
@@ -192,7 +193,10 @@ def _backend(record: JSONObject) -> str:
 
 
 def _plain(tool_id: str) -> str:
-    """Return the ID without its version, as rules name tools."""
+    """Return the ID without its version, as rules name tools; that of a resource or a prompt is whole: without its mark
+    it would allow the tool of the same name, and each other offer of that name."""
+    if is_offer_id(tool_id):
+        return tool_id
     parsed = ToolID.parse(tool_id)
     return f"{parsed.namespace}:{parsed.name}" if parsed.namespace else parsed.name
 
