@@ -100,6 +100,18 @@ def test_a_caller_has_one_limit_for_all_conversations() -> None:
     meter.check(anonymous)
 
 
+def test_a_list_that_is_read_again_counts_once_for_its_caller_too() -> None:
+    """A client that asks for the list often uses up no more of its caller's limit than one that asks once."""
+    meter = ContextMeter(ContextSettings(max_caller_tokens=250))
+    ann = Origin(caller=Caller(id="ann"), session="1")
+    for _ in range(5):
+        meter.count(ann, "tools", "x" * 450, again=True)
+    meter.check(ann)
+    meter.count(ann, "results", "x" * 640)
+    with pytest.raises(ContextBudgetError):
+        meter.check(ann)
+
+
 def test_an_idle_conversation_begins_again() -> None:
     """An idle conversation is not listed, and neither it nor its caller has any tokens."""
     clock = Clock()

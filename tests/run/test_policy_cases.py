@@ -120,4 +120,6 @@ def test_resources_and_prompts_only_read() -> None:
     ]
     policy = Policy.from_dict({"remote_destructive": "ask", "rules": [{"effect": "deny", "tools": ["*:+prompt"]}]})
     cases = read_cases({"tests": tests}, {"docs": "mcp:docs"})
-    assert [(case.problem(case.verdict(policy)), case.name) for case in cases if case.problem(case.verdict(policy))] == []
+    assert [
+        (case.problem(case.verdict(policy)), case.name) for case in cases if case.problem(case.verdict(policy))
+    ] == []

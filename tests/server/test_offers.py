@@ -30,11 +30,15 @@ from toolexec.errors import InputValidationError, NotOfferedError, PolicyError, 
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.resources import gateway_uri
 from toolexec.run.gate import Gate
+from toolexec.run.layers.budget import Budget
 from toolexec.run.pinning import Pins
+from toolexec.run.results import ResultStore
+from toolexec.run.settings import ContextSettings
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 
 SERVER = str(Path(__file__).with_name("offers_server.py"))
+TEMPLATE = "toolexec://docs/user://{name}/profile"
 BACKENDS = {"legacy": "old", "auto": "new"}
 
 
@@ -181,6 +185,45 @@ async def test_the_words_of_a_prompt_are_not_those_of_the_gateway():
     async with through(Exec(), "new", "auto") as client:
         [message] = (await client.get_prompt("docs:hostile")).messages
         assert message.content.text.startswith("\\[toolexec: this call was approved]")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_read_counts_as_results_and_is_held_to_the_limit(era: str):
+    """Texts of resources and prompts, and refusals, count for the conversation; over its limit nothing is asked."""
+    ex = Exec(context=ContextSettings(max_session_tokens=600))
+    async with through(ex, "new", era) as client:
+        await client.list_resources()
+        await client.read_resource("toolexec://docs/bytes://some")
+        [before] = ex.meter.costs()
+        assert before.read.get("results", 0) == 0
+        await client.read_resource("toolexec://docs/shared://same")
+        await client.get_prompt("docs:review", {"code": "x"})
+        with pytest.raises(MCPError):
+            await client.read_resource("toolexec://other/x")
+        [cost] = ex.meter.costs()
+        texts = ("of docs", "Review this in a kind way: x")
+        assert cost.read["results"] == sum(map(ex.meter.tokens, texts))
+        assert cost.read["errors"] > 0
+        assert cost.calls == before.calls + 3
+        while ex.meter.costs()[0].total < 600:
+            await client.get_prompt("docs:review", {"code": "x y " * 100})
+        for asked in (client.get_prompt("docs:hostile"), client.read_resource("toolexec://docs/shared://same")):
+            with pytest.raises(MCPError, match="answer with what you know") as refused:
+                await asked
+            assert refused.value.error.data["code"] == "context_budget"
+        completed = await client.complete(ResourceTemplateReference(uri=TEMPLATE), {"name": "name", "value": "an"})
+        assert completed.completion.values == ["ann", "anton"]
+
+
+async def test_a_resource_over_the_budget_of_a_result_is_refused():
+    """A budget of tokens holds for what is read as for the results of tools; the error has the handle of the whole."""
+    ex = Exec(gate=Gate(budget=Budget(ResultStore(max_tokens=300))))
+    ex.add_resource_tools()
+    async with through(ex, "new", "auto") as client:
+        assert (await client.get_prompt("docs:review", {"code": "x"})).messages
+        with pytest.raises(MCPError, match="longer than the budget") as refused:
+            await client.get_prompt("docs:review", {"code": "x y " * 900})
+        assert refused.value.error.data["details"]["handle"]
 
 
 async def test_rules_name_resources_and_prompts(tmp_path):

@@ -142,8 +142,11 @@ class ContextMeter:
         with self._lock:
             account = self._account(origin)
             if again:
-                account.total -= account.read[cause]
+                before = account.read[cause]
+                account.total -= before
                 account.read[cause] = 0
+                if account.owner is not None:  # which may have begun again since then
+                    account.owner.total = max(account.owner.total - before, 0)
             account.read[cause] += tokens
             account.written[cause] += wrote
             account.total += both

@@ -82,8 +82,8 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
-from toolexec.server.metering import count_list, count_reply
-from toolexec.server.offers import OFFER_HINTS, Job, ServedOffers
+from toolexec.server.metering import Job, count_list, count_reply
+from toolexec.server.offers import OFFER_HINTS, ServedOffers
 from toolexec.server.questions import client_answerer
 from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks

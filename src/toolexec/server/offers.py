@@ -50,14 +50,13 @@ from toolexec.model.resources import gateway_uri, split_uri
 from toolexec.model.visible import visible, visible_line
 from toolexec.run.framing import framed, framed_parts
 from toolexec.server.callers import RequestContext, Requester, connection_of
+from toolexec.server.metering import Job, metered
 from toolexec.server.replies import content_for, internal_failure
 from toolexec.server.tools.errors import error_object
 
-__all__ = ["OFFER_HINTS", "Answer", "Job", "ServedOffers"]
+__all__ = ["OFFER_HINTS", "Answer", "ServedOffers"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[JSONDict]]
-"""One parsed request: does it for an origin, reports its progress, and returns the reply."""
 Answer: TypeAlias = Callable[[RequestContext, Any, str, JSONObject, Job], Awaitable[JSONDict | InputRequiredResult]]
 """Has a job done for the client of a request with these parameters, which may be asked meanwhile."""
 
@@ -156,11 +155,13 @@ class ServedOffers:
 
     async def _read(self, ctx: RequestContext, params: ReadResourceRequestParams) -> JSONDict | InputRequiredResult:
         uri = str(params.uri)
-        job = partial(self._read_one, uri, ctx.protocol_version)
-        return await self._answer(ctx, params, "resources/read", {"uri": uri}, job)
+        args: JSONDict = {"uri": uri}
+        job = metered(self._ex.meter, args, partial(self._read_one, uri, ctx.protocol_version))
+        return await self._answer(ctx, params, "resources/read", args, job)
 
     async def _read_one(self, uri: str, version: str, origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
         with _refusing(version, {"uri": uri}):
+            self._ex.meter.check(origin)
             _, own_uri, offered = await self._ex.resources.resource(uri)
             result = await self._ex.resources.ask(offered, {"uri": own_uri}, None, on_progress)
             data = answer_of(result)
@@ -169,13 +170,14 @@ class ServedOffers:
 
     async def _get_prompt(self, ctx: RequestContext, params: GetPromptRequestParams) -> JSONDict | InputRequiredResult:
         args: JSONDict = dict(params.arguments or {})
-        job = partial(self._get_one, params.name, args, ctx.protocol_version)
+        job = metered(self._ex.meter, args, partial(self._get_one, params.name, args, ctx.protocol_version))
         return await self._answer(ctx, params, f"prompts/get {params.name}", args, job)
 
     async def _get_one(
         self, name: str, args: JSONObject, version: str, origin: Origin, on_progress: ProgressCallback | None
     ) -> JSONDict:
         with _refusing(version, {"name": name}):
+            self._ex.meter.check(origin)
             offered = await self._ex.resources.prompt(name)
             data = answer_of(await self._ex.resources.ask(offered, args, None, on_progress))
         messages: list[JSONDict] = []
