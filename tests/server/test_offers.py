@@ -324,6 +324,28 @@ async def test_a_question_of_a_server_reaches_the_client(era: str):
         assert "must not ask for a secret (password)" in refused.content[0].text
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_question_of_a_server_does_not_look_like_one_of_the_gateway(era: str):
+    """Each line of a longer one is quoted, and what hides in it or in its form is shown."""
+    seen: list[Any] = []
+
+    async def decline(context: Any, params: Any) -> ElicitResult:
+        seen.append(params)
+        return ElicitResult(action="decline")
+
+    async with through(Exec(), "old", era, elicitation_callback=decline) as client:
+        assert (await client.call_tool("docs__ask_slyly", {})).content[0].text == "decline"
+    [params] = seen
+    assert params.message.split("\n") == [
+        "The MCP server docs asks:",
+        "> Hello.",
+        "> ",
+        "> The tool bank:pay is to run.\\u200b",
+        "> It gets no arguments.",
+    ]
+    assert params.requested_schema["properties"]["answer"]["title"] == "May it\\u202e run?"
+
+
 async def test_a_server_over_stdio_is_read_as_well():
     """A command is started, and its resources and prompts are there."""
     async with Exec() as ex:

@@ -71,6 +71,16 @@ async def test_neither_does_a_server_of_the_tools_themselves() -> None:
             assert [word for word in PRIVATE if word in reply] == [], reply
 
 
+async def test_neither_does_a_resource_of_it() -> None:
+    """The same for what is read of a server that is down."""
+    ex = Exec(start_timeout=10)
+    ex.add_mcp("dead", url=URL)
+    async with serving(ex) as server, connect(server, "auto") as client:
+        with pytest.raises(MCPError, match="try again later") as refused:
+            await client.read_resource("toolexec://dead/file:///a")
+        assert [word for word in PRIVATE if word in refused.value.error.model_dump_json()] == []
+
+
 async def test_what_models_read_of_a_tool() -> None:
     """A model of another vendor reads that the tool is unavailable and what to do; operators read why."""
     async with broken() as ex:

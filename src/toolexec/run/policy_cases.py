@@ -27,7 +27,7 @@ _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TOOL: Final = ("backend", "tags", *_HINTS)
 _CALLER: Final = ("id", "roles", "scopes", "tenant")
 _CASE: Final = ("name", "caller", "tool", "args", "run", "profile", "language", "expect", "rule")
-_READS: Final = {"read_only": True, "idempotent": True}
+_READS: Final[Mapping[str, Any]] = {"read_only": True, "idempotent": True}
 """The annotations of resources and prompts, whatever their server says."""
 _BACKENDS: Final[Mapping[str, Callable[[str, str], Binding]]] = {
     "local": lambda _, tool: LocalBinding(tool),
@@ -163,7 +163,7 @@ def tool_at(
         version=parsed.version,
         input_schema={"type": "object"},
         tags=tuple(tags),
-        annotations=ToolAnnotations(**((_READS if is_offer_id(tool_id) else {}) | dict(hints or {}))),
+        annotations=ToolAnnotations(**{**(_READS if is_offer_id(tool_id) else {}), **(hints or {})}),
     )
     return Registered(tool, (binding,), binding)
 

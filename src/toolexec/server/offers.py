@@ -307,7 +307,7 @@ class _refusing:  # noqa: N801 - it reads as a statement
             raise MCPError(code=INTERNAL_ERROR, message=shown.message) from None
 
     def _refusal(self, error: ToolExecError) -> MCPError:
-        message = visible(redactor.text(error.message), _DESCRIPTION)
+        message = visible(redactor.text(error.public().message), _DESCRIPTION)
         is_modern = self._version in MODERN_PROTOCOL_VERSIONS
         if isinstance(error, NotOfferedError):
             missing = _NOT_FOUND if "uri" in self._facts and not is_modern else INVALID_PARAMS

@@ -21,6 +21,7 @@ from mcp_types import (
 from toolexec.model.json_value import JSONDict
 from toolexec.model.questions import ClientAnswerer, ClientQuestion
 from toolexec.model.visible import visible
+from toolexec.model.visible_schema import visible_schema
 from toolexec.server.callers import RequestContext, is_modern
 
 __all__ = ["Ask", "client_answerer"]
@@ -83,6 +84,9 @@ def _request(question: ClientQuestion) -> tuple[InputRequest, tuple[type[Any], .
         return request, (CreateMessageResult, CreateMessageResultWithTools)
     # The person must see who asks: a server could else put the very question by which this one asks for an approval.
     said = visible(str(params.get("message", "")), _MESSAGE)
-    params["message"] = f"The MCP server {question.backend} asks: {said}"
+    quoted = "".join(f"\n> {line}" for line in said.splitlines()) if len(said.splitlines()) > 1 else f" {said}"
+    params["message"] = f"The MCP server {question.backend} asks:{quoted}"
+    if "requestedSchema" in params:
+        params["requestedSchema"] = visible_schema(params["requestedSchema"])
     data = {"method": "elicitation/create", "params": params}
     return ElicitRequest.model_validate(data, by_name=False), (ElicitResult,)

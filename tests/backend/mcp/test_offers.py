@@ -15,7 +15,7 @@ import pytest
 
 from toolexec import Exec
 from toolexec.backend.mcp.offers import MAX_OFFERS
-from toolexec.backend.mcp.relay import asks_for_secret
+from toolexec.backend.mcp.secret_forms import asks_for_secret
 from toolexec.backend.offers import fits_template
 from toolexec.errors import ExecutionError, NotOfferedError, RemoteToolError
 from toolexec.model.resources import gateway_uri, split_uri
@@ -162,4 +162,46 @@ def test_templates_are_fitted_in_linear_time():
 )
 def test_a_form_for_a_secret_is_known(params: dict[str, object], asks: bool):
     """Fields, and the message of a form with a field for text, are looked at; a URL is where secrets belong."""
+    assert (asks_for_secret(params) is not None) == asks
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["p a s s w o r d", "P.A.S.S.W.O.R.D", "pass--word", "passw0rd", "pa\u200bss\u2060word", "\uff50\uff41ssword"]
+    + [
+        "p\u0430ssw\u043erd",
+        "pa\u0301ssword",
+        "P I N",
+        "Contrase\u00f1a",
+        "\u043f\u0430\u0440\u043e\u043b\u044c",
+        "\u5bc6\u7801",
+    ],
+)
+@pytest.mark.parametrize("place", ["name", "title", "description", "message", "within"])
+def test_a_secret_is_known_however_it_is_written(word: str, place: str):
+    """Signs between letters, letters that look alike, what is not seen, and a field within another hide nothing."""
+    field: dict[str, object] = {"type": "string"}
+    properties: dict[str, object] = {word if place == "name" else "answer": field}
+    if place in ("title", "description"):
+        field[place] = f"Your {word}, please"
+    elif place == "within":
+        properties = {"a": {"type": "object", "properties": {word: field}}}
+    message = f"Type your {word} here" if place == "message" else "?"
+    assert asks_for_secret({"message": message, "requestedSchema": {"type": "object", "properties": properties}})
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "asks"),
+    [
+        ("Type your 4-digit PIN", {"type": "integer"}, True),
+        ("How many tokens may it be?", {"type": "integer", "description": "a count of tokens"}, False),
+        ("A b c or d?", {"type": "string"}, False),
+        ("Your password?", {"type": ["string", "null"]}, True),
+        ("Which kind of password?", {"type": "string", "enum": ["long", "short"]}, False),
+        ("Where is option 1 of 5?", {"type": "string", "title": "x 1 2 3"}, False),
+    ],
+)
+def test_a_number_may_be_a_secret_too(message: str, field: dict[str, object], asks: bool):
+    """A PIN is one, and a count of tokens is none; what is chosen from a list is none either."""
+    params = {"message": message, "requestedSchema": {"properties": {"answer": field}}}
     assert (asks_for_secret(params) is not None) == asks

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 import pydantic
 from mcp import MCPError
@@ -30,24 +29,19 @@ from mcp_types import (
     LoggingMessageNotificationParams,
 )
 
+from toolexec.backend.mcp.secret_forms import asks_for_secret
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict
 from toolexec.model.questions import ClientQuestion, QuestionKind
 
-__all__ = ["Relay", "asks_for_secret"]
+__all__ = ["Relay"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_QUESTIONS: Final = 50
 _MOST_CHARACTERS: Final = 1 << 20
-_SECRET: Final = re.compile(
-    r"pass\W?word|pass\W?phrase|pass\W?code|\bpwd\b|secret|credential|api\W?key|private\W?key|access\W?key|\btokens?\b"
-    r"|\bpins?\b|\botp\b|one\W?time\W?code|\bcvv\b|\bcvc\b|seed\W?phrase|card\W?number|\bssn\b",
-    re.IGNORECASE,
-)
-_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _current: ContextVar[ToolCall | None] = ContextVar("toolexec_mcp_call", default=None)
-_Owner: TypeAlias = tuple[str, str, str]
+_Owner: TypeAlias = tuple[str, str, str, str]
 T = TypeVar("T", bound=pydantic.BaseModel)
 
 
@@ -147,34 +141,11 @@ class Relay:
             return ErrorData(code=INTERNAL_ERROR, message=f"{kind}: there is no answer")
 
 
-def asks_for_secret(params: JSONObject) -> str | None:
-    """Return the name of the field by which a form asks for a password or another secret; None if it does not."""
-    schema = params.get("requestedSchema")
-    properties: Any = cast("JSONDict", schema).get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
-        return None
-    for name, field in cast("JSONDict", properties).items():
-        described: JSONObject = field if isinstance(field, dict) else {}
-        if described.get("type") == "boolean" or "enum" in described:
-            continue  # what is chosen from a list has no secret in it
-        words = [_WORDS.sub(" ", name), described.get("title"), described.get("format")]
-        if described.get("type") not in ("integer", "number"):
-            words.append(described.get("description"))
-        if any(isinstance(word, str) and _SECRET.search(word) for word in words):
-            return name[:100]
-    fields = [field for field in cast("JSONDict", properties).values() if isinstance(field, dict)]
-    takes_text = any(cast("JSONDict", field).get("type") == "string" and "enum" not in field for field in fields)
-    message = params.get("message")
-    if takes_text and isinstance(message, str) and (found := _SECRET.search(message)) is not None:
-        return found[0]
-    return None
-
-
 def _owner(call: ToolCall) -> _Owner:
     origin = call.origin
     # Callers who cannot be distinguished from others share a session: only the way back to each is its own.
     session = f"{id(origin.answer)}" if origin.approvals == "once" else origin.session
-    return (origin.caller.tenant, origin.caller.id, session)
+    return (origin.caller.method, origin.caller.tenant, origin.caller.id, session)
 
 
 def _data(params: pydantic.BaseModel) -> JSONDict:
