@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -150,6 +150,7 @@ def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
 def _policy(loaded: LoadedConfig) -> _Checked:
     """Check that each rule of the policy is about tools that there are, where these are known."""
     from toolexec.cli.known_tools import known_tools
+    from toolexec.model.ids import ToolID
 
     rules = loaded.settings.policy.rules
     default = loaded.settings.get("policy.default")
@@ -157,9 +158,11 @@ def _policy(loaded: LoadedConfig) -> _Checked:
     known = known_tools(loaded.files) if loaded.files else None
     if known is None or known.unavailable:  # a rule may be about the tools of a server that was not there
         return checked
+    names = {*known.ids, *(str(replace(ToolID.parse(each), version="")) for each in known.ids)}
     for number, rule in enumerate(rules):
         for pattern in _patterns(rule):
-            if not any(fnmatchcase(each, pattern) for each in known.ids):
+            # What has a mark (`docs:review:+prompt`) is no tool, and is not among those that are known.
+            if ":+" not in pattern and not any(fnmatchcase(each, pattern) for each in names):
                 where = loaded.values["policy.rules"].where((number,)) if "policy.rules" in loaded.values else ""
                 checked.warnings.append(
                     f"{where or f'rule {number + 1}'}: no tool is named {pattern}, so it has no effect"
