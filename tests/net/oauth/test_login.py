@@ -162,6 +162,33 @@ async def test_a_client_logs_in_by_itself_and_steps_up(server: LoginServer, stor
     assert "the-secret-of-it" not in next(store.directory.glob("*.json")).read_text()
 
 
+async def test_calls_that_step_up_at_the_same_time_share_one_login(server: LoginServer, store: LoginStore) -> None:
+    """Ten calls that lack the same scope have a client log in once more; a server that wants ever more is not followed."""
+    session = session_of(
+        server, store, flow="client", client_id="robot", client_secret="the-secret-of-it", issuer=server.url
+    )
+    assert (await call(session)).status_code == 200
+    server.needed = "read write"
+    answers = await asyncio.gather(*(call(session) for _ in range(10)))
+    assert {each.status_code for each in answers} == {200}
+    assert len(server.asked) == 2
+    server.needed = " ".join(f"s{number}" for number in range(200))
+    assert (await call(session)).status_code == 403
+    assert len(server.asked) == 2
+    assert session.needed is not None
+
+
+async def test_a_token_that_was_replaced_is_still_a_secret(server: LoginServer, store: LoginStore) -> None:
+    """An answer to a call that was made with it may come later."""
+    session = session_of(server, store)
+    await log_in(session, visit)
+    server.tokens.clear()
+    assert (await call(session)).status_code == 200
+    assert {"access-token-number-1", "access-token-number-2", "refresh-token-number-1"} <= session.secrets
+    await session.logout()
+    assert "access-token-number-2" in session.secrets
+
+
 async def test_a_client_proves_itself_with_a_key(server: LoginServer, store: LoginStore) -> None:
     """With a private key an assertion is signed for the issuer alone, and lives for two minutes."""
     from cryptography.hazmat.primitives.asymmetric import ec

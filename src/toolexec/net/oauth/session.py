@@ -25,6 +25,8 @@ from toolexec.net.oauth.tokens import TokenClient, TokenReply, read_token, refus
 __all__ = ["LoginStatus", "OAuthSession", "wanted_scopes"]
 
 _EARLY: Final = 30.0
+_MOST_SCOPES: Final = 100
+"""How many scopes a client asks for by itself: a server may name others with each refusal."""
 _SPENT: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 
 
@@ -69,6 +71,7 @@ class OAuthSession:
         self.clock = clock
         self._origin = origin_of(url)
         self._login: Login | None = None
+        self._earlier: frozenset[str] = frozenset()
         self._loaded = False
         self._found: Found | None = None
         self._spent = ""
@@ -80,8 +83,8 @@ class OAuthSession:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What must not be shown."""
-        return frozenset(self.settings.secrets | (self._login.secrets if self._login is not None else set()))
+        """What must not be shown: the tokens before the last ones, too, as answers to them may still come."""
+        return self._earlier | self.settings.secrets | (self._login.secrets if self._login is not None else set())
 
     async def token(self, url: str) -> str:
         """Return the token for a request to *url*; empty where there is none, and for another origin.
@@ -151,7 +154,8 @@ class OAuthSession:
         async with self._alone():
             login = await self.store.load(self.name, self.server)
             deleted = await self.store.delete(self.name, self.server)
-            self._login, self._loaded, self._spent = None, True, ""
+            self._take(None)
+            self._spent = ""
         if login is not None and login.revocation_endpoint:
             client = self._client(login)
             for kind in ("refresh_token", "access_token"):
@@ -320,10 +324,11 @@ class OAuthSession:
             return True
         have = known.asked.split() if known is not None else []
         more = " ".join(dict.fromkeys((*have, *wanted)))
-        if self.settings.flow == "client" and set(more.split()) - set(have):
-            self._asked_for = more
+        if self.settings.flow == "client" and len(have) < len(more.split()) <= _MOST_SCOPES:
             async with self._alone():
-                await self._as_client(more)
+                if self._login is None or self._login.access_token == token:  # else another call has just done it
+                    self._asked_for = more
+                    await self._as_client(more)
             return self._login is not None and self._login.access_token != token
         self.needed = self._required("the call needs scopes that its login does not have", wanted)
         return False
@@ -349,6 +354,8 @@ class OAuthSession:
         self._take(login)
 
     def _take(self, login: Login | None) -> None:
+        if self._login is not None and self._login != login:
+            self._earlier = frozenset(self._login.secrets)
         self._login, self._loaded = login, True
         if login is not None:
             redactor.add(*login.secrets)
