@@ -10,7 +10,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.net.oauth.metadata import AuthorizationServer
 from toolexec.net.oauth.reach import Reach, json_object
 from toolexec.net.oauth.settings import OAuthSettings
-from toolexec.net.oauth.tokens import TokenClient, refusal_of
+from toolexec.net.oauth.tokens import EITHER, TokenClient, refusal_of
 
 __all__ = ["client_of", "is_registered"]
 
@@ -47,6 +47,8 @@ def _known(server: AuthorizationServer, settings: OAuthSettings) -> TokenClient:
         return TokenClient(client_id=settings.client_id, method="private_key_jwt", private_key=settings.private_key)
     if not settings.client_secret:
         return TokenClient(client_id=settings.client_id)
+    if EITHER in methods:
+        return TokenClient(client_id=settings.client_id, method=EITHER, secret=settings.client_secret)
     in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
     method = "client_secret_post" if in_body else "client_secret_basic"
     return TokenClient(client_id=settings.client_id, method=method, secret=settings.client_secret)

@@ -36,6 +36,7 @@ class CodeRequest:
     redirect: str
     scope: str = ""
     resource: str = ""
+    audience: str = ""
     state: str = field(default_factory=_random, repr=False)
     nonce: str = field(default_factory=_random, repr=False)
     verifier: str = field(default_factory=_random, repr=False)
@@ -62,6 +63,7 @@ class CodeRequest:
         }
         asked |= {"scope": self.scope} if self.scope else {}
         asked |= {"resource": self.resource} if self.resource else {}
+        asked |= {"audience": self.audience} if self.audience else {}
         words = self.scope.split()
         asked |= {"nonce": self.nonce} if _OPENID in words else {}
         asked |= {"prompt": "consent"} if "offline_access" in words else {}

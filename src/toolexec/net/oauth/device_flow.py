@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,12 +32,13 @@ class DeviceCode:
 
 
 async def ask_device_code(
-    reach: Reach, server: AuthorizationServer, client: TokenClient, *, scope: str, resource: str
+    reach: Reach, server: AuthorizationServer, client: TokenClient, *, scope: str, more: Mapping[str, str]
 ) -> DeviceCode:
-    """Begin a login; raises LoginError where the server has no such flow, or refuses."""
+    """Begin a login for *scope*, with *more* that is asked for (what is empty is left out); raises LoginError where the
+    server has no such flow, or refuses."""
     if not server.device_endpoint or not server.token_endpoint:
         raise LoginError(f"{server.issuer} has no login on another device; leave out --device")
-    fields = {"scope": scope, "resource": resource}
+    fields = {"scope": scope, **more}
     sent, headers = client.prove({name: value for name, value in fields.items() if value}, server.issuer)
     response = await reach.post(server.device_endpoint, sent, f"the device endpoint of {server.issuer}", headers)
     data = json_object(response) if response.status == 200 else None

@@ -62,7 +62,8 @@ async def _in_browser(
             client_id=client.client_id,
             redirect=place.url,
             scope=scope,
-            resource=found.resource or session.server,
+            resource=found.resource,
+            audience=session.settings.audience,
         )
         place.is_ours = request.is_ours
         await show(request.link, "")
@@ -80,8 +81,8 @@ async def _on_device(
     sleep: Callable[[float], Awaitable[object]],
 ) -> Login:
     client = await client_of(session.reach, found.server, session.settings, redirects=(), scope=scope)
-    resource = found.resource or session.server
-    code = await ask_device_code(session.reach, found.server, client, scope=scope, resource=resource)
+    more = {"resource": found.resource, "audience": session.settings.audience}
+    code = await ask_device_code(session.reach, found.server, client, scope=scope, more=more)
     await show(code.link, code.user_code)
     reply = await await_device(session.reach, found.server, client, code, sleep)
     return await session.keep(found, client, reply, scope)

@@ -12,8 +12,10 @@ from toolexec.model.json_value import JSONDict
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.challenge import Challenge
 from toolexec.net.oauth.reach import Reach, json_object
+from toolexec.net.oauth.settings import OAuthSettings
+from toolexec.net.oauth.tokens import EITHER
 
-__all__ = ["AuthorizationServer", "Found", "canonical", "discover", "same_issuer"]
+__all__ = ["AuthorizationServer", "Found", "canonical", "discover", "discover_named", "named_server", "same_issuer"]
 
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
@@ -51,6 +53,20 @@ class Found:
     scopes: tuple[str, ...] | None = None
 
 
+def named_server(settings: OAuthSettings) -> AuthorizationServer | None:
+    """Return the authorization server whose places are in the settings; None where it describes itself."""
+    if not settings.token_url:
+        return None
+    return AuthorizationServer(
+        issuer=settings.issuer or settings.token_url,
+        authorization_endpoint=settings.authorization_url,
+        token_endpoint=settings.token_url,
+        device_endpoint=settings.device_url,
+        auth_methods=(EITHER, "private_key_jwt"),
+        challenge_methods=("S256",),
+    )
+
+
 def canonical(url: str) -> str:
     """Return the URL of a server as the resource of its tokens: without fragment, its host in lower case."""
     parts = urlsplit(url)
@@ -63,15 +79,32 @@ def same_issuer(one: str, other: str) -> bool:
     return short == long or (long == f"{short}/" and not urlsplit(short).path)
 
 
-async def discover(reach: Reach, url: str, challenge: Challenge, *, issuer: str = "") -> Found:
+async def discover_named(reach: Reach, issuer: str) -> Found:
+    """Return what the authorization server *issuer* says of itself, whatever the server says that tokens are for.
+
+    Raises LoginError as `discover` does.
+    """
+    server = await _server(reach, issuer, legacy=False)
+    if server is None:
+        raise LoginError(
+            f"the authorization server {issuer[:200]} has no metadata that can be used: set token_url in auth, and "
+            "authorization_url for people"
+        )
+    return Found(server=server)
+
+
+async def discover(reach: Reach, url: str, challenge: Challenge, *, issuer: str = "", plain: bool = False) -> Found:
     """Return what leads from the server at *url* to its tokens; with an *issuer* no other is accepted.
 
     A server that describes neither itself nor an authorization server is its own, at `/authorize`, `/token` and
-    `/register`, as the first version of MCP's rules had it. Raises LoginError for descriptions of another resource or
-    issuer, for places that must not be reached, and for servers that cannot answer.
+    `/register`, as the first version of MCP's rules had it; not a *plain* one, which has other rules. Raises LoginError
+    for descriptions of another resource or issuer, for places that must not be reached, for a plain server that does
+    not say where to log in, and for servers that cannot answer.
     """
     described = await _resource(reach, url, challenge)
     origin = origin_of(url)
+    if described is None and plain:
+        raise LoginError(f"{origin} does not say where to log in: set issuer in its auth, or token_url")
     if described is None:
         expected, resource, scopes = origin, "", None
     else:

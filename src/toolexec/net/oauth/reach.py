@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from toolexec.errors import LoginError, ToolExecError
@@ -14,23 +14,38 @@ from toolexec.net.address import refusal
 from toolexec.net.hosts import DEFAULT_PORTS, is_address, is_local_name, read_authority, written_authority
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
-__all__ = ["Reach", "is_loopback", "json_object"]
+__all__ = ["Client", "ClientReach", "Reach", "is_loopback", "json_object"]
 
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
+class Client(Protocol):
+    """What is needed of an `HTTPClient`."""
+
+    async def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request and return its response."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
+
 class Reach:
     """Sends the requests of a login to *server_url*: over https, or over http on this machine alone.
 
     A place at a private address is refused, unless *allow_private*, or the server itself is written with such an
-    address. Redirects are never followed.
+    address. Redirects are never followed. *client* has further settings of each `HTTPClient`, such as a proxy.
     """
 
-    def __init__(self, server_url: str, *, allow_private: bool = False) -> None:
+    def __init__(
+        self, server_url: str, *, allow_private: bool = False, client: Mapping[str, Any] | None = None
+    ) -> None:
         found = _place(server_url)
         self._own = written_authority(*found) if found is not None else ""
+        self._settings = client or {}
         self._near = allow_private or (found is not None and _is_private(found[1]))
 
     def check(self, url: str, what: str) -> None:
@@ -61,11 +76,10 @@ class Reach:
             timeout=_SECONDS,
             max_response_bytes=_MOST_BYTES,
             max_redirects=0,
+            **self._settings,
         )
         try:
-            response = await client.send(request)
-        except ToolExecError as error:
-            raise LoginError(f"{what}: {error.message}", retryable=error.retryable) from error
+            response = await _sent(client, request, what)
         finally:
             await client.aclose()
         if 300 <= response.status < 400:
@@ -87,6 +101,27 @@ class Reach:
                 "in its auth if it shall"
             )
         return written_authority(scheme, host, port)
+
+
+class ClientReach(Reach):
+    """Sends the requests of a login over *client*, whose own rules say which places may be reached."""
+
+    def __init__(self, client: Client, server_url: str) -> None:
+        super().__init__(server_url)
+        self.client = client
+
+    def check(self, url: str, what: str) -> None:
+        """Leave it to the client."""
+
+    async def _send(self, request: HTTPRequest, what: str) -> HTTPResponse:
+        return await _sent(self.client, request, what)
+
+
+async def _sent(client: Client, request: HTTPRequest, what: str) -> HTTPResponse:
+    try:
+        return await client.send(request)
+    except ToolExecError as error:
+        raise LoginError(f"{what}: {error.message}", retryable=error.retryable) from error
 
 
 def json_object(response: HTTPResponse) -> JSONDict | None:

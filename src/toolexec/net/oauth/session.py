@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from toolexec.errors import LoginError, LoginRequiredError, ToolExecError
+from toolexec.errors import BackendUnavailableError, LoginError, LoginRequiredError, ToolExecError
 from toolexec.model.redaction import redactor
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.challenge import Challenge, read_challenge
 from toolexec.net.oauth.clients import client_of
-from toolexec.net.oauth.metadata import Found, canonical, discover, same_issuer
+from toolexec.net.oauth.metadata import Found, canonical, discover, discover_named, named_server, same_issuer
 from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.settings import OAuthSettings
-from toolexec.net.oauth.store import Login, LoginStore
+from toolexec.net.oauth.store import Login, LoginStore, Store
 from toolexec.net.oauth.tokens import TokenClient, TokenReply, read_token, refusal_of
 
 __all__ = ["LoginStatus", "OAuthSession", "wanted_scopes"]
@@ -43,9 +43,11 @@ class LoginStatus:
 
 class OAuthSession:
     """The login to the server *name* at *url*, as *settings* say, kept in *store*. *clock* gives seconds since 1970.
-    With *lazy* the store is not asked before the server has refused a request.
+    With *lazy* the store is not asked before the server has refused a request. A *plain* server is not one of MCP: it
+    has a token for each request, no resource is named to an authorization server for it that it does not name itself,
+    and one that the settings name is asked whatever the server says.
 
-    A token goes to the origin of *url* and to no other, and what renews it to the issuer that it is from.
+    A token goes to the origin of *url* and to no other, and what renews it to the issuer that it is from, over *reach*.
     """
 
     def __init__(
@@ -53,17 +55,20 @@ class OAuthSession:
         name: str,
         url: str,
         settings: OAuthSettings,
-        store: LoginStore | None = None,
+        store: Store | None = None,
         *,
         lazy: bool = False,
+        plain: bool = False,
         clock: Callable[[], float] = time.time,
+        reach: Reach | None = None,
     ) -> None:
         self.name = name
         self._lazy = lazy
+        self._plain = plain
         self.server: str = canonical(url)
         self.settings = settings
-        self.store: LoginStore = store or LoginStore()
-        self.reach = Reach(url, allow_private=settings.allow_private)
+        self.store: Store = store or LoginStore()
+        self.reach: Reach = reach or Reach(url, allow_private=settings.allow_private)
         self.needed: LoginRequiredError | None = None
         """What a caller has to do, once the server has refused a request for want of a login."""
         self.challenge = Challenge()
@@ -75,6 +80,8 @@ class OAuthSession:
         self._loaded = False
         self._found: Found | None = None
         self._spent = ""
+        self._dropped = ""
+        self._early = _EARLY
         self._asked_for = ""
         self._renewals = 0
         self._failure: ToolExecError | None = None
@@ -98,6 +105,30 @@ class OAuthSession:
                 return ""
             await self._renew(self._login.access_token if self._login is not None else "", forced=False)
         return self._login.access_token if self._login is not None else ""
+
+    async def needed_token(self) -> str:
+        """Return the token; for servers that no request goes to without one.
+
+        Raises LoginRequiredError where there is none that can be had without a person, BackendUnavailableError where
+        it cannot be renewed now, and what the store does.
+        """
+        login = self._login
+        if login is None or self._is_over(login) or login.access_token == self._dropped:
+            try:
+                await self._renew(login.access_token if login is not None else "", forced=True)
+            except LoginError as error:
+                raise BackendUnavailableError(
+                    f"there is no token for {self.name}: {error.message}", backend=self.name, retryable=error.retryable
+                ) from error
+            login = self._login
+        if login is None or login.access_token == self._dropped or self._is_over(login):
+            raise self._required("it needs a login" if login is None else "its login has ended")
+        return login.access_token
+
+    def drop(self, token: str) -> None:
+        """Have `needed_token` give another than *token*, which was refused; one that has taken its place stays."""
+        if self._login is not None and self._login.access_token == token:
+            self._dropped = token
 
     async def refused(self, url: str, token: str, status: int, challenges: Sequence[str]) -> bool:
         """Take note that a request to *url* with *token* (or none) was refused with *status* and the values of its
@@ -180,21 +211,32 @@ class OAuthSession:
 
     async def discover(self) -> Found:
         """Return what the server leads to, asked for again; raises LoginError."""
-        self._found = await discover(self.reach, self.server, self.challenge, issuer=self.settings.issuer)
+        named, issuer = named_server(self.settings), self.settings.issuer
+        if named is not None:
+            found = Found(server=named)
+        elif self._plain and issuer:
+            found = await discover_named(self.reach, issuer)
+        else:
+            found = await discover(self.reach, self.server, self.challenge, issuer=issuer, plain=self._plain)
+        self._found = found if found.resource or self._plain else replace(found, resource=self.server)
         return self._found
 
     async def request(self, endpoint: str, client: TokenClient, fields: Mapping[str, str], issuer: str) -> TokenReply:
         """Return the token that *fields* are changed for; raises LoginError with the error of the server."""
         what = f"the token endpoint of {issuer}"
-        sent, headers = client.prove(fields, issuer)
+        first, *others = client.ways()
+        sent, headers = first.prove(fields, issuer)
         response = await self.reach.post(endpoint, sent, what, headers)
+        for way in others if response.status in (400, 401) else ():
+            sent, headers = way.prove(fields, issuer)
+            response = await self.reach.post(endpoint, sent, what, headers)
         reply = read_token(response.status, response.body)
         if reply is None:
             why = refusal_of(response.body)
             raise LoginError(
                 f"{what} gave no token: {why or f'HTTP {response.status}'}",
                 retryable=response.status >= 500,
-                details={"error": why},
+                details={"error": why, "status": response.status},
             )
         return reply
 
@@ -222,10 +264,10 @@ class OAuthSession:
             client_secret="" if self.settings.client_secret else client.secret,
             access_token=reply.access_token,
             refresh_token=reply.refresh_token,
-            until=self.clock() + reply.seconds if reply.seconds is not None else None,
+            until=self._until(reply),
             scope=reply.scope if reply.scope is not None else asked,
             asked=asked,
-            resource=found.resource or self.server,
+            resource=found.resource,
             revocation_endpoint=found.server.revocation_endpoint,
         )
 
@@ -282,10 +324,11 @@ class OAuthSession:
 
     async def _refresh(self, stored: Login) -> None:
         """Renew a login at the issuer that it is from."""
-        if self.settings.issuer and not same_issuer(self.settings.issuer, stored.issuer):
-            raise LoginError(f"the login is from {stored.issuer}, and auth has {self.settings.issuer}: log in again")
+        issuer = self.settings.issuer or self.settings.token_url
+        if issuer and not same_issuer(issuer, stored.issuer):
+            raise LoginError(f"the login is from {stored.issuer}, and auth has {issuer}: log in again")
         fields = {"grant_type": "refresh_token", "refresh_token": stored.refresh_token}
-        fields |= {"resource": stored.resource} if stored.resource else {}
+        fields |= self._fields(stored.resource, stored.asked if self._plain else "")
         try:
             reply = await self.request(stored.token_endpoint, self._client(stored), fields, stored.issuer)
         except LoginError as error:
@@ -298,7 +341,7 @@ class OAuthSession:
                 stored,
                 access_token=reply.access_token,
                 refresh_token=reply.refresh_token or stored.refresh_token,
-                until=self.clock() + reply.seconds if reply.seconds is not None else None,
+                until=self._until(reply),
                 scope=reply.scope if reply.scope is not None else stored.scope,
             )
         )
@@ -311,10 +354,21 @@ class OAuthSession:
 
     async def _of_client(self, found: Found, scope: str) -> Login:
         client = await client_of(self.reach, found.server, self.settings, redirects=(), scope=scope)
-        fields = {"grant_type": "client_credentials", "resource": found.resource or self.server}
-        fields |= {"scope": scope} if scope else {}
+        fields = {"grant_type": "client_credentials", **self._fields(found.resource, scope)}
         reply = await self.request(found.server.token_endpoint, client, fields, found.server.issuer)
         return self._login_of(found, client, reply, scope)
+
+    def _fields(self, resource: str, scope: str) -> dict[str, str]:
+        """Return what a token is asked for with; what is empty is left out."""
+        fields = {"resource": resource, "scope": scope, "audience": self.settings.audience}
+        return {name: value for name, value in fields.items() if value}
+
+    def _until(self, reply: TokenReply) -> float | None:
+        """Return when a token ends; one that lasts less than a minute is renewed at half of its time."""
+        if reply.seconds is None:
+            return None
+        self._early = min(_EARLY, reply.seconds / 2)
+        return self.clock() + reply.seconds
 
     async def _step_up(self, token: str) -> bool:
         """Ask for the scopes that the server wants beside those that are there; a client itself does so once."""
@@ -357,11 +411,11 @@ class OAuthSession:
         if self._login is not None and self._login != login:
             self._earlier = frozenset(self._login.secrets)
         self._login, self._loaded = login, True
-        if login is not None:
+        if login is not None and self.store.lasts:
             redactor.add(*login.secrets)
 
     def _is_over(self, login: Login) -> bool:
-        return not login.access_token or (login.until is not None and login.until - _EARLY < self.clock())
+        return not login.access_token or (login.until is not None and login.until - self._early < self.clock())
 
 
 def wanted_scopes(

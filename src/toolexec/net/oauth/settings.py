@@ -22,8 +22,9 @@ _KIND: Final = "oauth"
 class OAuthSettings:
     """How to log in to a server. All of it may be left out where the server registers clients by itself.
 
-    A `client_secret` or a `private_key` is used only at `issuer`, which must be set with it: else the server would say
-    who gets it. Raises ConfigurationError for settings that cannot work together.
+    A `client_secret` or a `private_key` is used only at `issuer` or at `token_url`, one of which must be set with it:
+    else the server would say who gets it. With `token_url`, nothing is asked of the authorization server about itself:
+    it is where these settings say. Raises ConfigurationError for settings that cannot work together.
 
     >>> OAuthSettings(client_id="toolexec", scopes=["read"]).flow
     'code'
@@ -37,6 +38,12 @@ class OAuthSettings:
     private_key: str = setting("", "The client's private key (PEM), in place of a secret; a reference.", secret=True)
     client_metadata_url: str = setting("", "The https URL of a document that describes the client, which is its ID.")
     issuer: str = setting("", "The authorization server, as it names itself; any other is refused.")
+    token_url: str = setting(
+        "", "Where tokens are asked for, at an authorization server that does not describe itself."
+    )
+    authorization_url: str = setting("", "Where a person logs in in a browser; beside token_url.")
+    device_url: str = setting("", "Where codes for other devices are asked for; beside token_url.")
+    audience: str = setting("", "The API that tokens are for, where the authorization server wants to know.")
     scopes: Sequence[str] = setting((), "The scopes to ask for; without them, those that the server names.")
     redirect_port: int = setting(0, "The port that a browser comes back to; 0 is any.", least=0, most=65535)
     allow_private: bool = setting(False, "Whether the authorization server may have a private address.")
@@ -44,7 +51,8 @@ class OAuthSettings:
     def __post_init__(self) -> None:
         if self.client_secret and self.private_key:
             raise ConfigurationError("auth: give client_secret or private_key, not both")
-        if (self.client_secret or self.private_key) and not (self.client_id and self.issuer):
+        named = self.issuer or self.token_url
+        if (self.client_secret or self.private_key) and not (self.client_id and named):
             missing = "issuer" if self.client_id else "client_id"
             raise ConfigurationError(f"auth: what proves who the client is goes to its issuer alone; set {missing}")
         if self.flow == "client" and not (self.client_secret or self.private_key):
@@ -53,8 +61,13 @@ class OAuthSettings:
             raise ConfigurationError("auth: client_metadata_url must begin with https://")
         if self.client_metadata_url and self.client_id:
             raise ConfigurationError("auth: client_metadata_url is the client's ID; leave out client_id")
-        if self.issuer and not origin_of(self.issuer):
-            raise ConfigurationError("auth: issuer must be the http(s) URL of an authorization server")
+        if (self.authorization_url or self.device_url) and not self.token_url:
+            raise ConfigurationError("auth: authorization_url and device_url go with token_url; set it, too")
+        if self.token_url and not self.client_id:
+            raise ConfigurationError("auth: with token_url no client is registered; set client_id")
+        for name in ("issuer", "token_url", "authorization_url", "device_url"):
+            if getattr(self, name) and not origin_of(getattr(self, name)):
+                raise ConfigurationError(f"auth: {name} must be an http(s) URL of an authorization server")
 
     @property
     def secrets(self) -> set[str]:

@@ -8,20 +8,20 @@ import json
 import os
 import stat
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from toolexec.errors import ConfigurationError, LoginError, SecretError
 from toolexec.errors.extras import unix_needed
 from toolexec.process.atomic import replace_files
 from toolexec.process.threads import WorkerThreads
 
-__all__ = ["Login", "LoginStore", "key_of"]
+__all__ = ["Login", "LoginStore", "MemoryStore", "Store", "key_of"]
 
 _SERVICE: Final = "toolexec login"
 _MOST: Final = 1 << 20
@@ -81,12 +81,71 @@ def key_of(name: str, server: str) -> str:
     return hashlib.sha256(f"{name}\n{server}".encode()).hexdigest()[:40]
 
 
+class Store(Protocol):
+    """Keeps logins; see `LoginStore` for what each method does. `lasts` says whether it does so after this process."""
+
+    lasts: bool
+
+    async def load(self, name: str, server: str) -> Login | None:
+        """Return the login to a server; None where there is none."""
+        ...
+
+    async def save(self, name: str, login: Login) -> None:
+        """Keep a login in place of the one before."""
+        ...
+
+    def mark(self, name: str, server: str) -> int:
+        """Return a number that is another one after each `save`."""
+        ...
+
+    async def delete(self, name: str, server: str) -> bool:
+        """Forget a login; return whether there was one."""
+        ...
+
+    def exclusively(self, name: str, server: str) -> AbstractAsyncContextManager[None]:
+        """Hold a login alone."""
+        ...
+
+
+class MemoryStore:
+    """Keeps the one `login` of one session, as long as the session is there."""
+
+    lasts: bool = False
+
+    def __init__(self, login: Login | None = None) -> None:
+        self.login: Login | None = login
+        self._saves = 0
+
+    async def load(self, name: str, server: str) -> Login | None:
+        """Implement `Store.load`."""
+        return self.login
+
+    async def save(self, name: str, login: Login) -> None:
+        """Implement `Store.save`."""
+        self.login, self._saves = login, self._saves + 1
+
+    def mark(self, name: str, server: str) -> int:
+        """Implement `Store.mark`."""
+        return self._saves
+
+    async def delete(self, name: str, server: str) -> bool:
+        """Implement `Store.delete`."""
+        found, self.login = self.login, None
+        return found is not None
+
+    def exclusively(self, name: str, server: str) -> AbstractAsyncContextManager[None]:
+        """Implement `Store.exclusively`: the session holds its login alone."""
+        return nullcontext()
+
+
 class LoginStore:
     """Keeps logins in the keyring of the system where the `keyring` extra and a keyring are there, else in *directory*,
     one file (mode 0600) each. Its default is `toolexec/logins` in the user's state directory.
 
     Raises ConfigurationError where the directory cannot be used safely, and SecretError where the keyring fails.
     """
+
+    lasts: bool = True
 
     def __init__(self, directory: Path | None = None, *, environment: Mapping[str, str] = os.environ) -> None:
         base = environment.get("XDG_STATE_HOME", "")

@@ -6,8 +6,8 @@ import base64
 import json
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote_plus
 
@@ -15,12 +15,14 @@ from toolexec.errors import LoginError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["TokenClient", "TokenReply", "basic_credentials", "read_token", "refusal_of"]
+__all__ = ["EITHER", "TokenClient", "TokenReply", "basic_credentials", "read_token", "refusal_of"]
 
 _MAX_TOKEN: Final = 16_384
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS: Final = 120
 _EVER: Final = 1e9
+EITHER: Final = "client_secret"
+"""Stands for a secret in a header and, where that is refused, in the body: for servers that do not say which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,18 @@ class TokenReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenClient:
     """A client as its authorization server knows it. `method` is how it proves who it is: `none`,
-    `client_secret_basic`, `client_secret_post`, or `private_key_jwt` with `private_key` (PEM)."""
+    `client_secret_basic`, `client_secret_post`, `private_key_jwt` with `private_key` (PEM), or `EITHER`."""
 
     client_id: str
     method: str = "none"
     secret: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
+
+    def ways(self) -> Sequence[TokenClient]:
+        """Return the client with each method to try, one after the other."""
+        if self.method != EITHER:
+            return [self]
+        return [self, replace(self, method="client_secret_post")]
 
     def prove(self, fields: Mapping[str, str], issuer: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return the fields and the headers of a request for a token that this client makes at *issuer*.
@@ -50,7 +58,9 @@ class TokenClient:
         Raises LoginError for a method that it cannot use, and MissingExtraError where a key needs the `serve` extra.
         """
         sent = {**fields, "client_id": self.client_id}  # beside a header, too: some servers look for it only here
-        if self.method == "client_secret_basic" and self.secret:
+        if self.method == EITHER and self.secret:
+            sent = dict(fields)
+        if self.method in ("client_secret_basic", EITHER) and self.secret:
             return sent, {"Authorization": f"Basic {basic_credentials(self.client_id, self.secret)}"}
         if self.method == "client_secret_post" and self.secret:
             sent["client_secret"] = self.secret

@@ -10,13 +10,14 @@ from urllib.parse import quote
 
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes, given_token_url
-from toolexec.backend.providers.openapi.tokens import Client, TokenKey, Tokens
+from toolexec.backend.providers.openapi.tokens import TokenKey, Tokens
 from toolexec.backend.providers.signing import Signers, is_sigv4
 from toolexec.backend.secrets.callers import CallerCredentials, no_credentials
 from toolexec.backend.secrets.credentials import secrets_of_pair, secrets_of_url
 from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.model.origin import Origin
 from toolexec.net.auth import RequestAuth
+from toolexec.net.oauth.reach import Client
 
 __all__ = ["Auth", "UsedSecrets", "secrets_of_auth"]
 

@@ -14,7 +14,6 @@ from toolexec.backend.providers.openapi.auth import Auth, UsedSecrets
 from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.request import draft_of
 from toolexec.backend.providers.openapi.response import SUCCESS, reply_of
-from toolexec.backend.providers.openapi.tokens import Client
 from toolexec.backend.providers.signing import written_secrets
 from toolexec.backend.providers.source import key_of
 from toolexec.backend.providers.streaming import events_of
@@ -24,6 +23,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse
+from toolexec.net.oauth.reach import Client
 
 __all__ = ["Caller", "StreamingClient"]
 
