@@ -6,9 +6,9 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.failures import handler_failure
@@ -35,6 +35,9 @@ from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import Tool
+
+if TYPE_CHECKING:
+    from toolexec.net.oauth.session import LoginStatus, OAuthSession
 
 __all__ = ["SourceBackend"]
 
@@ -131,6 +134,26 @@ class SourceBackend:
         if self.enabled and not self._closed:
             await self._read()
         return self.status()
+
+    async def log_in(
+        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+    ) -> LoginStatus:
+        """Log in to the API, for all calls after that; see `LoginBackend.log_in`."""
+        from toolexec.net.oauth.login import log_in
+
+        return await log_in(await self._own_login(), show, device=device, scopes=scopes)
+
+    async def log_out(self) -> bool:
+        """Forget the login to the API; see `LoginBackend.log_out`."""
+        return await (await self._own_login()).logout()
+
+    async def _own_login(self) -> OAuthSession:
+        from toolexec.backend.providers.logins import LoginSource
+
+        found = await self.source.find_login() if isinstance(self.source, LoginSource) else None
+        if found is None:
+            raise ConfigurationError(f"provider {self.name} takes no login: nothing in its auth is of kind oauth")
+        return found
 
     async def aclose(self) -> None:
         """Stop refreshing and close the source."""

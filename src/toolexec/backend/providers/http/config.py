@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
@@ -14,6 +14,7 @@ from jmespath.exceptions import JMESPathError
 from toolexec.backend.providers.caching import check_response_headers
 from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
+from toolexec.backend.providers.logins import read_login
 from toolexec.backend.providers.signing import SIGV4_NEEDED, SIGV4_OPTIONAL
 from toolexec.backend.providers.source import check_header
 from toolexec.backend.providers.transport import TransportSettings, check_transport
@@ -25,6 +26,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_ranges, checked
+from toolexec.net.oauth.settings import OAuthSettings
 
 __all__ = ["HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
 
@@ -198,7 +200,7 @@ class HTTPSettings(TransportSettings, total=False):
     namespace: str
     headers: Mapping[str, str]
     query: Mapping[str, str]
-    auth: Mapping[str, str]
+    auth: OAuthSettings | Mapping[str, Any] | str
     credentials: Mapping[str, Mapping[str, str]] | MakeCredential | None
     credential_origins: Sequence[str]
     hosts: Sequence[str]
@@ -223,7 +225,8 @@ class HTTPProvider:
     `headers`, `query` and `auth` go along with every request, and only to the origin of `base_url`, or of all tools
     where there is no `base_url` and they have one in common, and to `credential_origins`. `auth` is one of `{bearer}`,
     `{username, password}` (also with `scheme`: `basic` or `digest`), `{header, value}`, `{query, value}`, and for AWS
-    `{access_key_id, secret_access_key, region, service}`, perhaps with `session_token`. Only the hosts of these URLs
+    `{access_key_id, secret_access_key, region, service}`, perhaps with `session_token`; or it is a login, `"oauth"`, a
+    mapping of kind `oauth` with the settings of `OAuthSettings`, or these. Only the hosts of these URLs
     are reached; redirects may also lead to `hosts`. `allow_private` allows names of private addresses, an address that
     is written in a URL is allowed anyway. `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body
     of a response. `namespace` is that of the tools' IDs; the default is the name. `idempotency_header` names the header
@@ -249,7 +252,7 @@ class HTTPProvider:
     namespace: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, str] = field(default_factory=dict[str, str])
-    auth: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: OAuthSettings | Mapping[str, Any] | str = field(default_factory=dict[str, Any])
     credentials: Mapping[str, Mapping[str, str]] | MakeCredential | None = None
     credential_origins: Sequence[str] = ()
     hosts: Sequence[str] = ()
@@ -271,7 +274,10 @@ class HTTPProvider:
         for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
             if problem := check_segment(segment):
                 raise ConfigurationError(f"provider {self.name!r}: its {label} {problem}")
-        if self.auth:
+        login = read_login(f"provider {self.name}: auth", self.auth)
+        if login is not None:
+            object.__setattr__(self, "auth", login)
+        elif self.auth:
             check_auth(f"provider {self.name}: auth", self.auth)
         check_transport(f"provider {self.name}", self)
         check_callers(f"provider {self.name}", self.credentials, has_auth=bool(self.auth))
@@ -296,6 +302,16 @@ class HTTPProvider:
             raise ConfigurationError(
                 f"provider {self.name}: base_url must be a URL with http:// or https://, without a user and a query"
             )
+
+    @property
+    def login(self) -> OAuthSettings | None:
+        """How to log in; None where `auth` is not a login."""
+        return self.auth if isinstance(self.auth, OAuthSettings) else None
+
+    @property
+    def shared(self) -> Mapping[str, str]:
+        """The credential of `auth`; empty where that is a login."""
+        return self.auth if isinstance(self.auth, Mapping) else {}
 
     @classmethod
     def from_settings(cls, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> HTTPProvider:

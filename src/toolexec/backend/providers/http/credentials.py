@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolexec.backend.providers.http.config import HTTPProvider, check_auth
+from toolexec.backend.providers.logins import is_renewed
 from toolexec.backend.providers.signing import Signers, is_sigv4
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.callers import CallerCredentials
 from toolexec.backend.secrets.credentials import secrets_of_pair
 from toolexec.model.origin import Origin
 from toolexec.net.auth import RequestAuth
+from toolexec.net.http import HTTPResponse, OpenResponse
+from toolexec.net.oauth.session import OAuthSession
 
 __all__ = ["Credentials", "Sent", "secrets_of_auth"]
 
@@ -31,20 +34,29 @@ class Sent:
     hidden: frozenset[str]
     signing: Mapping[str, str] | None = None
     """The credential that authenticates each request by itself."""
+    token: str = ""
+    """The token of the login."""
 
 
 class Credentials:
     """Gives what is sent with each call: the same for all, or where the provider has `credentials`, the caller's.
 
     *provider* has its references filled in, but for those of callers, which *secrets* fills in at each call. *hidden*
-    are its other secrets.
+    are its other secrets, and *login* is that of the provider, if it has one.
     """
 
-    def __init__(self, provider: HTTPProvider, hidden: frozenset[str], secrets: SecretResolver | None) -> None:
+    def __init__(
+        self,
+        provider: HTTPProvider,
+        hidden: frozenset[str],
+        secrets: SecretResolver | None,
+        login: OAuthSession | None = None,
+    ) -> None:
         self._provider = provider
         self._hidden = hidden
         self._signers = Signers()
-        self._shared = self._sent(provider.auth)
+        self._login = login
+        self._shared = self._sent(provider.shared)
         self._kept: dict[frozenset[tuple[str, str]], Sent] = {}
         given = provider.credentials
         self._callers = CallerCredentials(provider.name, given, secrets, check_auth) if given is not None else None
@@ -55,10 +67,19 @@ class Credentials:
         return self._callers is None
 
     async def of(self, origin: Origin) -> Sent:
-        """Return what is sent with a call of *origin*; see `CallerCredentials.of` for what it raises."""
+        """Return what is sent with a call of *origin*; see `CallerCredentials.of` for what it raises, and
+        `OAuthSession.needed_token` where there is a login."""
+        if self._login is not None:
+            return self._kept_of({"bearer": await self._login.needed_token()})
         if self._callers is None:
             return self._shared
-        auth: Mapping[str, str] = await self._callers.of(origin)
+        return self._kept_of(await self._callers.of(origin))
+
+    async def is_renewed(self, sent: Sent, response: HTTPResponse | OpenResponse, *, is_last: bool) -> bool:
+        """Return whether a call is to be sent once more, with another token; see `logins.is_renewed`."""
+        return self._login is not None and await is_renewed(self._login, sent.token, response, is_last=is_last)
+
+    def _kept_of(self, auth: Mapping[str, str]) -> Sent:
         key = frozenset(auth.items())  # what is kept belongs to the credential: two callers never share by accident
         found = self._kept.get(key)
         if found is None:
@@ -69,10 +90,11 @@ class Credentials:
 
     def _sent(self, auth: Mapping[str, str]) -> Sent:
         headers, query = _parts(auth)
-        hidden = self._hidden | secrets_of_auth(auth)
+        hidden = self._hidden | secrets_of_auth(auth) | (self._login.secrets if self._login is not None else set())
         signing = auth if is_sigv4(auth) or auth.get("scheme") == "digest" else None
         headers, query = {**self._provider.headers, **headers}, {**self._provider.query, **query}
-        return Sent(headers, query, Scrubber(hidden), hidden, signing)
+        token = auth.get("bearer", "") if self._login is not None else ""
+        return Sent(headers, query, Scrubber(hidden), hidden, signing, token)
 
     def signer(self, sent: Sent, url: str) -> RequestAuth | None:
         """Return what authenticates the request to *url* by itself; None where nothing has to."""

@@ -22,6 +22,7 @@ from toolexec.backend.providers.http.credentials import Credentials, Sent, secre
 from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.items import item_parser
+from toolexec.backend.providers.logins import login_strings, made_login, with_login_strings
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.signing import written_secrets
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
@@ -43,6 +44,7 @@ from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
+from toolexec.net.oauth.session import OAuthSession
 
 __all__ = ["HTTPSource", "http_source"]
 
@@ -64,6 +66,7 @@ class HTTPSource:
         self._make = make
         self._clients: dict[tuple[object, ...], HTTPClient] = {}
         self._known: tuple[HTTPProvider, Definition] | None = None
+        self._login: OAuthSession | None = None
 
     async def load(self) -> Definition:
         """Return the tools, with the references in the settings filled in.
@@ -76,7 +79,8 @@ class HTTPSource:
         if self._known is not None and self._known[0] == provider:
             return self._known[1]
         client, hide = self._client(provider), Scrubber(hidden)
-        credentials = Credentials(provider, hidden, self._provider.secrets)
+        self._login = self._login_of(provider)
+        credentials = Credentials(provider, hidden, self._provider.secrets, self._login)
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
         for tool in provider.tools:
@@ -100,8 +104,25 @@ class HTTPSource:
             await client.aclose()
 
     def info(self) -> JSONObject:
-        """Return the hosts that it calls."""
-        return {"url": ", ".join(_hosts(self._provider)) or "-"}
+        """Return the hosts that it calls, and the login that it calls them with."""
+        login = self._login.in_short() if self._login is not None else ""
+        return {"url": ", ".join(_hosts(self._provider)) or "-", **({"login": login} if login else {})}
+
+    async def find_login(self) -> OAuthSession | None:
+        """Return the login that calls are made with; see `LoginSource`."""
+        await self.load()
+        return self._login
+
+    def _login_of(self, provider: HTTPProvider) -> OAuthSession | None:
+        """Return the login to the one origin of a provider. Raises ConfigurationError where there is not one."""
+        if provider.login is None:
+            return None
+        origins = {origin_of(provider.base_url or tool.origin) for tool in provider.tools}
+        url = provider.base_url or next(iter(origins), "")
+        if len(origins) > 1 or not origin_of(url):
+            raise ConfigurationError(f"provider {provider.name}: a login is for one origin; set base_url")
+        settings = {"ca_file": provider.ca_file, **client_settings(provider, named_origins(provider).allowed)}
+        return made_login(self._login, provider.name, url, provider.login, settings)
 
     def _client(self, provider: HTTPProvider) -> HTTPClient:
         """Return the client for these settings: calls that are under way go on with that of the settings before."""
@@ -158,11 +179,15 @@ class _Endpoint:
 
     async def call(self, call: ToolCall) -> JSONValue:
         """Send the request and return what its response says; see `Backend.call`."""
-        sent = await self._credentials.of(call.origin)
-        request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
+        sent, request = await self._begun(call)
         hide = sent.hide
         try:
             response = await self._client.send(request)
+            if await self._credentials.is_renewed(sent, response, is_last=False):
+                sent, request = await self._begun(call)
+                hide = sent.hide
+                response = await self._client.send(request)
+                await self._credentials.is_renewed(sent, response, is_last=True)
             hide = _hiding(sent, response)
             return self._answer(hide, response)
         except ToolExecError as error:
@@ -170,18 +195,26 @@ class _Endpoint:
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Send the request and yield the items of its response as they arrive; see `StreamingBackend.stream`."""
+        for is_last in (False, True):
+            sent, request = await self._begun(call)
+            hide = sent.hide
+            try:
+                async with self._client.open(request) as response:
+                    if await self._credentials.is_renewed(sent, response, is_last=is_last):
+                        continue
+                    hide = _hiding(sent, response)
+                    item, answer = partial(self._item, hide), partial(self._answer, hide)
+                    async with aclosing(events_of(response, self._success, item, answer)) as events:
+                        async for event in events:
+                            yield event
+                return
+            except ToolExecError as error:
+                raise clean_error(error, hide) from error
+
+    async def _begun(self, call: ToolCall) -> tuple[Sent, HTTPRequest]:
+        """Return what goes along with a call, and its request."""
         sent = await self._credentials.of(call.origin)
-        request = self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
-        hide = sent.hide
-        try:
-            async with self._client.open(request) as response:
-                hide = _hiding(sent, response)
-                item, answer = partial(self._item, hide), partial(self._answer, hide)
-                async with aclosing(events_of(response, self._success, item, answer)) as events:
-                    async for event in events:
-                        yield event
-        except ToolExecError as error:
-            raise clean_error(error, hide) from error
+        return sent, self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
 
     @property
     def _name(self) -> str:
@@ -323,18 +356,21 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, frozenset[str]]:
     """Return the provider with its references filled in, and its secrets."""
     hidden: set[str] = set()
     if provider.secrets is not None:
-        tables = {"headers": provider.headers, "query": provider.query, "auth": provider.auth}
+        tables = {"headers": provider.headers, "query": provider.query, "auth": provider.shared}
         strings = {"base_url": provider.base_url}
         strings |= transport_strings(provider)
         strings |= {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+        strings |= login_strings("auth", login) if (login := provider.login) is not None else {}
         found = provider.secrets.expand(strings, f"provider {provider.name}", public={"base_url"})
         filled_in: dict[str, Any] = {
             table: {name: found.strings[f"{table}.{name}"] for name in values} for table, values in tables.items()
         }
+        filled_in |= {"auth": with_login_strings("auth", login, found.strings)} if login is not None else {}
         filled_in |= with_transport_strings(provider, found.strings)
         provider = replace(provider, base_url=found.strings["base_url"], secrets=None, **filled_in)
         hidden |= found.secrets
-    hidden |= secrets_of_auth(provider.auth) | transport_secrets(provider)
+    hidden |= secrets_of_auth(provider.shared) | transport_secrets(provider)
+    hidden |= provider.login.secrets if provider.login is not None else set()
     hidden |= secrets_of_fields(provider.headers) | secrets_of_fields(provider.query, in_url=True)
     hidden |= secrets_of_url(provider.base_url)
     for tool in provider.tools:
