@@ -2,7 +2,9 @@
 
 Editable installs get none: there it is built at the first use. `TOOLEXEC_SKIP_COMPONENT=1` leaves it out of a wheel,
 which makes building one a matter of a second. `TOOLEXEC_COMPILED=DIRECTORY` compiles it, too, into a file of that
-directory: the wheel has its digest, and `sandbox-wheel/` makes a wheel of the file.
+directory: the wheel has its digest, and `sandbox-wheel/` makes a wheel of the file. `TOOLEXEC_COMPONENT=DIRECTORY`
+keeps the component there, and takes it again for further wheels of the same sources: it is an image of a Python's
+memory, no two of which are the same, so two builds give the same wheel only with the same component.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 import importlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +26,7 @@ BUILDER = ("componentize-py>=0.25.1,<0.26", "tzdata")
 PACKAGE = "toolexec.runtime.wasm"
 SKIP = "TOOLEXEC_SKIP_COMPONENT"
 COMPILED = "TOOLEXEC_COMPILED"
+KEPT = "TOOLEXEC_COMPONENT"
 COMPILER = ("wasmtime>=49,<51",)
 
 
@@ -46,8 +50,7 @@ class ComponentHook(BuildHookInterface[Any]):
         self._directory = tempfile.TemporaryDirectory(prefix="toolexec-wheel-")
         directory = Path(self._directory.name)
         self.app.display_info("Building the component of the sandbox ...")
-        component = importlib.import_module(f"{PACKAGE}.component").build_component(directory / "python.wasm")
-        described = component.to_json()
+        described = _component(directory / "python.wasm")
         if target := os.environ.get(COMPILED):
             self.app.display_info("Compiling it ...")
             described["compiled"] = _compile(directory / "python.wasm", Path(target))
@@ -63,6 +66,26 @@ class ComponentHook(BuildHookInterface[Any]):
 
 def _skipped() -> bool:
     return os.environ.get(SKIP, "") not in ("", "0")
+
+
+def _component(target: Path) -> dict[str, Any]:
+    """Write the component into *target*, the one that is kept or a new one; returns its description."""
+    building = importlib.import_module(f"{PACKAGE}.component")
+    kept = Path(os.environ[KEPT], "python.wasm") if os.environ.get(KEPT) else None
+    if kept is None:
+        return building.build_component(target).to_json()
+    description = kept.with_suffix(".json")
+    if kept.is_file() and description.is_file():
+        found = json.loads(description.read_text("utf-8"))
+        same = (found["inputs"], found["builder"]) == (building.inputs_digest(), building.builder_version())
+        if same and hashlib.sha256(kept.read_bytes()).hexdigest() == found["sha256"]:
+            shutil.copy(kept, target)
+            return found
+    described = building.build_component(target).to_json()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(target, kept)
+    description.write_text(json.dumps(described), "utf-8")
+    return described
 
 
 def _compile(component: Path, target: Path) -> dict[str, Any]:

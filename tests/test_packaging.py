@@ -125,5 +125,7 @@ def test_the_changelog_begins_with_this_version(strings: dict[str, str]) -> None
 def test_licence_and_readme() -> None:
     """Files that pyproject.toml names exist."""
     assert PROJECT["license"] == "MIT"
-    assert (ROOT / PROJECT["readme"]).is_file()
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (fragment,) = settings["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    assert (ROOT / fragment["path"]).is_file()
     assert all((ROOT / name).is_file() for name in PROJECT["license-files"])
