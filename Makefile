@@ -20,7 +20,7 @@ ABOVE = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --di
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak report lint format docs bench bench-quick wheels kube clean
+.PHONY: demo test test-full test-soak report lint format docs bench bench-quick wheels release release-check kube clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -65,6 +65,21 @@ bench-quick: $(STAMP)
 wheels: export TOOLEXEC_COMPILED := $(CURDIR)/build/compiled
 wheels: $(DEMO)
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./sandbox-wheel $(PACKAGES)
+
+# What a release needs: one version everywhere, a site without a problem, the promises of the documents, and everything
+# that is published in dist/, built twice with the same bytes and checked. TAG=v1.2.3 refuses what is still unreleased.
+PROMISES := tests/test_packaging.py tests/test_public_api.py tests/test_releases.py tests/test_website.py tests/test_workspace.py tests/config/test_template.py
+release-check: $(DOCS)
+	@$(PYTEST) --tier fast -q $(PROMISES)
+	@$(BIN)/python -m website
+	@$(BIN)/python -m release build $(if $(TAG),--tag $(TAG)) $(if $(REPOSITORY),--repository $(REPOSITORY))
+
+# Sets the version in all files and dates the changelog, then checks; committing and tagging are left to you.
+release: $(DOCS)
+	@test -n "$(VERSION)" || { echo "make release needs VERSION=1.2.3"; exit 1; }
+	@$(BIN)/python -m release version $(VERSION)
+	@$(MAKE) --no-print-directory release-check TAG=v$(VERSION)
+	@echo "Now: git commit -am 'Release $(VERSION)' && git tag v$(VERSION), and push both"
 
 # A Kubernetes control plane for tests, built once into ~/.cache/toolexec/kube; ten minutes.
 kube:

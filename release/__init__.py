@@ -1,0 +1,1 @@
+"""What a release is: the version in all files, the distributions, and what is checked of them."""
