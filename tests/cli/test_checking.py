@@ -75,7 +75,7 @@ def test_what_is_missing_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_rule_about_no_tool_is_a_warning(cli: Cli, tmp_path: Path, tools_file: Path) -> None:
-    """A misspelt tool in a rule would be allowed; it shows once the tools are known. Prompts and resources are no tools."""
+    """A misspelt tool in a rule would be allowed; it shows once the tools are known. Prompts and resources are not tools."""
     (tmp_path / "toolexec.toml").write_text(
         f'[sources]\npython = ["{tools_file.name}"]\n[[policy.rules]]\neffect = "deny"\n'
         'tools = ["odd:fial", "math:*", "*:+prompt", "docs:a:+resource"]\n'

@@ -55,7 +55,7 @@ def test_calls_alike_share_a_rule() -> None:
 
 
 def test_resources_and_prompts_are_named_with_what_they_are() -> None:
-    """What was read allows no tool, no prompt and no other version of the same name; with its arguments, no other URI."""
+    """A rule for a resource allows no tool, no prompt and no version of the same name; with conditions, no other URI."""
     read = [call("hub:docs:+resource", args={"uri": "file:///a.md"}) for _ in range(4)]
     records = [*read, call("hub:review:+prompt"), call("hub:complete:+completion")]
     ((rule, _),) = suggest(records, OPEN).rules

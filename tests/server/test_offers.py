@@ -189,7 +189,7 @@ async def test_the_words_of_a_prompt_are_not_those_of_the_gateway():
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_read_counts_as_results_and_is_held_to_the_limit(era: str):
-    """Texts of resources and prompts, and refusals, count for the conversation; over its limit nothing is asked."""
+    """Text that is read, and refusals, count for the conversation; over its limit nothing is asked."""
     ex = Exec(context=ContextSettings(max_session_tokens=600))
     async with through(ex, "new", era) as client:
         await client.list_resources()
@@ -201,8 +201,8 @@ async def test_what_is_read_counts_as_results_and_is_held_to_the_limit(era: str)
         with pytest.raises(MCPError):
             await client.read_resource("toolexec://other/x")
         [cost] = ex.meter.costs()
-        texts = ("of docs", "Review this in a kind way: x")
-        assert cost.read["results"] == sum(map(ex.meter.tokens, texts))
+        said = ("of docs", "Review this in a kind way: x")
+        assert cost.read["results"] == sum(map(ex.meter.tokens, said))
         assert cost.read["errors"] > 0
         assert cost.calls == before.calls + 3
         while ex.meter.costs()[0].total < 600:

@@ -161,7 +161,7 @@ def _policy(loaded: LoadedConfig) -> _Checked:
     names = {*known.ids, *(str(replace(ToolID.parse(each), version="")) for each in known.ids)}
     for number, rule in enumerate(rules):
         for pattern in _patterns(rule):
-            # What has a mark (`docs:review:+prompt`) is no tool, and is not among those that are known.
+            # What has a mark (`docs:review:+prompt`) is not a tool, and is not among those that are known.
             if ":+" not in pattern and not any(fnmatchcase(each, pattern) for each in names):
                 where = loaded.values["policy.rules"].where((number,)) if "policy.rules" in loaded.values else ""
                 checked.warnings.append(

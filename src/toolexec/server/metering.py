@@ -54,14 +54,14 @@ def metered(meter: ContextMeter, args: JSONObject, job: Job) -> Job:
         except MCPError as error:
             meter.count(origin, "errors", error.message, args)
             raise
-        meter.count(origin, "results", "\n".join(_texts(reply)), args)
+        meter.count(origin, "results", "\n".join(_strings_in(reply)), args)
         return reply
 
     return counted
 
 
-def _texts(reply: JSONObject) -> Iterator[str]:
-    """Yield the texts in what was read, or in the messages of a prompt."""
+def _strings_in(reply: JSONObject) -> Iterator[str]:
+    """Yield the strings in what was read, or in the messages of a prompt."""
     for part in (*(reply.get("contents") or ()), *(message["content"] for message in reply.get("messages") or ())):
         held = part["resource"] if part.get("type") == "resource" else part
         if isinstance(held.get("text"), str):

@@ -179,7 +179,7 @@ def test_a_form_for_a_secret_is_known(params: dict[str, object], asks: bool):
 )
 @pytest.mark.parametrize("place", ["name", "title", "description", "message", "within"])
 def test_a_secret_is_known_however_it_is_written(word: str, place: str):
-    """Signs between letters, letters that look alike, what is not seen, and a field within another hide nothing."""
+    """Characters between letters, letters that look alike, what is not seen, and a field within another hide nothing."""
     field: dict[str, object] = {"type": "string"}
     properties: dict[str, object] = {word if place == "name" else "answer": field}
     if place in ("title", "description"):
