@@ -18,6 +18,7 @@ from tests.test_docs import blocks, compare
 
 from toolexec import Exec, Step, ToolReply
 from toolexec.model.content import image
+from toolexec.model.html import lines
 from toolexec.workflow.skill import Skill
 
 ROOT = Path(__file__).parent.parent
@@ -202,6 +203,21 @@ def test_large_values_are_cut() -> None:
         ex.add(long, "a:long")
         assert "… and 4900 more" in ex.run_tool("a:rows")._repr_html_()
         assert len(ex.run_tool("a:long")._repr_html_()) < 25_000
+
+
+def test_a_page_is_bounded_whatever_a_reply_has() -> None:
+    """Images have 10 MB together, and a list a hundred items."""
+
+    def album() -> ToolReply:
+        return ToolReply(content=[image(PNG + b"x" * 4_000_000, "image/png")] * 5)
+
+    with Exec().sync as ex:
+        ex.add(album, "a:album")
+        shown = ex.run_tool("a:album")._repr_html_()
+    assert shown.count("<img") == 2
+    assert "… and more images" in shown
+    assert lines(["x"] * 100).count("<li>") == 100
+    assert lines(["x"] * 5000).count("<li>") == 101
 
 
 async def test_the_blocking_methods_work_while_a_loop_runs() -> None:

@@ -11,11 +11,12 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import islice
 from typing import Any, Final
 
 from toolexec.model.visible import visible
 
-__all__ = ["badge", "block", "card", "image_data", "image_tag", "lines", "table", "text", "value_html"]
+__all__ = ["badge", "block", "card", "image_data", "image_tag", "images_html", "lines", "table", "text", "value_html"]
 
 _MOST_CHARACTERS: Final = 20_000
 _MOST_CELL: Final = 400
@@ -50,8 +51,10 @@ def block(value: object) -> str:
 
 
 def lines(items: Iterable[object]) -> str:
-    """Return a list."""
-    return f"<ul>{''.join(f'<li>{text(each)}</li>' for each in items)}</ul>"
+    """Return a list; items beyond 100 are left out."""
+    found = [*islice(items, _MOST_ROWS + 1)]
+    shown = [text(each) for each in found[:_MOST_ROWS]] + (["…"] if len(found) > _MOST_ROWS else [])
+    return f"<ul>{''.join(f'<li>{each}</li>' for each in shown)}</ul>"
 
 
 def card(*parts: str) -> str:
@@ -95,6 +98,18 @@ def image_data(part: Mapping[str, object]) -> tuple[str, str] | None:
     except (binascii.Error, ValueError):
         return None
     return (kind, base64.b64encode(raw).decode()) if raw.startswith(begins) else None
+
+
+def images_html(parts: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the images among the parts of a reply that may be shown: as many as have 10 MB together."""
+    left, found = _MOST_IMAGE * 4 // 3 + 4, list[str]()
+    for part in parts:
+        image = image_data(part)
+        if image is not None and (left := left - len(image[1])) >= 0:
+            found.append(image_tag(*image))
+        elif image is not None:
+            return [*found, text("… and more images")]
+    return found
 
 
 def image_tag(kind: str, data: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolexec.model.html import badge, block, card, image_data, image_tag, lines, table, text, value_html
+from toolexec.model.html import badge, block, card, image_data, images_html, lines, table, text, value_html
 
 if TYPE_CHECKING:
     from toolexec.errors import ToolExecError
@@ -19,13 +19,12 @@ def result_html(result: Result) -> str:
     state = badge("✓ done", "ok") if result.ok else badge("✗ failed", "failed")
     facts = [milliseconds(result.duration), *(["cached"] if result.cached else [])]
     facts += [f"{result.attempts} attempts"] if result.attempts > 1 else []
-    images = [image_tag(*found) for part in result.content if (found := image_data(part)) is not None]
     return card(
         f"{state} <code>{text(result.tool_id)}</code> · {text(' · '.join(facts))}",
         error_html(result.error) if result.error is not None else "",
         lines(str(each) for each in result.warnings) if result.warnings else "",
         value_html(_shown(result.value)),
-        *images,
+        *images_html(result.content),
     )
 
 
