@@ -13,8 +13,10 @@ from tests.net.oauth.login_server import LoginServer, login_server, visit
 
 from toolexec import Exec
 from toolexec.backend.base import LoginBackend
+from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import BackendUnavailableError, ConfigurationError, LoginRequiredError
 from toolexec.net.oauth.login import log_in
+from toolexec.net.oauth.settings import OAuthSettings
 
 TOOLS: dict[str, Any] = {"read": {"path": "/mcp/notes"}, "write": {"path": "/mcp/notes", "method": "POST"}}
 
@@ -168,6 +170,87 @@ async def test_a_token_goes_to_no_other_origin(server: LoginServer) -> None:
         with pytest.raises(BackendUnavailableError, match="auth may not go to"):
             await ex.run_tool("notes:elsewhere")
         assert other.calls == []
+
+
+@pytest.mark.parametrize("scheme", [{}, {"type": "http", "scheme": "bearer"}], ids=["oauth2", "bearer"])
+async def test_operations_are_called_with_the_login_of_their_scheme(
+    server: LoginServer, scheme: dict[str, str]
+) -> None:
+    """Nothing is sent before a person has logged in; one refresh is enough for all calls that are refused at once."""
+    async with Exec(gate=None) as ex:
+        login = {"kind": "oauth", "issuer": server.url, "scopes": ["read"]}
+        await ex.add_openapi("notes", described(server, **scheme), auth={"person": login})
+        with pytest.raises(LoginRequiredError, match="toolexec login notes"):
+            await ex.run_tool("notes:read")
+        assert server.calls == []
+        backend = ex.backends.get("notes")
+        assert isinstance(backend, LoginBackend)
+        await backend.log_in(visit)
+        assert (await ex.run_tool("notes:read")).value == {"token": "[REDACTED]"}
+        server.tokens.clear()
+        done = await asyncio.gather(*(ex.run_tool("notes:read") for _ in range(8)))
+        assert all(each.ok for each in done)
+        assert [each["grant_type"] for each in server.asked] == ["authorization_code", "refresh_token"]
+        server.takes = False
+        with pytest.raises(LoginRequiredError, match="does not take the token of its login"):
+            await ex.run_tool("notes:read")
+        (status,) = ex.backend_statuses()[-1:]
+        assert str(status.info["login"]).startswith("logged in until ")
+
+
+async def test_a_document_of_ones_own_says_where_to_log_in(server: LoginServer) -> None:
+    """With a client_id alone, its places count, and nothing is asked of the server about itself."""
+    server.wrong["answer_iss"] = ""
+    async with Exec() as ex:
+        backend = await add(ex, server, "openapi", client_id="me")
+        await backend.log_in(visit)
+        assert (await ex.run_tool("notes:read")).ok
+        assert [path for path in server.paths if "well-known" in path] == []
+
+
+async def test_a_document_from_elsewhere_does_not_say_where_to_log_in(server: LoginServer) -> None:
+    """Neither a person nor a code is led to a place that only such a document names; the settings may name it."""
+    document = described(server)
+    code = document["components"]["securitySchemes"]["person"]["flows"]["authorizationCode"]
+    code["authorizationUrl"] = code["tokenUrl"] = "https://evil.example/token"
+    server.documents["/api.json"] = document
+    async with Exec() as ex:
+        login = {"kind": "oauth", "client_id": "me"}
+        [status] = await ex.add_openapi("notes", f"{server.url}/api.json", auth={"person": login})
+        assert not status.available
+        assert "the login of auth.person may not go to https://evil.example" in str(status.reason)
+        named = {**login, "issuer": server.url}
+        [status] = await ex.add_openapi("others", f"{server.url}/api.json", auth={"person": named})
+        assert status.available
+
+
+async def test_what_a_login_of_a_document_cannot_be(server: LoginServer) -> None:
+    """A provider has one login, of a scheme that takes a bearer token, and it is not one caller's."""
+    async with Exec() as ex:
+        login: dict[str, Any] = {"kind": "oauth"}
+        with pytest.raises(ConfigurationError, match="one and two are logins"):
+            await ex.add_openapi("notes", described(server), auth={"one": login, "two": login})
+        [status] = await ex.add_openapi(
+            "keys", described(server, type="apiKey", name="X-Key", **{"in": "header"}), auth={"person": login}
+        )
+        assert "a login gives a bearer token" in str(status.reason)
+        await ex.add_openapi("callers", described(server), credentials=lambda origin: {"person": OAuthSettings()})
+        with pytest.raises(BackendUnavailableError, match="a login is for all callers"):
+            await ex.run_tool("callers:read")
+
+
+async def test_references_in_a_login_are_filled_in(server: LoginServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What proves who the client is may be a secret of the environment, for both kinds of provider."""
+    monkeypatch.setenv("SECRET_OF_ME", "the-secret-of-me")
+    client = {"client_id": "me", "client_secret": "secretref:env:SECRET_OF_ME", "token_url": f"{server.url}/token"}
+    async with Exec() as ex:
+        login = {"kind": "oauth", "flow": "client", "scopes": ["read"], **client}
+        secrets = SecretResolver()
+        ex.add_http("notes", server.url, tools=TOOLS, auth=login, secrets=secrets)
+        await ex.add_openapi("others", described(server), auth={"person": login}, secrets=secrets)
+        for name in ("notes", "others"):
+            assert (await ex.run_tool(f"{name}:read")).ok
+        assert {head["authorization"] for head in server.heads} == {"Basic bWU6dGhlLXNlY3JldC1vZi1tZQ=="}
 
 
 async def test_a_provider_that_does_not_say_where_to_log_in_has_no_guesses(server: LoginServer) -> None:

@@ -46,6 +46,8 @@ class LoginServer:
     asked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The requests for tokens."""
     heads: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    documents: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What is answered at other paths, to anyone."""
     calls: list[str] = field(default_factory=list[str])
     """The tokens of the calls, empty for none."""
     paths: list[str] = field(default_factory=list[str])
@@ -76,6 +78,8 @@ class LoginServer:
         fields = dict(parse_qsl(body.decode()))
         if parts.path in self.moved:
             return Answer(307, None, {"Location": self.moved[parts.path]})
+        if parts.path in self.documents:
+            return Answer(200, self.documents[parts.path])
         if parts.path == "/.well-known/oauth-protected-resource/mcp":
             data = {"resource": f"{self.url}/mcp", "authorization_servers": [self.url], "scopes_supported": ["read"]}
             return Answer(200, data | self.resource_wrong)

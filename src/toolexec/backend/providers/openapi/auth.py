@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from toolexec.backend.providers.logins import is_renewed
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes, given_token_url
 from toolexec.backend.providers.openapi.tokens import TokenKey, Tokens
@@ -17,7 +18,10 @@ from toolexec.backend.secrets.credentials import secrets_of_pair, secrets_of_url
 from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.model.origin import Origin
 from toolexec.net.auth import RequestAuth
+from toolexec.net.http import HTTPResponse, OpenResponse
 from toolexec.net.oauth.reach import Client
+from toolexec.net.oauth.session import OAuthSession
+from toolexec.net.oauth.settings import OAuthSettings
 
 __all__ = ["Auth", "UsedSecrets", "secrets_of_auth"]
 
@@ -27,18 +31,19 @@ _SECRET: Final = ("refresh_token", "secret_access_key", "session_token")
 
 @dataclass(slots=True)
 class UsedSecrets:
-    """What the requests of one call were sent with: each token that was asked for by what it belongs to, what
-    authenticates each request by itself, and `secrets` that are not those of the settings."""
+    """What the requests of one call were sent with: each token that was asked for by what it belongs to, the `token` of
+    the login, what authenticates each request by itself, and `secrets` that are not those of the settings."""
 
     tokens: dict[TokenKey, str] = field(default_factory=dict[TokenKey, str])
+    token: str = ""
     signer: RequestAuth | None = None
     secrets: set[str] = field(default_factory=set[str])
 
 
 class Auth:
     """Adds the credentials of *schemes*, or with *callers* those of the caller, to requests of *provider*, and
-    *headers* to all of them; both only where *origins* lets them go, and what *tokens* are asked for with only where
-    *token_origins* does.
+    *headers* to all of them, with the token of *login* where a scheme has that; all only where *origins* lets them go,
+    and what *tokens* are asked for with only where *token_origins* does.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class Auth:
         *,
         origins: CredentialOrigins,
         token_origins: CredentialOrigins,
+        login: OAuthSession | None = None,
     ) -> None:
         self._provider = provider
         self._schemes = schemes
@@ -62,6 +68,7 @@ class Auth:
         self._signers = Signers()
         self._origins = origins
         self._token_origins = token_origins
+        self._login = login
 
     @property
     def is_shared(self) -> bool:
@@ -75,7 +82,8 @@ class Auth:
         *used*.
 
         Raises BackendUnavailableError when a token cannot be had, and where credentials may not go to the request's
-        origin; PolicyError for a caller that has no credentials, unless the operation needs none.
+        origin; LoginRequiredError where a person has to log in; PolicyError for a caller that has no credentials,
+        unless the operation needs none.
         """
         auth = self._schemes.auth if self._callers is None else await self._of_caller(self._callers, security, origin)
         ready = next((each for each in security if each and all(name in auth for name in each)), ())
@@ -89,6 +97,7 @@ class Auth:
         for name, value in self._headers:
             _put(name, value, draft)
         used.tokens.clear()
+        used.token = ""
         used.signer = None
         for name in ready:
             await self._add(name, auth[name], draft, used)
@@ -99,11 +108,23 @@ class Auth:
         """Return the credentials of a caller; one that has none is refused, unless nothing asks for them."""
         return await callers.of(origin) if any(security) else {}
 
-    def refused(self, used: UsedSecrets) -> bool:
-        """Drop the tokens of a request that was refused; return whether it had any, so that others may be accepted.
+    async def is_renewed(self, used: UsedSecrets, response: HTTPResponse | OpenResponse, *, is_last: bool) -> bool:
+        """Return whether the request that got *response* is to be made once more, as others of its tokens may be
+        accepted; it never is if it *is_last*. A token that another call has got since then stays, and is the one to
+        try.
 
-        A token that another call has got since then stays, and is the one to try.
+        Raises LoginRequiredError where the token of the login was refused, and a person has to log in.
         """
+        if (
+            used.token
+            and self._login is not None
+            and await is_renewed(self._login, used.token, response, is_last=is_last)
+        ):
+            return True
+        return response.status == 401 and not is_last and self._refused(used)
+
+    def _refused(self, used: UsedSecrets) -> bool:
+        """Drop the tokens of a request that was refused; return whether it had any."""
         for key, value in used.tokens.items():
             self._tokens.refuse(key, value)
         return bool(used.tokens)
@@ -119,6 +140,11 @@ class Auth:
             used.signer = self._signers.of(draft.url, _pair(credential))
         elif kind == "basic":
             _put("Authorization", f"Basic {_basic(credential)}", draft)
+        elif isinstance(credential, OAuthSettings):
+            assert self._login is not None
+            token = used.token = await self._login.needed_token()
+            used.secrets |= self._login.secrets
+            _put("Authorization", f"Bearer {token}", draft)
         else:
             token = credential if isinstance(credential, str) else await self._token(name, credential, used)
             _put("Authorization", f"Bearer {token}", draft)
@@ -141,6 +167,8 @@ def secrets_of_auth(auth: Mapping[str, Credential]) -> set[str]:
         if isinstance(credential, str):
             user, colon, password = credential.partition(":")
             found |= {credential, *credential.split(":"), *(secrets_of_pair(user, password) if colon else ())}
+        elif isinstance(credential, OAuthSettings):
+            found |= credential.secrets
         else:
             users = credential.get("username", ""), credential.get("client_id", "")
             parts = credential.get("password", ""), credential.get("client_secret", "")
@@ -167,6 +195,8 @@ def _add_key(place: str, name: str, key: str, draft: Draft) -> None:
 
 
 def _pair(credential: Credential) -> Mapping[str, str]:
+    if isinstance(credential, OAuthSettings):
+        raise TypeError("a login is not a pair")  # schemes take none for one
     if not isinstance(credential, str):
         return credential
     user, _, password = credential.partition(":")

@@ -61,8 +61,9 @@ class Caller:
         used = UsedSecrets()
         try:
             response = await self._client.send(await self._request(operation, call, used))
-            if response.status == 401 and self._auth.refused(used):  # before anything was done: try a fresh token
+            if await self._auth.is_renewed(used, response, is_last=False):  # before anything was done
                 response = await self._client.send(await self._request(operation, call, used))
+                await self._auth.is_renewed(used, response, is_last=True)
             return self._answer(operation, used, response)
         except ToolExecError as error:
             raise clean_error(error, self._scrubber(used)) from error
@@ -75,7 +76,7 @@ class Caller:
         try:
             for is_last in (False, True):
                 async with self._client.open(await self._request(operation, call, used)) as response:
-                    if response.status == 401 and not is_last and self._auth.refused(used):
+                    if await self._auth.is_renewed(used, response, is_last=is_last):
                         continue
                     used.secrets |= written_secrets(response.credentials)
                     async with aclosing(events_of(response, SUCCESS, item, answer)) as events:

@@ -36,6 +36,9 @@ def named_origins(provider: OpenAPIProvider, document: Document, servers: Server
     if not origin_of(document.location):
         named |= {own}
         tokens |= {origin_of(url) for _, url, _ in schemes.token_places()}
+        if provider.login is not None:
+            name, login = provider.login
+            tokens |= {origin_of(url) for url in schemes.login_places(name, login.flow).values()}
     elif isinstance(provider.server, str) and origin_of(provider.server) == own:
         named |= {own}
     return NamedOrigins(

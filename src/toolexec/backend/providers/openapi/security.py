@@ -17,12 +17,15 @@ from toolexec.backend.providers.signing import SIGV4_NEEDED, SIGV4_OPTIONAL, is_
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.net.hosts import origin_of
+from toolexec.net.oauth.settings import Flow, OAuthSettings
 
 __all__ = ["ANY_CALLER", "Credential", "Schemes", "given_token_url"]
 
-Credential: TypeAlias = str | Mapping[str, str]
+Credential: TypeAlias = str | Mapping[str, str] | OAuthSettings
 """What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id`,
-`client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`, or the keys of AWS."""
+`client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`, or the keys of AWS; or how
+to log in."""
 
 _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "basic": (frozenset(("username", "password")), frozenset()),
@@ -36,6 +39,13 @@ _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 """The members of a credential that is a mapping: those that it needs, and those that it may have."""
 
 
+_OPENID: Final = "/.well-known/openid-configuration"
+_LOGINS: Final[Mapping[Flow, tuple[str, Mapping[str, str]]]] = {
+    "code": ("authorizationCode", {"authorization_url": "authorizationUrl", "token_url": "tokenUrl"}),
+    "device": ("deviceAuthorization", {"device_url": "deviceAuthorizationUrl", "token_url": "tokenUrl"}),
+    "client": ("clientCredentials", {"token_url": "tokenUrl"}),
+}
+"""The flow of a document for each flow of a login, and the settings that its places are."""
 ANY_CALLER: Final[Mapping[str, Mapping[str, Credential]]] = MappingProxyType({})
 """Stands for callers whose credentials only a call shows."""
 _UNKNOWN: Final[tuple[Mapping[str, str], ...]] = ({}, {"refresh_token": ""})
@@ -91,6 +101,8 @@ class Schemes:
             if name not in self.known:
                 hint = did_you_mean(name, self.known) if self.known else "it has none: use headers"
                 raise ConfigurationError(f"{where}: the document has no security scheme {name!r}; {hint}")
+            if isinstance(credential, OAuthSettings) and where != "auth":
+                raise ConfigurationError(f"{where}.{name}: a login is for all callers; set it in auth")
             _check(f"{where}.{name}", self.known[name], credential)
 
     def of(self, operation: JSONDict) -> tuple[tuple[str, ...], ...]:
@@ -129,6 +141,18 @@ class Schemes:
         given = given_token_url(credential)
         return (given or _token_url(self.known[name], credential)) if isinstance(credential, Mapping) else ""
 
+    def login_places(self, name: str, flow: Flow) -> dict[str, str]:
+        """Return where the document says that people log in and tokens are asked for, as settings of a login with a
+        *flow*: `token_url` and its like, or `issuer`; empty where it does not say, or not with a whole URL."""
+        scheme = self.known[name]
+        if scheme.get("type") == "openIdConnect":
+            issuer, found, _ = string_of(scheme.get("openIdConnectUrl"), 2000).partition(_OPENID)
+            return {"issuer": issuer} if found and origin_of(issuer) else {}
+        kind, places = _LOGINS[flow]
+        described = mapping_of(mapping_of(scheme.get("flows")).get(kind))
+        found_places = {setting: string_of(described.get(key), 2000) for setting, key in places.items()}
+        return found_places if all(map(origin_of, found_places.values())) else {}
+
     def unusable(self, security: tuple[tuple[str, ...], ...]) -> dict[str, str]:
         """Return what is missing for an operation that there are no credentials for: for each scheme how to give one.
 
@@ -157,6 +181,10 @@ def _check(where: str, scheme: JSONObject, credential: Credential) -> None:
         raise ConfigurationError(f"{where}: the kind {str(kind)[:60]!r} of scheme is not supported; use headers")
     if kind == "apiKey" and (scheme.get("in") not in ("header", "query", "cookie") or not scheme.get("name")):
         raise ConfigurationError(f"{where}: the document does not say where its key goes; use headers")
+    if isinstance(credential, OAuthSettings):
+        if kind not in ("oauth2", "openIdConnect", "bearer"):
+            raise ConfigurationError(f"{where}: a login gives a bearer token, which this scheme does not take")
+        return
     if not isinstance(credential, str | Mapping):
         raise ConfigurationError(f"{where} must be a string or a mapping")
     if isinstance(credential, str):
@@ -173,6 +201,8 @@ def _check(where: str, scheme: JSONObject, credential: Credential) -> None:
         raise ConfigurationError(f"{where} must be a string, the {'key' if kind == 'apiKey' else 'token'}")
     missing = sorted(needed - credential.keys())
     unknown = sorted(credential.keys() - needed - optional)
+    if wrong := sorted(name for name, value in credential.items() if not isinstance(value, str)):
+        raise ConfigurationError(f"{where}: {wrong[0]} must be a string")
     if missing or unknown:
         problem = f"has no {missing[0]}" if missing else f"has no setting {unknown[0]!r}"
         hint = "" if missing else f"; {did_you_mean(unknown[0], sorted(needed | optional))}"
@@ -208,7 +238,7 @@ def _how_to_give(where: str, scheme: JSONObject) -> str:
         return (
             f"a person has to log in{f' at {place}' if place else ''}, with a program of yours: set {where} to "
             "{ client_id, refresh_token }, with the client_secret if there is one, or to an access token, which works "
-            "until it expires"
+            "until it expires; or give it the kind oauth and a client_id, and log in with toolexec login"
         )
     if kind == "mutualTLS":
         return "set cert_file, and key_file"

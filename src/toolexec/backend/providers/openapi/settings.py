@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from toolexec.backend.providers.caching import check_response_headers
+from toolexec.backend.providers.logins import login_strings, read_login, with_login_strings
 from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
@@ -18,6 +20,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_ranges, checked
+from toolexec.net.oauth.settings import OAuthSettings
 
 __all__ = ["OpenAPIProvider", "OpenAPISettings"]
 
@@ -30,7 +33,7 @@ class OpenAPISettings(TransportSettings, total=False):
     server: int | str | None
     variables: Mapping[str, str]
     headers: Mapping[str, str]
-    auth: Mapping[str, str | Mapping[str, str]]
+    auth: Mapping[str, str | Mapping[str, Any] | OAuthSettings]
     credentials: Mapping[str, Mapping[str, str | Mapping[str, str]]] | MakeCredential | None
     credential_origins: Sequence[str]
     include: Sequence[str]
@@ -62,9 +65,10 @@ class OpenAPIProvider:
     the first; `variables` are values for the variables in servers' URLs. No other host is reached. `headers` are sent
     with each request. `auth` has a credential for each security scheme in use: a key or a token, or a mapping with
     `username` and `password`, or with `client_id`, `client_secret` or `refresh_token`, and perhaps `scope`, `audience`
-    and `token_url`. `credentials`, in place of `auth`, has such a mapping for each caller: a mapping of callers (their
-    IDs, `tenant/ID` where they have a tenant), or a function of the `Origin` of a call that returns one, or None. A
-    caller without one is refused, and answers are never shared among callers.
+    and `token_url`; or, for one of the schemes, it is a login: a mapping of kind `oauth` with the settings of
+    `OAuthSettings`, or these. `credentials`, in place of `auth`, has such a mapping for each caller: a mapping of
+    callers (their IDs, `tenant/ID` where they have a tenant), or a function of the `Origin` of a call that returns one,
+    or None. A caller without one is refused, and answers are never shared among callers.
 
     For AWS a credential is a mapping with `access_key_id`, `secret_access_key`, `region`, `service` and perhaps
     `session_token`. `cert_file`, `key_file`, `key_password`, `proxy` and `proxy_auth` are as for `HTTPProvider`.
@@ -97,7 +101,7 @@ class OpenAPIProvider:
     server: int | str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    auth: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict[str, Credential])
+    auth: Mapping[str, str | Mapping[str, Any] | OAuthSettings] = field(default_factory=dict[str, Credential])
     credentials: Mapping[str, Mapping[str, str | Mapping[str, str]]] | MakeCredential | None = None
     credential_origins: Sequence[str] = ()
     include: Sequence[str] = ()
@@ -126,6 +130,7 @@ class OpenAPIProvider:
             problem = check_segment(segment)
             if problem:
                 raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
+        self._read_login()
         check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
         check_response_headers(f"OpenAPI provider {self.name}", self.response_headers)
         read_origins(f"OpenAPI provider {self.name}: credential_origins", self.credential_origins)
@@ -155,6 +160,23 @@ class OpenAPIProvider:
         except ConfigurationError as error:
             raise ConfigurationError(f"OpenAPI provider {self.name}: {error.message}") from None
 
+    def _read_login(self) -> None:
+        """Have the login in `auth` as its settings."""
+        where, auth = f"OpenAPI provider {self.name}: auth", dict(self.auth)
+        for name, credential in auth.items():
+            if not isinstance(credential, str) and (login := read_login(f"{where}.{name}", credential)) is not None:
+                auth[name] = login
+        if len(logins := [name for name, each in auth.items() if isinstance(each, OAuthSettings)]) > 1:
+            raise ConfigurationError(f"{where}: {' and '.join(logins)} are logins, and a provider has one at most")
+        if logins:
+            object.__setattr__(self, "auth", auth)
+
+    @property
+    def login(self) -> tuple[str, OAuthSettings] | None:
+        """The scheme that is logged in to, and how; None where there is none."""
+        logins = [(name, each) for name, each in self.auth.items() if isinstance(each, OAuthSettings)]
+        return logins[0] if logins else None
+
     def __repr__(self) -> str:
         return f"OpenAPIProvider(name={self.name!r}, spec={self.location!r})"
 
@@ -183,7 +205,22 @@ class OpenAPIProvider:
         ):
             found |= {f"{label}.{name}": value for name, value in values.items()}
         found |= transport_strings(self)
-        for name, credential in self.auth.items():
-            parts = {"": credential} if isinstance(credential, str) else credential
-            found |= {f"auth.{name}{'.' if part else ''}{part}": value for part, value in parts.items()}
+        for name in self.auth:
+            found |= self.auth_strings(name)
         return found
+
+    def auth_strings(self, name: str) -> dict[str, str]:
+        """Return the strings of one credential that may hold references to secrets, by label."""
+        credential, label = self.auth[name], f"auth.{name}"
+        if isinstance(credential, OAuthSettings):
+            return login_strings(label, credential)
+        return (
+            {label: credential} if isinstance(credential, str) else {f"{label}.{p}": v for p, v in credential.items()}
+        )
+
+    def with_auth_strings(self, name: str, found: Mapping[str, str]) -> str | Mapping[str, Any] | OAuthSettings:
+        """Return a credential with the strings of `auth_strings` filled in."""
+        credential, label = self.auth[name], f"auth.{name}"
+        if isinstance(credential, OAuthSettings):
+            return with_login_strings(label, credential, found)
+        return found[label] if isinstance(credential, str) else {part: found[f"{label}.{part}"] for part in credential}

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.backend.providers.cleaning import clean_error
+from toolexec.backend.providers.logins import made_login
 from toolexec.backend.providers.openapi.auth import Auth, secrets_of_auth
 from toolexec.backend.providers.openapi.calling import Caller, StreamingClient
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.origins import NamedOrigins, destination_of, named_origins
 from toolexec.backend.providers.openapi.references import read_references
-from toolexec.backend.providers.openapi.security import ANY_CALLER, Schemes
+from toolexec.backend.providers.openapi.security import ANY_CALLER, Credential, Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
@@ -34,6 +35,7 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretE
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
+from toolexec.net.oauth.session import OAuthSession
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
 
@@ -73,10 +75,23 @@ class OpenAPISource:
         self._tokens = Tokens()
         self._version = _Version()
         self._known: _Known | None = None
+        self._login: OAuthSession | None = None
 
     def info(self) -> JSONObject:
-        """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
-        return {"spec": self._provider.location or "(given as data)", **self._info}
+        """Return where the document is, what it is called, the hosts that are reached and the login that they are
+        called with; see `Source.info`."""
+        login = self._login.in_short() if self._login is not None else ""
+        return {
+            "spec": self._provider.location or "(given as data)",
+            **self._info,
+            **({"login": login} if login else {}),
+        }
+
+    async def find_login(self) -> OAuthSession | None:
+        """Return the login that calls are made with; see `LoginSource`."""
+        if self._known is None:
+            await self.load()
+        return self._login
 
     async def load(self) -> Definition:
         """Read the document; see `Source.load`."""
@@ -101,6 +116,10 @@ class OpenAPISource:
         if self._named is None:
             self._named = named_origins(provider, document, plan.servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
+        try:
+            self._login = self._login_of(provider, plan, self._named)
+        except ToolExecError as error:
+            raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
         given = {origin_of(url) for _, url, is_given in schemes.token_places() if is_given}
         client = self._client(provider, plan.hosts, calls.allowed | tokens.allowed | given)
         callers = (
@@ -117,6 +136,7 @@ class OpenAPISource:
             callers,
             origins=calls,
             token_origins=tokens,
+            login=self._login,
         )
         caller = Caller(client, auth, hidden, scrubber, tuple(provider.response_headers))
         tools = await asyncio.to_thread(_provided, plan, caller)
@@ -130,6 +150,26 @@ class OpenAPISource:
         for client in clients:
             await client.aclose()
 
+    def _login_of(self, provider: OpenAPIProvider, plan: _Plan, named: NamedOrigins) -> OAuthSession | None:
+        """Return the login to the server of the document; None for a provider without one. Where the settings do not
+        say where to log in, the document does, if it may name these places.
+
+        Raises BackendUnavailableError where it may not, and ConfigurationError where there is no server.
+        """
+        if provider.login is None:
+            return None
+        name, settings = provider.login
+        if settings.client_id and not (settings.issuer or settings.token_url):
+            places = plan.schemes.login_places(name, settings.flow)
+            for url in places.values():
+                named.tokens.check(url, f"the login of auth.{name}")
+            settings = replace(settings, **places)
+        url = provider.base_url or plan.servers.own_url()
+        if not origin_of(url):
+            raise ConfigurationError(f"auth.{name}: a login is to a server with a host; set base_url")
+        client = {"ca_file": provider.ca_file, **client_settings(provider, named.calls.allowed | named.tokens.allowed)}
+        return made_login(self._login, provider.name, url, settings, client)
+
     def _resolved(self) -> tuple[OpenAPIProvider, frozenset[str], Mapping[str, str]]:
         """Return the provider with its references to secrets filled in, all values that stay secret, and why there is
         no credential for a scheme, by its name: its references stay as they are, for operations that are left out."""
@@ -142,22 +182,21 @@ class OpenAPISource:
         shared = {label: text for label, text in given.items() if not label.startswith("auth.")}
         found = self._secrets.expand(shared, where, public={"base_url", "spec"})
         values, secrets = dict(found.strings), set(found.secrets)
-        auth: dict[str, str | Mapping[str, str]] = {}
+        auth: dict[str, Credential] = {}
         missing: dict[str, str] = {}
         for name, credential in provider.auth.items():
-            parts = {"": credential} if isinstance(credential, str) else credential
-            labels = {part: f"auth.{name}{'.' if part else ''}{part}" for part in parts}
             try:
-                own = self._secrets.expand({label: given[label] for label in labels.values()}, where)
+                own = self._secrets.expand(provider.auth_strings(name), where)
             except SecretError as error:
                 missing[name] = error.message.removeprefix(f"{where}: ")
                 auth[name] = credential
                 continue
             values |= own.strings
             secrets |= own.secrets
-            filled_in = {part: own.strings[label] for part, label in labels.items()}
-            auth[name] = filled_in[""] if isinstance(credential, str) else filled_in
-        for label, value in values.items():
+            auth[name] = provider.with_auth_strings(name, own.strings)
+        keys = {f"auth.{provider.login[0]}.private_key"} if provider.login is not None else set[str]()
+        for label in values.keys() - keys:
+            value = values[label]
             if label.startswith(("headers.", "spec_headers.", "auth.")) and any(each in value for each in "\r\n\0"):
                 raise SecretError(f"{where}: {label}: what was filled in has a line break, which a header cannot have")
         filled = replace(
