@@ -74,7 +74,7 @@ async def test_nothing_is_sent_without_a_login_and_calls_are_made_with_it(server
 
 
 async def test_a_login_is_used_by_other_processes(server: LoginServer) -> None:
-    """It is kept for the next program with the same provider."""
+    """The store keeps it for the next program with the same provider."""
     async with Exec() as ex, Exec() as other:
         await (await add(ex, server, "http", issuer=server.url)).log_in(visit)
         await add(other, server, "http", issuer=server.url)
@@ -240,7 +240,7 @@ async def test_what_a_login_of_a_document_cannot_be(server: LoginServer) -> None
 
 
 async def test_references_in_a_login_are_filled_in(server: LoginServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What proves who the client is may be a secret of the environment, for both kinds of provider."""
+    """The proof of who the client is may be a secret of the environment, for both kinds of provider."""
     monkeypatch.setenv("SECRET_OF_ME", "the-secret-of-me")
     client = {"client_id": "me", "client_secret": "secretref:env:SECRET_OF_ME", "token_url": f"{server.url}/token"}
     async with Exec() as ex:
@@ -281,7 +281,7 @@ async def test_a_provider_without_a_login_says_so(server: LoginServer) -> None:
 
 
 async def test_a_login_goes_on_when_the_tools_are_read_again(server: LoginServer, tmp_path: Path) -> None:
-    """What was logged in stays so for a definition that has changed; it is the same login."""
+    """A person need not log in again for a definition that has changed."""
     session = None
     file = tmp_path / "notes.toml"
     file.write_text('tools.read = { path = "/mcp/notes" }\n')

@@ -112,6 +112,18 @@ async def test_a_token_that_ends_is_renewed_before_the_call(server: LoginServer,
     assert (await call(session)).json() == {"token": "access-token-number-3"}
 
 
+async def test_a_token_that_lasts_seconds_is_used_for_half_of_them(server: LoginServer, store: LoginStore) -> None:
+    """A short time does not make each call ask for another token."""
+    now = [1000.0]
+    server.seconds = 20
+    session = OAuthSession("notes", f"{server.url}/mcp", OAuthSettings(), store, clock=lambda: now[0])
+    await log_in(session, visit)
+    now[0] += 9
+    assert (await call(session)).json() == {"token": "access-token-number-1"}
+    now[0] += 2
+    assert (await call(session)).json() == {"token": "access-token-number-2"}
+
+
 async def test_two_processes_do_not_use_a_refresh_token_twice(server: LoginServer, store: LoginStore) -> None:
     """One process takes from the store what the other one has renewed."""
     one, two = session_of(server, store), session_of(server, store)
