@@ -137,6 +137,7 @@ FURTHER_CODES = {
         "run_unanswered",
     ),
     "SandboxDeniedError": (
+        "address_denied",
         "identity_unproven",
         "signature_invalid",
         "signature_replayed",

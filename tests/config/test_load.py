@@ -62,6 +62,8 @@ def other(key: Key, number: int) -> Any:
         return [{"tenant": f"t{number}", "running": 1}]
     if key.path == "sandboxes.remote.endpoints":
         return [f"https://x{number}.example.com/v1/execute"]
+    if key.path == "sandboxes.remote.networks":
+        return [f"10.{number}.0.0/16"]
     if key.path == "sandboxes.remote.isolation":
         return ["container", "gvisor", "vm"][number]
     if key.block == "sandboxes.proxmox" and (value := proxmox_sample(key.name, number)) is not None:

@@ -15,9 +15,12 @@ from toolexec.remote import RemoteSettings, RuntimeServerSettings
 from toolexec.runtime import Runtime, wasm
 from toolexec.sandbox import SandboxBackend
 from toolexec_remote.backend import RemoteBackend
+from toolexec_remote.discovery import Discovery
+from toolexec_remote.endpoints import Endpoints
 from toolexec_remote.server import serve_runtime
+from toolexec_remote.sources import LookUp
 
-__all__ = ["Wire", "remote_to", "serving"]
+__all__ = ["Wire", "remote_to", "serving", "use_names"]
 
 
 @asynccontextmanager
@@ -26,7 +29,7 @@ async def serving(directory: Path, backend: SandboxBackend | None = None, **fiel
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with Runtime([backend or wasm.WasmBackend()], deny_unsafe=()) as runtime:
-        settings = RuntimeServerSettings(port=0, keys=[KEY], gateway_private=True, **fields)
+        settings = RuntimeServerSettings(**{"port": 0, "keys": [KEY], "gateway_private": True, **fields})
         task = asyncio.create_task(serve_runtime(runtime, settings, directory, ready=address.set_result, stop=stop))
         await asyncio.wait({task, address}, return_when=asyncio.FIRST_COMPLETED)
         try:
@@ -47,6 +50,14 @@ async def remote_to(*endpoints: str, **fields: Any) -> AsyncGenerator[RemoteBack
         yield backend
     finally:
         await backend.aclose()
+
+
+def use_names(backend: RemoteBackend, addresses_of: LookUp) -> None:
+    """Have a backend that was not used yet look up names with this."""
+    discovery = Discovery(backend.settings, addresses_of)
+    backend._endpoints = Endpoints(backend.settings, discovery)
+    if backend._post is not None:
+        backend._post.discovery = discovery
 
 
 class Wire:

@@ -23,9 +23,11 @@ from toolexec.runtime import Runtime
 from toolexec.sandbox import CodeResult, ExecuteRequest, Message
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote import backend as backend_module
+from toolexec_remote import choice as choice_module
 from toolexec_remote import connection as connection_module
 from toolexec_remote import endpoints as endpoints_module
 from toolexec_remote.backend import RemoteBackend
+from toolexec_remote.discovery import Discovery
 from toolexec_remote.endpoints import Endpoints
 from toolexec_remote.server import capacity as capacity_module
 from toolexec_remote.server import journal as journal_module
@@ -38,11 +40,18 @@ from toolexec_remote.server.runs import RemoteRun, RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
 from toolexec_remote.start import NeverStartedError
 
-__all__ = ["World", "simulated_time"]
+__all__ = ["ADDRESSES", "NAME", "Disk", "Fleet", "Gateway", "Server", "World", "at", "simulated_time"]
 
 TIMEOUT = 12.0
 ENDPOINTS = ("http://127.0.0.1:1/v1/execute", "http://127.0.0.1:2/v1/execute")
+NAME = "dns+http://fleet.test:1/v1/execute"
+ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 _METRICS = RemoteMetrics()
+
+
+def at(address: str) -> str:
+    """Return the endpoint at an address of the name."""
+    return f"http://{address}:1/v1/execute"
 
 
 class Disk:
@@ -80,7 +89,7 @@ class Disk:
 def simulated_time() -> Generator[VirtualLoop]:
     """Have the classes of client and server read the clock of a loop, which is given, and disks that are `Disk`s."""
     loop = VirtualLoop()
-    clocks = (connection_module, endpoints_module, backend_module, runs_module, capacity_module)
+    clocks = (choice_module, connection_module, endpoints_module, backend_module, runs_module, capacity_module)
     with (
         patch.object(journal_module, "open_database", lambda disk: disk.open()),
         patch.object(journal_module, "use_wal", lambda *_, **__: None),
@@ -105,13 +114,18 @@ class _Service(RunService):
 class Server:
     """One server process."""
 
-    def __init__(self, world: World, disk: Disk) -> None:
+    def __init__(self, world: World, disk: Disk, max_running: int = 0) -> None:
         self.disk = disk
         self._world = world
         self._dead = False
         dice = world.dice
         settings = RuntimeServerSettings(
-            keys=[KEY], max_running=dice.choice([1, 2, 8]), reconnect=3.0, go_timeout=2.0, keeps=120.0, drain_grace=1.0
+            keys=[KEY],
+            max_running=max_running or dice.choice([1, 2, 8]),
+            reconnect=3.0,
+            go_timeout=2.0,
+            keeps=120.0,
+            drain_grace=1.0,
         )
         self.runtime = Runtime([ScriptedSandbox(default=self._program)])
         where: Any = disk
@@ -181,11 +195,11 @@ class Server:
         await self.runtime.aclose()
 
 
-class _Fleet(Endpoints):
+class Fleet(Endpoints):
     """The connections of a client to the servers of a world."""
 
     def __init__(self, world: World, settings: RemoteSettings) -> None:
-        super().__init__(settings)
+        super().__init__(settings, Discovery(settings, world.look_up))
         self._world = world
         self._key = KEY
 
@@ -201,7 +215,7 @@ class _Fleet(Endpoints):
         return line.client
 
 
-class _Gateway:
+class Gateway:
     """The tools of one program: each call is counted."""
 
     def __init__(self, world: World) -> None:
@@ -239,6 +253,7 @@ class World:
         self.outcomes: Counter[str] = Counter()
         self._all: list[Server] = []
         self._drains: list[asyncio.Task[None]] = []
+        self.listed: set[str] = set()
 
     async def run(self) -> None:
         """Let it all happen."""
@@ -252,14 +267,23 @@ class World:
             await self._happen()
 
     async def _happen(self) -> None:
-        for endpoint in ENDPOINTS[: self.dice.choice([1, 2, 2])]:
+        by_name = self.dice.random() < 0.5
+        places = tuple(map(at, ADDRESSES)) if by_name else ENDPOINTS
+        for endpoint in places[: self.dice.choice([1, 2, 2])]:
             self._start(endpoint, Disk())
         settings = RemoteSettings(
-            endpoints=ENDPOINTS, key_id=KEY.id, token=KEY.token, signing_key=KEY.secret, reconnect=2.5, overhead=2.0
+            endpoints=(NAME,) if by_name else ENDPOINTS,
+            key_id=KEY.id,
+            token=KEY.token,
+            signing_key=KEY.secret,
+            plain_http=True,
+            reconnect=2.5,
+            overhead=2.0,
         )
         backend = RemoteBackend(settings)
-        backend._endpoints = _Fleet(self, settings)
+        backend._endpoints = Fleet(self, settings)
         trouble = asyncio.create_task(self._trouble())
+        coming = asyncio.create_task(self._come_and_go() if by_name else asyncio.sleep(0))
         names = [f"{token_hex(2)}-{number}" for number in range(self.dice.randrange(1, 5))]
         programs = [asyncio.create_task(self._one(backend, name)) for name in names]
         if self.dice.random() < 0.1:  # the client dies
@@ -273,10 +297,9 @@ class World:
             if not task.cancelled() and (error := task.exception()) is not None:
                 self.problems.append(f"{type(error).__name__}: {error}")
         self.problems += ["a run was lost without a word"] * len(late)
-        trouble.cancel()
-        for task in late:
+        for task in (trouble, coming, *late):
             task.cancel()
-        await asyncio.wait([trouble, *late])
+        await asyncio.wait([trouble, coming, *late])
         await backend.aclose()
         await asyncio.sleep(8.0)  # whatever is still on its way arrives, and may start what it likes
         for server in self._all:
@@ -296,7 +319,7 @@ class World:
     async def _one(self, backend: RemoteBackend, name: str) -> None:
         """Run one program, and compare what is said of it with what became of it."""
         await asyncio.sleep(self.dice.random())
-        gateway: Any = _Gateway(self)
+        gateway: Any = Gateway(self)
         request = ExecuteRequest(
             code=name,
             gateway=gateway,
@@ -324,9 +347,34 @@ class World:
     # -- what happens meanwhile ------------------------------------------------------------------------------------
 
     def _start(self, endpoint: str, disk: Disk) -> None:
+        self.listed.update(address for address in ADDRESSES if at(address) == endpoint)
         server = Server(self, disk)
         self.servers[endpoint] = server
         self._all.append(server)
+
+    async def look_up(self, _: str, __: int) -> list[str]:
+        """Give the addresses that are listed: late, not at all, or some of them, as it happens."""
+        dice = self.dice
+        await asyncio.sleep(dice.choice([0.0, 0.0, 0.1, 7.0]))
+        if dice.random() < 0.2:
+            raise OSError("the resolver does not answer")
+        known = sorted(self.listed)
+        return dice.sample(known, dice.randrange(len(known) + 1)) if dice.random() < 0.1 else known
+
+    async def _come_and_go(self) -> None:
+        """Have servers join, and leave: they live on, or drain, once they are not listed any more."""
+        dice = self.dice
+        while True:
+            await asyncio.sleep(dice.random() * 2)
+            endpoint = at(address := dice.choice(ADDRESSES))
+            if address not in self.listed:
+                if endpoint not in self.servers:
+                    self._start(endpoint, Disk())
+                self.listed.add(address)
+            elif len(self.listed) > 1:
+                self.listed.discard(address)
+                if endpoint in self.servers and dice.random() < 0.5:
+                    self._drains.append(asyncio.create_task(self.servers.pop(endpoint).drain()))
 
     async def _trouble(self) -> None:
         """Cut, kill, restore and replace, at any time."""
@@ -353,7 +401,7 @@ class World:
                     server.cut()
                 case kind:
                     await server.kill()
-                    del self.servers[endpoint]
+                    self.servers.pop(endpoint, None)
                     await asyncio.sleep(dice.choice([0.0, 0.5, 3.0]))
                     if kind == 5:
                         server.disk.roll_back(dice)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from packages.remote.tests.here import remote_to, serving
+from packages.remote.tests.here import remote_to, serving, use_names
 from packages.remote.tests.tools import Workshop
 from tests.engines.certificates import make_certificates
 
@@ -58,3 +59,30 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> Non
             await backend.execute(Workshop().request(ONE, timeout=0.3))
         assert isinstance(caught.value.__cause__, ConfigurationError)
         assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("protocol", ["duplex", "post"])
+async def test_a_certificate_must_have_the_name_that_was_looked_up(
+    tmp_path: Path, certificates: Path, protocol: str
+) -> None:
+    """Endpoints that a name of DNS leads to are reached by address, and must show the certificate of the name."""
+
+    async def look_up(_: str, __: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    shop = Workshop()
+    own = {"tls_cert": str(certificates / "server-cert.pem"), "tls_key": str(certificates / "server-key.pem")}
+    trusts = {"ca_file": str(certificates / "ca.pem"), "protocol": protocol}
+    async with serving(tmp_path / "state", **own) as endpoint:
+        port = urlsplit(endpoint).port
+        for name, is_right in (("localhost", True), ("other.localhost", False)):
+            async with remote_to(f"dns+https://{name}:{port}/v1/execute", **trusts) as backend:
+                use_names(backend, look_up)
+                state = await backend.check()
+                assert state.ok is is_right, state.reason
+                if is_right:
+                    assert (await backend.execute(shop.request(ONE))).raise_for_error().value == 1
+                    continue
+                with pytest.raises(SandboxUnavailableError, match=r"127\.0\.0\.1"):
+                    await backend.execute(shop.request(ONE, timeout=0.3))
+    assert shop.calls == {1: 1}

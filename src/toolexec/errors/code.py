@@ -309,6 +309,7 @@ class SandboxDeniedError(SandboxError):
 
     code = "sandbox_denied"
     further_codes: ClassVar[tuple[str, ...]] = (
+        "address_denied",
         "identity_unproven",
         "signature_invalid",
         "signature_replayed",

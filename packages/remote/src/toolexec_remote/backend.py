@@ -59,6 +59,8 @@ _STOP_SECONDS: Final = 2.0
 _FIRST_RETRY: Final = 0.02
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 5.0
+_OF_THE_KEY: Final = frozenset({"unauthenticated", "signature_invalid", "signature_stale"})
+"""What one server says of a key or a clock, and another need not: keys are changed on one after the other."""
 
 
 class RemoteBackend:
@@ -81,7 +83,7 @@ class RemoteBackend:
         self.isolation: str = settings.expected_isolation
         self.languages: frozenset[str] = _WASM_LANGUAGES if settings.sandbox == "wasm" else LANGUAGES
         self._endpoints = Endpoints(settings)
-        self._post = PostClient(settings) if settings.protocol == "post" else None
+        self._post = PostClient(settings, self._endpoints.discovery) if settings.protocol == "post" else None
         self._runs = OwnRuns()
         self._sessions: set[GuestSession] = set()
         self._closed = False
@@ -167,7 +169,10 @@ class RemoteBackend:
         began, ends = perf_counter(), monotonic() + request.seconds
         tries = _Tries()
         while True:
-            endpoint = client.next_endpoint()
+            try:
+                endpoint = await client.next_endpoint(tries.avoid, ends)
+            except SandboxUnavailableError as refusal:
+                raise located(refusal, self) from refusal.__cause__
             error: ToolExecError | None = None
             try:
                 result = await client.run(endpoint, request, ends)
@@ -218,11 +223,14 @@ class RemoteBackend:
             avoid.clear()
             avoid.add(endpoint)
             return
-        if error.final or monotonic() >= ends:
+        there = self._endpoints.discovery.names
+        if error.final:
+            tries.refused.add(endpoint)
+        if (error.final and (cause.code not in _OF_THE_KEY or tries.refused.issuperset(there))) or monotonic() >= ends:
             raise cause from None
         again = endpoint in avoid  # the others are not there
         avoid.add(endpoint)
-        if not again and len(avoid) < len(self.settings.endpoints):
+        if not again and not avoid.issuperset(there):
             return
         avoid.clear()
         after = cause.details.get("retry_after")
@@ -445,9 +453,11 @@ class RemoteBackend:
 
 @dataclass(slots=True)
 class _Tries:
-    """The endpoints that have refused a program, and how long the next attempt waits when all have."""
+    """The endpoints that have refused a program, those that do not know the key, and how long the next attempt waits
+    when all have refused it."""
 
     avoid: set[str] = field(default_factory=set[str])
+    refused: set[str] = field(default_factory=set[str])
     pause: float = _FIRST_RETRY
 
 
@@ -469,16 +479,14 @@ def _captured(request: ExecuteRequest) -> CodeResult:
 
 async def _checked(client: PostClient) -> Availability:
     """Return whether one of the endpoints of a client answers."""
-    endpoints = client.settings.endpoints
+    await client.discovery.use(client.settings.connect_timeout)
+    endpoints = client.discovery.names
     problems = await asyncio.gather(*map(client.check, endpoints))
-    states = "; ".join(
-        f"{endpoint}: {problem or 'it answers'}" for endpoint, problem in zip(endpoints, problems, strict=True)
-    )
+    found = [*zip(endpoints, problems, strict=True)]
+    error = client.unavailable(found)
+    states = "; ".join(f"{endpoint}: {problem or 'it answers'}" for endpoint, problem in found)
     usable = problems.count("")
     if usable:
         return Availability(ok=True, version=f"{usable} of {len(endpoints)} endpoints ({states})")
-    details: JSONDict = {"endpoints": dict(zip(endpoints, problems, strict=True))}
-    error = SandboxUnavailableError(
-        f"no remote runtime can take this: {states}", retryable=not client.is_hopeless, details=details
-    )
-    return Availability(ok=False, reason=states, remedy="start it with toolexec runtime serve", error=error)
+    reason = error.message.partition(": ")[2]
+    return Availability(ok=False, reason=reason, remedy="start it with toolexec runtime serve", error=error)

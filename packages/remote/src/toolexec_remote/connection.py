@@ -102,7 +102,11 @@ class EndpointConnection:
         self.up: bool = False
         self.problem: ToolExecError | None = None
         """Why the last attempt to connect failed."""
+        self.twin = ""
+        """The endpoint by which the server process that answers here is connected already."""
         self.capacity: JSONObject = {}
+        self.heard = 0.0
+        """When its capacity was last told, of `monotonic()`."""
         self._dial = dial
         self._reconnect = reconnect
         self._on_change = on_change
@@ -210,6 +214,7 @@ class EndpointConnection:
             except ToolExecError as error:
                 self.problem = error
             except (OSError, TimeoutError) as error:
+                self.twin = ""
                 self.problem = SandboxUnavailableError(_reason(error), retryable=True)
             except Exception as error:
                 logger.exception("the connection to %s failed", self.endpoint)
@@ -259,7 +264,8 @@ class EndpointConnection:
         incarnation, asked = _text(challenge.fields.get("incarnation")), _text(challenge.fields.get("nonce"))
         if challenge.type != "challenge" or not is_incarnation(incarnation):
             raise ProtocolError(f"{self.endpoint} does not say which server process it is")
-        if other := self._is_ours(incarnation):
+        self.twin = other = self._is_ours(incarnation)
+        if other:
             raise SandboxUnavailableError(
                 f"this is the server process that {other} leads to, too; one connection to it is enough",
                 details={"incarnation": incarnation, "endpoint": other},
@@ -286,7 +292,7 @@ class EndpointConnection:
         self.welcome = read_welcome(fields)
         for run in [run for run, each in self._parting.items() if each.bound.incarnation != self.welcome.incarnation]:
             del self._parting[run]
-        self.capacity = _object(fields.get("capacity"))
+        self.capacity, self.heard = _object(fields.get("capacity")), monotonic()
         self._recent.clear()
         self._call_off()
         self.up, self.problem = True, None
@@ -351,7 +357,7 @@ class EndpointConnection:
     def _take(self, message: RemoteMessage) -> None:
         if not message.run:
             if message.type == "capacity":
-                self.capacity = message.fields
+                self.capacity, self.heard = message.fields, monotonic()
                 self._recent.clear()
                 self._on_change()
             return

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
+from math import inf
 from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.remote import JSONDict, JSONObject, RemoteSettings, SigningKey
-from toolexec.sandbox import Availability, LimitsEnforced
+from toolexec.sandbox import Availability
+from toolexec_remote.choice import common, least_busy
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox, refusal_of
+from toolexec_remote.discovery import Discovery
+from toolexec_remote.membership import Membership
 from toolexec_remote.messages import HELLO_METHOD, SUBPROTOCOL
 from toolexec_remote.signature import KEY_HEADER, Target, sign, timestamp
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "common", "path_of", "tls_context"]
+__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "path_of", "tls_context", "too_late"]
 
 CLIENT_HEADER: Final = "X-Toolruntime-Client"
 """Names the caller, so that its runs are found again over a new connection."""
@@ -28,13 +32,17 @@ ERROR_HEADER: Final = "X-Toolruntime-Error"
 """Has the reason why a connection is refused: clients of WebSockets cannot read the body of such a response."""
 _OTHERS_SECONDS: Final = 0.3
 """How long a check waits for the other endpoints, once one is up."""
+_LONGEST_WAIT: Final = 10.0
 _MAX_MESSAGE: Final = 512 << 20
 
 
 class Endpoints:
-    """The connections to all endpoints, made at the first use. Belongs to one event loop."""
+    """The connections to all endpoints, made at the first use. Belongs to one event loop.
 
-    def __init__(self, settings: RemoteSettings) -> None:
+    Which they are, `discovery` says, and when: see `Membership`.
+    """
+
+    def __init__(self, settings: RemoteSettings, discovery: Discovery | None = None) -> None:
         self.settings = settings
         self._client = token_hex(16)
         self._session: aiohttp.ClientSession | None = None
@@ -42,23 +50,23 @@ class Endpoints:
         self._tls: ssl.SSLContext | None = None
         self._starting = asyncio.Lock()
         self._changed = asyncio.Event()
-        self.connections: tuple[EndpointConnection, ...] = tuple(
-            EndpointConnection(
-                endpoint,
-                self._dial,
-                self._hello,
-                reconnect=settings.reconnect,
-                on_change=self._on_change,
-                is_ours=self._leads_to,
-            )
-            for endpoint in settings.endpoints
-        )
+        self._membership = Membership(discovery or Discovery(settings), self._connection, self._on_change)
 
     @property
     def key(self) -> SigningKey:
         """The key for signatures; there is one as soon as an endpoint was up."""
         assert self._key is not None
         return self._key
+
+    @property
+    def connections(self) -> tuple[EndpointConnection, ...]:
+        """Those to the endpoints, and those to former ones that still have runs."""
+        return self._membership.connections
+
+    @property
+    def discovery(self) -> Discovery:
+        """What finds the endpoints."""
+        return self._membership.discovery
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -71,8 +79,8 @@ class Endpoints:
         """Return whether one of them can run something now; waits for those whose state is not known yet, unless one
         is up."""
         await self._first_up()
-        await asyncio.gather(*(each.known(_OTHERS_SECONDS) for each in self.connections))
-        usable = [each for each in self.connections if self._why_not(each) == ""]
+        await asyncio.gather(*(each.known(_OTHERS_SECONDS) for each in self._membership.current()))
+        usable = self._usable()
         states = self._states()
         if usable:
             return Availability(ok=True, version=f"{len(usable)} of {len(self.connections)} endpoints ({states})")
@@ -83,24 +91,36 @@ class Endpoints:
             error=self.unavailable(retryable=not self._is_hopeless()),
         )
 
-    async def _first_up(self) -> None:
-        """Have all of them connect; wait until one is up, or all have tried."""
-        for each in self.connections:
-            each.start()
-        if any(each.up for each in self.connections):
-            return
-        waiting = [asyncio.create_task(each.known(self.settings.connect_timeout)) for each in self.connections]
+    async def _first_up(self, ends: float = inf) -> None:
+        """Have all of them connect; wait until one is up, or all have tried, those that come meanwhile, too. Names are
+        looked up until *ends* at most."""
+        seconds = self.settings.connect_timeout
+        await self._membership.use(min(seconds, ends - monotonic()))
+        trying: dict[EndpointConnection, asyncio.Task[bool]] = {}
+        changed: asyncio.Task[bool] | None = None
         try:
-            for known in asyncio.as_completed(waiting):
-                if await known:
+            while True:
+                self._changed.clear()
+                current = self._membership.current()
+                for each in current:
+                    if each not in trying:
+                        trying[each] = asyncio.create_task(each.known(seconds))
+                waits = [task for task in trying.values() if not task.done()]
+                if not waits or any(each.up for each in current):
                     return
+                if changed is None or changed.done():
+                    changed = asyncio.create_task(self._changed.wait())
+                await asyncio.wait([*waits, changed], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in waiting:
+            tasks = [*trying.values(), *([changed] if changed is not None else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(waiting)
+            if tasks:
+                await asyncio.wait(tasks)
 
     def _states(self) -> str:
-        return "; ".join(f"{each.endpoint}: {self._state(each)}" for each in self.connections)
+        told = [f"{each.endpoint}: {self._state(each)}" for each in self.connections]
+        return "; ".join([*told, *(f"{entry}: {state}" for entry, state in self.discovery.states.items())])
 
     def _state(self, endpoint: EndpointConnection) -> str:
         why = self._why_not(endpoint)
@@ -113,6 +133,8 @@ class Endpoints:
 
     def _why_not(self, endpoint: EndpointConnection) -> str:
         """Why an endpoint cannot take a program now; "" when it can."""
+        if not self._membership.has(endpoint):
+            return "it is not among the endpoints any more"
         if not endpoint.up:
             return str(endpoint.problem or too_late(self.settings))
         if endpoint.is_draining:
@@ -136,23 +158,26 @@ class Endpoints:
         """
         while True:
             self._changed.clear()
-            await self._first_up()
-            usable = [each for each in self.connections if self._why_not(each) == ""]
+            await self._first_up(ends)
+            usable = self._usable()
             if usable:
-                return min(usable, key=lambda each: (each.endpoint in avoid, each.load))
+                return least_busy([each for each in usable if each.endpoint not in avoid] or usable)
             hopeless = self._is_hopeless()
             if hopeless or monotonic() >= ends:
                 raise self.unavailable(retryable=not hopeless)
             with suppress(TimeoutError):
-                async with asyncio.timeout(ends - monotonic()):
+                async with asyncio.timeout(min(ends - monotonic(), _LONGEST_WAIT)):
                     await self._changed.wait()
 
     def _is_hopeless(self) -> bool:
         """Return whether no endpoint will take a program, however long one waits."""
-        return all(
+        return self.discovery.is_hopeless and all(
             self._wanted(each) is None if each.up else each.problem is not None and not each.problem.retryable
-            for each in self.connections
+            for each in self._membership.current()
         )
+
+    def _usable(self) -> list[EndpointConnection]:
+        return [each for each in self.connections if self._why_not(each) == ""]
 
     def _on_change(self) -> None:
         """Have runs that wait for one endpoint move to another one that has room, and no run that waits for it."""
@@ -176,8 +201,9 @@ class Endpoints:
 
     def unavailable(self, *, retryable: bool = True) -> SandboxUnavailableError:
         """Return why none of them takes a program; one failure stays what it is."""
-        problems = [each.problem for each in self.connections]
+        problems = [*(each.problem for each in self.connections), *self.discovery.problems.values()]
         states: JSONDict = {each.endpoint: self._why_not(each) or "it has no room" for each in self.connections}
+        states.update(self.discovery.states)
         error = SandboxUnavailableError(
             f"no remote runtime can take this: {self._states()}", retryable=retryable, details={"endpoints": states}
         )
@@ -194,7 +220,8 @@ class Endpoints:
         session = await self._opened()
         assert self._key is not None
         token, name = self._key.token, self._key.id
-        headers = {"Authorization": f"Bearer {token}", KEY_HEADER: name, CLIENT_HEADER: self._client}
+        member = self._membership.member(endpoint)
+        headers = {"Authorization": f"Bearer {token}", KEY_HEADER: name, CLIENT_HEADER: self._client, **member.headers}
         try:
             async with asyncio.timeout(self.settings.connect_timeout):
                 return await session.ws_connect(
@@ -204,7 +231,7 @@ class Endpoints:
                     heartbeat=self.settings.silence / 1.5,  # an answer is waited for half as long again
                     max_msg_size=_MAX_MESSAGE,
                     ssl=self._tls if self._tls is not None else True,
-                    server_hostname=self.settings.server_name or None,
+                    server_hostname=self.settings.server_name or member.tls_name or None,
                 )
         except aiohttp.WSServerHandshakeError as error:
             reason = (error.headers or {}).get(ERROR_HEADER, "")
@@ -222,6 +249,16 @@ class Endpoints:
         )
         signature = sign(self.key.signing_secret, stamp, target, nonce.encode())
         return {"nonce": nonce, "timestamp": stamp, "signature": signature, "key": self.key.id}
+
+    def _connection(self, endpoint: str) -> EndpointConnection:
+        return EndpointConnection(
+            endpoint,
+            self._dial,
+            self._hello,
+            reconnect=self.settings.reconnect,
+            on_change=self._on_change,
+            is_ours=self._leads_to,
+        )
 
     def _leads_to(self, incarnation: str) -> str:
         """Return by which endpoint a server process is connected; "" for none."""
@@ -242,8 +279,7 @@ class Endpoints:
 
     async def aclose(self) -> None:
         """Close all connections; runs on them are lost."""
-        closing: list[Awaitable[None]] = [each.aclose() for each in self.connections]
-        await asyncio.gather(*closing)
+        await self._membership.aclose()
         if self._session is not None:
             await self._session.close()
 
@@ -277,24 +313,3 @@ def tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise ConfigurationError(f"the certificates of the remote runtime cannot be read: {error}") from error
     return context
-
-
-def common(found: Sequence[RemoteSandbox]) -> RemoteSandbox | None:
-    """Return what all of these have in common; None for none."""
-    if not found:
-        return None
-    languages = frozenset.intersection(*(sandbox.languages for sandbox in found))
-    enforces = {language: _common([each.enforces.get(language) for each in found]) for language in languages}
-    return RemoteSandbox(
-        kind=found[0].kind,
-        isolation=found[0].isolation,
-        languages=languages,
-        enforces=enforces,
-        interrupts=all(each.interrupts for each in found),
-    )
-
-
-def _common(held: list[LimitsEnforced | None]) -> LimitsEnforced:
-    """Return the limits that hold on each."""
-    names = LimitsEnforced().to_dict()
-    return LimitsEnforced(**{name: all(each is not None and getattr(each, name) for each in held) for name in names})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -20,15 +20,18 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.remote import RemoteSettings, SigningKey, pauses, retry_after, trace_of
+from toolexec.remote import JSONDict, RemoteSettings, SigningKey, pauses, retry_after, trace_of
 from toolexec.sandbox import CodeResult, ExecuteRequest
+from toolexec_remote.choice import common
 from toolexec_remote.connection import RemoteSandbox, Welcome, read_welcome, refusal_of
-from toolexec_remote.endpoints import common, path_of, tls_context, too_late
+from toolexec_remote.discovery import Discovery
+from toolexec_remote.endpoints import path_of, tls_context, too_late
 from toolexec_remote.events import EventReader, ServerEvent
 from toolexec_remote.gateway import HttpGateway
 from toolexec_remote.incarnation import HERE, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, VERSION
 from toolexec_remote.signature import Target, signed_headers
+from toolexec_remote.sources import Member
 from toolexec_remote.start import Begun, Released, Withheld
 from toolexec_remote.wire import encode_request, read_object, read_proof, read_response
 
@@ -43,7 +46,7 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _MAX_REFUSAL: Final = 64 << 10
 _FRESH: Final = 1.0
-"""For how many seconds it is taken for granted that the same server process answers at an endpoint."""
+"""For how many seconds it is taken for granted that the same server process answers, and knows the key."""
 
 
 @dataclass(slots=True)
@@ -52,12 +55,17 @@ class _Attempt:
 
     run: str
     body: bytes
-    endpoint: str
+    member: Member
     ends: float
     request: ExecuteRequest
     state: Released | Begun
     last: str = ""
     printed: dict[str, list[str]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.member.endpoint
 
     def look(self) -> Released | Begun:
         """Return what is known of its start: it has begun when it has printed something, or made a call."""
@@ -72,8 +80,9 @@ class PostClient:
     Belongs to one event loop.
     """
 
-    def __init__(self, settings: RemoteSettings) -> None:
+    def __init__(self, settings: RemoteSettings, discovery: Discovery) -> None:
         self.settings = settings
+        self.discovery = discovery
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
@@ -82,13 +91,43 @@ class PostClient:
         self._tls: ssl.SSLContext | None = None
         self._known: dict[str, RemoteSandbox] = {}
         self._identities: dict[str, tuple[Welcome, float]] = {}
+        self._let: dict[str, float] = {}
         self._refusals: dict[str, ToolExecError] = {}
-        self._turn = random.randrange(len(settings.endpoints))  # noqa: S311 - which endpoint comes first
+        self._turn = random.randrange(1 << 16)  # noqa: S311 - which endpoint comes first
 
-    def next_endpoint(self) -> str:
-        """Return the endpoints in turn."""
-        self._turn = (self._turn + 1) % len(self.settings.endpoints)
-        return self.settings.endpoints[self._turn]
+    async def next_endpoint(self, avoid: Collection[str], ends: float) -> str:
+        """Return the endpoints in turn; one of those to *avoid* only where there is no other. Waits until *ends* (of
+        `monotonic()`) for the first one.
+
+        Raises SandboxUnavailableError when there is none by then.
+        """
+        while True:
+            await self.discovery.use(ends - monotonic())
+            names = self.discovery.names
+            if names:
+                break
+            if self.discovery.is_hopeless or monotonic() >= ends:
+                raise self.unavailable(())
+            await asyncio.sleep(max(0.0, min(_FIRST_PAUSE, ends - monotonic())))
+        self._turn += 1
+        for step in range(len(names)):
+            if (name := names[(self._turn + step) % len(names)]) not in avoid:
+                return name
+        return names[self._turn % len(names)]
+
+    def unavailable(self, found: Collection[tuple[str, str]]) -> SandboxUnavailableError:
+        """Return that no endpoint takes a program, given what is wrong with each."""
+        states: JSONDict = {**dict(found), **self.discovery.states}
+        listed = "; ".join(f"{endpoint}: {state}" for endpoint, state in states.items())
+        error = SandboxUnavailableError(
+            f"no remote runtime can take this: {listed}",
+            retryable=not self.is_hopeless,
+            details={"endpoints": states},
+        )
+        problems = [*self.discovery.problems.values()]
+        if len(problems) == 1 and not found:
+            error.__cause__ = problems[0]
+        return error
 
     async def check(self, endpoint: str) -> str:
         """Return why an endpoint cannot be used; "" when it can, or when nothing is known against it."""
@@ -109,7 +148,7 @@ class PostClient:
     async def _look(self, endpoint: str) -> str:
         """Ask an endpoint what it has; return why it cannot be used, if so. Raises the error that it refuses with."""
         known = await self._identity(endpoint)
-        status, body = await self._get(f"{endpoint}/capacity", known.incarnation)
+        status, body = await self._get(self.discovery.member(endpoint), "/capacity", known.incarnation)
         if status == 421:  # another process answers by now
             self._identities.pop(endpoint, None)
         if status != 200:
@@ -123,13 +162,17 @@ class PostClient:
         self._known[endpoint] = found
         return ""
 
-    async def _get(self, url: str, incarnation: str) -> tuple[int, bytes]:
+    async def _get(self, member: Member, path: str, incarnation: str) -> tuple[int, bytes]:
         """Return status and body of a request, which is signed where it is known for whom."""
         session, key = await self._opened()
+        url = f"{member.endpoint}{path}"
         headers = signed_headers(key, Target(incarnation, "GET", path_of(url))) if incarnation else {}
-        server_name = self.settings.server_name or None
         async with session.get(
-            url, headers=headers, ssl=self._ssl, allow_redirects=False, server_hostname=server_name
+            url,
+            headers={**headers, **member.headers},
+            ssl=self._ssl,
+            allow_redirects=False,
+            server_hostname=self.settings.server_name or member.tls_name or None,
         ) as response:
             return response.status, await response.content.read(_MAX_REFUSAL)
 
@@ -142,7 +185,7 @@ class PostClient:
         if known.incarnation and monotonic() - when < _FRESH:
             return known
         nonce = token_hex(16)
-        status, body = await self._get(f"{endpoint}/identity?nonce={nonce}", "")
+        status, body = await self._get(self.discovery.member(endpoint), f"/identity?nonce={nonce}", "")
         data = read_object(body) if status == 200 else {}
         if data.get("protocol") != SUBPROTOCOL or data.get("version") != VERSION:
             if status != 200 and status not in (404, 405):
@@ -162,13 +205,13 @@ class PostClient:
     @property
     def is_hopeless(self) -> bool:
         """Whether every endpoint has refused us in a way that waiting does not change."""
-        found = [self._refusals.get(endpoint) for endpoint in self.settings.endpoints]
-        return all(error is not None and not error.retryable for error in found)
+        found = [self._refusals.get(endpoint) for endpoint in self.discovery.names]
+        return self.discovery.is_hopeless and all(error is not None and not error.retryable for error in found)
 
     @property
     def sandbox(self) -> RemoteSandbox | None:
         """What those endpoints that were asked say of the sandbox that is wanted."""
-        return common([*self._known.values()])
+        return common([found for name in self.discovery.names if (found := self._known.get(name)) is not None])
 
     async def run(self, endpoint: str, request: ExecuteRequest, ends: float) -> CodeResult:
         """Run a program on *endpoint*; the output of *request* gets what is printed.
@@ -186,7 +229,9 @@ class PostClient:
             sandbox = self.settings.sandbox
             body = encode_request(asked, run=run, gateway=address, stream=True, sandbox=sandbox)
             released = withheld.release(known.incarnation, key.id, at=monotonic(), remembers=known.remembers)
-            attempt = _Attempt(run, body, endpoint, ends + self.settings.overhead, request, released)
+            attempt = _Attempt(
+                run, body, self.discovery.member(endpoint), ends + self.settings.overhead, request, released
+            )
             try:
                 async with asyncio.timeout(attempt.ends - monotonic()):
                     return await self._until_there(attempt, withheld)
@@ -200,7 +245,9 @@ class PostClient:
         _, key = await self._opened()
         try:
             async with asyncio.timeout(min(self.settings.connect_timeout, max(0.001, ends - monotonic()))):
-                return key, await self._identity(endpoint)
+                known = await self._identity(endpoint)
+                await self._let_in(endpoint, known.incarnation)
+                return key, known
         except TimeoutError as error:
             why: ToolExecError = SandboxUnavailableError(f"{endpoint}: {too_late(self.settings)}", retryable=True)
             raise state.never(why) from error
@@ -211,6 +258,17 @@ class PostClient:
             raise state.never(SandboxUnavailableError(error.message), final=True) from error
         except ToolExecError as error:
             raise state.never(error, final=not error.retryable) from error
+
+    async def _let_in(self, endpoint: str, incarnation: str) -> None:
+        """Raise what a server process refuses the key with, if it does: before the run is sent, it is not started."""
+        if monotonic() - self._let.get(endpoint, -_FRESH) < _FRESH:
+            return
+        path = f"/runs/{token_hex(16)}"  # which is unknown; only that it may be asked counts
+        status, body = await self._get(self.discovery.member(endpoint), path, incarnation)
+        if status in (401, 421):
+            self._identities.pop(endpoint, None)
+            raise refusal_of(status, body)
+        self._let[endpoint] = monotonic()
 
     async def aclose(self) -> None:
         """Close the connections, and the gateway."""
@@ -253,16 +311,17 @@ class PostClient:
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
             "Idempotency-Key": attempt.run,
+            **attempt.member.headers,
         }
         if last:
             headers["Last-Event-ID"] = last
         async with session.post(
-            attempt.endpoint,
+            attempt.member.endpoint,
             data=BytesIO(attempt.body),
             headers=headers,
             ssl=self._ssl,
             allow_redirects=False,
-            server_hostname=self.settings.server_name or None,
+            server_hostname=self.settings.server_name or attempt.member.tls_name or None,
         ) as response:
             if response.status != 200:
                 body = await response.content.read(_MAX_REFUSAL)
@@ -276,6 +335,7 @@ class PostClient:
         whatever status, proxy or text says otherwise."""
         if error.code == "wrong_incarnation":
             self._identities.pop(attempt.endpoint, None)
+        self._let.pop(attempt.endpoint, None)
         known = {name.lower(): value for name, value in (headers or {}).items()}
         if (after := retry_after(known)) is not None:
             error.details.setdefault("retry_after", after)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.declared import PathName, Seconds, setting
 from toolexec.model.settings import checked
+from toolexec.net.hosts import is_address
 from toolexec.runtime.kinds import isolations
 
 if TYPE_CHECKING:
@@ -24,7 +26,12 @@ __all__ = ["RemoteSettings"]
 class RemoteSettings:
     """Where the remote runtimes are, and what they are trusted with.
 
-    `endpoints` are their addresses, such as `https://runtime.example.com/v1/execute`. `key_id` names the key that they
+    `endpoints` are their addresses, such as `https://runtime.example.com/v1/execute`; each counts as one server. With
+    `dns+https://runtime.code.svc:8090/v1/execute` every address that the name has is one, and so is every line of the
+    file that `file:/etc/toolexec/runtimes` names, or every text in it, where it is a list of JSON. Both are looked up
+    again about every `discovery_interval` seconds. An address that is found like this must be in one of `networks`
+    (empty: any, but with `dns+http://` none of the internet, and one of this machine only for `localhost`); never used
+    are those of link-local networks and of the metadata of clouds. `key_id` names the key that they
     know, `token` is its bearer token and `signing_key` the secret for signatures ("": the token); these two
     may be references, such as `secretref:env:RUNTIME_TOKEN`. `sandbox` is the kind of sandbox that code must run in
     there, and `isolation` what that gives ("": what it usually gives, which with Docker and a runtime of gVisor is
@@ -46,7 +53,15 @@ class RemoteSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    endpoints: tuple[str, ...] = setting((), "Where they are: https://runtime.example.com/v1/execute.")
+    endpoints: tuple[str, ...] = setting(
+        (), "Where they are: https://runtime.example.com/v1/execute, dns+https://NAME, file:/PATH."
+    )
+    discovery_interval: Seconds = setting(
+        1.0, "How often names and files among the endpoints are looked up again.", above=0, most=3600, file_least=0.1
+    )
+    networks: tuple[str, ...] = setting(
+        (), "Where addresses that are found may be, such as 10.0.0.0/8; empty: the usual networks."
+    )
     key_id: str = setting("", "The ID of the key that they know.")
     token: str = setting("", "The bearer token of the key.", secret=True)
     signing_key: str = setting("", "The secret for signatures of requests; empty: the token.", secret=True)
@@ -87,6 +102,8 @@ class RemoteSettings:
             _check_endpoint(endpoint, plain_http=self.plain_http)
         if len({*self.endpoints}) < len(self.endpoints):
             raise ConfigurationError("the endpoints of a remote runtime are different ones")
+        for network in self.networks:
+            _check_network(network)
         if not self.key_id or not self.token:
             raise ConfigurationError("a remote runtime needs a key_id and a token, as its server has them")
         kinds = isolations()
@@ -122,13 +139,19 @@ class RemoteSettings:
 
 
 def _check_endpoint(endpoint: str, *, plain_http: bool) -> None:
+    if endpoint.startswith("file:"):
+        if not PurePath(endpoint.removeprefix("file:")).is_absolute():
+            raise ConfigurationError(f"the endpoint {endpoint!r} is not a file, such as file:/etc/toolexec/runtimes")
+        return
     try:
-        parts = urlsplit(endpoint)
+        parts = urlsplit(endpoint.removeprefix("dns+"))
         port = parts.port
     except ValueError as error:
         raise ConfigurationError(f"the endpoint {endpoint!r} is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigurationError(f"the endpoint {endpoint!r} is not a URL of HTTP, such as https://runtime.example.com")
+    if endpoint.startswith("dns+") and is_address(parts.hostname):
+        raise ConfigurationError(f"the endpoint {endpoint!r} has an address already; leave dns+ out")
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError("an endpoint has neither a password nor a query; credentials go into token")
     if parts.scheme == "http" and not plain_http and not _is_here(parts.hostname):
@@ -136,6 +159,13 @@ def _check_endpoint(endpoint: str, *, plain_http: bool) -> None:
             f"the endpoint {endpoint!r} would show code and tokens to the network; use https://, or plain_http where "
             "the network itself is encrypted"
         )
+
+
+def _check_network(network: str) -> None:
+    try:
+        ip_network(network)
+    except ValueError as error:
+        raise ConfigurationError(f"{network!r} is not a network, such as 10.0.0.0/8: {error}") from None
 
 
 def _is_here(host: str) -> bool:
