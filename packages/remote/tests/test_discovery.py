@@ -197,7 +197,7 @@ async def test_a_file_has_an_endpoint_on_each_line_or_a_list(tmp_path: Path) -> 
     ["", "# nothing\n", "[1]", '["https://a.example.com"', "http://far.example.com/", "ftp://a", NAME, "file:/x"],
 )
 async def test_a_file_that_makes_no_sense_changes_nothing(tmp_path: Path, text: str) -> None:
-    """What it had before stays, and the problem is told; the next good one counts."""
+    """The endpoints that it had before stay, and the problem is known; the next good one counts."""
     path = tmp_path / "runtimes"
     path.write_text("https://a.example.com/v1/execute")
     entry = f"file:{path}"
@@ -215,7 +215,7 @@ async def test_a_file_that_makes_no_sense_changes_nothing(tmp_path: Path, text: 
 
 
 async def test_endpoints_of_several_kinds_are_one_set(tmp_path: Path) -> None:
-    """What two of them name counts once; a file that is not there yet is waited for."""
+    """An endpoint that two of them name counts once; a file that is not there yet is waited for."""
     one = "https://10.0.0.1:8090/v1/execute"
     discovery = Discovery(settings_of(one, NAME, f"file:{tmp_path / 'later'}"), Names("10.0.0.1", "10.0.0.2"))
     looked = asyncio.Event()

@@ -154,7 +154,7 @@ def test_who_drains_gets_nothing_new() -> None:
 
 
 def test_two_addresses_of_one_process_share_a_connection() -> None:
-    """It stays usable by the one that is left."""
+    """The process stays usable by the one that is left."""
 
     async def story() -> None:
         world = Steadies()
@@ -194,13 +194,13 @@ def test_a_program_waits_for_the_first_that_joins() -> None:
     happen(story())
 
 
-class Told:
+class Known:
     """What is known of an endpoint."""
 
-    def __init__(self, load: float, free: int, heard: float) -> None:
+    def __init__(self, load: float, free: int, reported_at: float) -> None:
         self.load = load
         self.free = free
-        self.heard = heard
+        self.reported_at = reported_at
 
 
 def test_old_news_does_not_lead_all_to_the_same() -> None:
@@ -208,13 +208,13 @@ def test_old_news_does_not_lead_all_to_the_same() -> None:
     from time import monotonic
 
     random.seed(3)
-    fresh: Any = [Told(load / 10, 1, monotonic() + 3600) for load in range(1, 9)]
+    fresh: Any = [Known(load / 10, 1, monotonic() + 3600) for load in range(1, 9)]
     assert {least_busy(fresh).load for _ in range(50)} == {0.1}
-    old: Any = [*(Told(load / 10, 1, monotonic() - 5) for load in range(1, 9)), Told(1.5, 0, monotonic())]
+    old: Any = [*(Known(load / 10, 1, monotonic() - 5) for load in range(1, 9)), Known(1.5, 0, monotonic())]
     drawn = Counter(least_busy(old).load for _ in range(400))
     assert len(drawn) == 7  # the busiest one that has room loses each draw
     assert max(drawn.values()) < 150
-    equal: Any = [Told(0.0, 1, monotonic() + 3600) for _ in range(4)]
+    equal: Any = [Known(0.0, 1, monotonic() + 3600) for _ in range(4)]
     assert len({id(least_busy(equal)) for _ in range(100)}) == 4
 
 

@@ -23,7 +23,7 @@ def least_busy(usable: Sequence[EndpointConnection]) -> EndpointConnection:
     busy one of two that are drawn.
     """
     free = [each for each in usable if each.free > 0] or [*usable]
-    if any(monotonic() - each.heard > _STALE_SECONDS for each in free):
+    if any(monotonic() - each.reported_at > _STALE_SECONDS for each in free):
         free = random.sample(free, min(2, len(free)))
     return min(free, key=lambda each: (each.load, random.random()))  # noqa: S311 - not for secrets
 

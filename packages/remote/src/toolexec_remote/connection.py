@@ -105,8 +105,8 @@ class EndpointConnection:
         self.twin = ""
         """The endpoint by which the server process that answers here is connected already."""
         self.capacity: JSONObject = {}
-        self.heard = 0.0
-        """When its capacity was last told, of `monotonic()`."""
+        self.reported_at = 0.0
+        """When it last reported its capacity, of `monotonic()`."""
         self._dial = dial
         self._reconnect = reconnect
         self._on_change = on_change
@@ -292,7 +292,7 @@ class EndpointConnection:
         self.welcome = read_welcome(fields)
         for run in [run for run, each in self._parting.items() if each.bound.incarnation != self.welcome.incarnation]:
             del self._parting[run]
-        self.capacity, self.heard = _object(fields.get("capacity")), monotonic()
+        self.capacity, self.reported_at = _object(fields.get("capacity")), monotonic()
         self._recent.clear()
         self._call_off()
         self.up, self.problem = True, None
@@ -357,7 +357,7 @@ class EndpointConnection:
     def _take(self, message: RemoteMessage) -> None:
         if not message.run:
             if message.type == "capacity":
-                self.capacity, self.heard = message.fields, monotonic()
+                self.capacity, self.reported_at = message.fields, monotonic()
                 self._recent.clear()
                 self._on_change()
             return

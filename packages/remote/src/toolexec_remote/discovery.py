@@ -50,7 +50,7 @@ class Discovery:
         self.problems: dict[str, ToolExecError] = {}
         """What is wrong with names and files, by their entries in the settings."""
         self.members: tuple[Member, ...] = self._united()
-        """The endpoints, as far as they are known, each once."""
+        """The endpoints that are known, each once."""
         self._unseen = {*self._sources}
         self._looked = asyncio.Event()
         self._hurry = asyncio.Event()

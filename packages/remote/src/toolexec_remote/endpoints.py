@@ -119,8 +119,8 @@ class Endpoints:
                 await asyncio.wait(tasks)
 
     def _states(self) -> str:
-        told = [f"{each.endpoint}: {self._state(each)}" for each in self.connections]
-        return "; ".join([*told, *(f"{entry}: {state}" for entry, state in self.discovery.states.items())])
+        states = [f"{each.endpoint}: {self._state(each)}" for each in self.connections]
+        return "; ".join([*states, *(f"{entry}: {state}" for entry, state in self.discovery.states.items())])
 
     def _state(self, endpoint: EndpointConnection) -> str:
         why = self._why_not(endpoint)

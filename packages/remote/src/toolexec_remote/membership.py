@@ -39,7 +39,7 @@ class Membership:
         discovery.on_look = self._follow
 
     async def use(self, seconds: float) -> None:
-        """Have all of them connect, as far as they are found within so many seconds, or the first of them is."""
+        """Have those connect that are found within so many seconds, or when the first one is found."""
         await self.discovery.use(seconds)
         for each in self.current():
             each.start()
@@ -55,7 +55,7 @@ class Membership:
         return any(other.twin == each.endpoint for other in self.connections if other.endpoint in self._members)
 
     def current(self) -> list[EndpointConnection]:
-        """Return the connections that may get new runs, as far as they are up."""
+        """Return the connections that may get new runs when they are up."""
         return [each for each in self.connections if self.has(each)]
 
     async def aclose(self) -> None:

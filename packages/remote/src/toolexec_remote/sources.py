@@ -161,7 +161,7 @@ def _entries(text: str) -> list[str]:
     if text.lstrip().startswith("["):
         listed = json.loads(text)
         if not all(isinstance(each, str) for each in listed):
-            raise ValueError("a list of endpoints has texts in it, and nothing else")
+            raise ValueError("a list of endpoints has strings in it, and nothing else")
         return [*dict.fromkeys(cast("list[str]", listed))]
     lines = (line.strip() for line in text.splitlines())
     return [*dict.fromkeys(line for line in lines if line and not line.startswith("#"))]

@@ -28,7 +28,7 @@ class RemoteSettings:
 
     `endpoints` are their addresses, such as `https://runtime.example.com/v1/execute`; each counts as one server. With
     `dns+https://runtime.code.svc:8090/v1/execute` every address that the name has is one, and so is every line of the
-    file that `file:/etc/toolexec/runtimes` names, or every text in it, where it is a list of JSON. Both are looked up
+    file that `file:/etc/toolexec/runtimes` names, or every string in it, where it is a list of JSON. Both are looked up
     again about every `discovery_interval` seconds. An address that is found like this must be in one of `networks`
     (empty: any, but with `dns+http://` none of the internet, and one of this machine only for `localhost`); never used
     are those of link-local networks and of the metadata of clouds. `key_id` names the key that they
