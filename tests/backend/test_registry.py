@@ -137,6 +137,26 @@ async def test_unregistering_closes(registry: BackendRegistry, log: list[str]) -
     await registry.unregister("a")
 
 
+async def test_a_retired_backend_is_reached_until_it_is_released(registry: BackendRegistry, log: list[str]) -> None:
+    """It is not listed, is not closed before that, and gives way to another one of its name."""
+    first = registry.register(Recorder("a", log))
+    binding = ProviderBinding("a", "x")
+    assert registry.retire("a") is first
+    assert registry.retire("a") is None
+    assert registry.names() == []
+    assert registry.resolve(binding) is first
+    assert registry.register(Recorder("a", log)) is registry.resolve(binding)
+    assert log == []
+    await registry.release(first)
+    assert log == ["close a"]
+    second = registry.retire("a")
+    assert second is not None
+    await registry.stop_all()
+    assert log == ["close a", "close a"]
+    with pytest.raises(BackendNotFoundError):
+        registry.resolve(binding)
+
+
 def test_many_threads_at_once(registry: BackendRegistry) -> None:
     """Nothing is lost and nothing breaks while others register, list and unregister."""
     failures: list[Exception] = []

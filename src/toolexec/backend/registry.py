@@ -33,6 +33,7 @@ class BackendRegistry:
         self._on_missing: dict[BindingKind, Callable[[str], Backend]] = {}
         self._stand_ins: dict[tuple[BindingKind, str], Backend] = {}
         self._running: set[str] = set()
+        self._retired: list[Backend] = []
         self._listeners: list[Callable[[Backend], None]] = []
 
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
@@ -89,6 +90,26 @@ class BackendRegistry:
             self._running.discard(name)
         if backend is not None:
             await backend.aclose()
+
+    def retire(self, name: str) -> Backend | None:
+        """Take a backend out without closing it, and return it; None where there is none of that name.
+
+        It is not listed any more and may be replaced. Until it is released, calls that were on their way to it arrive,
+        unless there is another one of its name by then.
+        """
+        with self._lock:
+            backend = self._backends.pop(name, None)
+            self._only_local = self._find_only_local()
+            self._running.discard(name)
+            if backend is not None:
+                self._retired.append(backend)
+        return backend
+
+    async def release(self, backend: Backend) -> None:
+        """Close a backend that was retired. What closing raises is passed on."""
+        with self._lock:
+            self._retired = [each for each in self._retired if each is not backend]
+        await backend.aclose()
 
     def register_factory(self, kind: str, factory: BackendFactory) -> None:
         """Have *factory* make the backends of this kind, in place of an earlier one; raises ConfigurationError for an
@@ -161,6 +182,12 @@ class BackendRegistry:
         return having[0] if len(having) == 1 else None
 
     def _missing(self, binding: Binding) -> Backend:
+        for retired in self._retired:
+            if (retired.kind, retired.name) == (
+                binding.kind,
+                binding.backend,
+            ) and binding.backend not in self._backends:
+                return retired
         make = self._on_missing.get(binding.kind)
         if make is not None:
             key = binding.kind, binding.backend
@@ -195,8 +222,9 @@ class BackendRegistry:
     async def stop_all(self) -> None:
         """Close every backend, whatever happens to the others; then raise an ExceptionGroup of all failures, if any."""
         with self._lock:
-            backends = [*self._backends.values(), *self._stand_ins.values()]
+            backends = [*self._backends.values(), *self._stand_ins.values(), *self._retired]
             self._stand_ins.clear()
+            self._retired = []
             self._running.clear()
         failures = _failures(backends, await _close_all(backends))
         if failures:

@@ -73,6 +73,7 @@ class Sources:
         self._catalogs: dict[str, Catalog] = {}
         self._owners = Owners(index)
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._failed: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self.closed: bool = False
@@ -159,6 +160,19 @@ class Sources:
                 catalog.withdraw()
                 await catalog.published()
 
+    def retire(self, name: str) -> Backend | None:
+        """Take a backend and its tools out without closing it; see `Exec.retire`."""
+        catalog = self._catalogs.pop(name, None)
+        self.pending = [backend for backend in self.pending if backend.name != name]
+        self._failed.pop(name, None)
+        if (starting := self._starting.pop(name, None)) is not None:  # it ends once the backend is closed
+            self._leaving.add(starting)
+            starting.add_done_callback(self._leaving.discard)
+        backend = self._backends.retire(name)
+        if catalog is not None:
+            catalog.withdraw()
+        return backend
+
     @property
     def missing(self) -> list[Backend]:
         """Backends that are not started yet, and of whose tools nothing is stored."""
@@ -200,12 +214,15 @@ class Sources:
             self.pending = [backend for backend in self.pending if backend not in pending]
 
     async def _start(self, backend: Backend) -> None:
+        catalog = self._catalogs[backend.name]
         try:
             await backend.start()
             if not isinstance(backend, LiveBackend) and backend.enabled:
-                self._catalogs[backend.name].publish(await backend.list_tools())
-            await self._published([backend])
+                catalog.publish(await backend.list_tools())
+            await catalog.published()
         except Exception as error:
+            if self._catalogs.get(backend.name) is not catalog:
+                return  # it was retired meanwhile
             logger.exception("backend %s did not start", backend.name)
             self._failed[backend.name] = f"it did not start: {type(error).__name__}: {error}"
 
@@ -238,9 +255,10 @@ class Sources:
         starting, self._starting = self._starting, {}
         stopping = asyncio.ensure_future(self._backends.stop_all())
         await asyncio.wait([stopping])
-        for task in starting.values():
+        tasks = [*starting.values(), *self._leaving]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*starting.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for catalog in self._catalogs.values():
             await catalog.aclose()
         stopping.result()
