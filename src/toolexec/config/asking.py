@@ -7,6 +7,8 @@ from dataclasses import replace
 from toolexec.model.call import ToolCall
 from toolexec.run.gate import GatePart
 from toolexec.run.layer import Layer
+from toolexec.run.layers.approval import Approval
+from toolexec.run.policy_rules import Decide
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
@@ -18,6 +20,11 @@ class CallerIsNotAsked:
 
     def __init__(self, approval: GatePart) -> None:
         self.approval = approval
+
+    def by(self, decide: Decide) -> CallerIsNotAsked:
+        """Return the same by another policy; see `Approval.by`."""
+        known = self.approval
+        return CallerIsNotAsked(known.by(decide) if isinstance(known, Approval) else known)
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that keeps the rule around *inner*."""

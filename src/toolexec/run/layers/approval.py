@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast, get_args
@@ -93,6 +94,12 @@ class Approval:
         self.arguments = ApprovedArguments()
         self._sessions: OrderedDict[tuple[str, Approved], None] = OrderedDict()
         self._always: OrderedDict[Approved, None] = OrderedDict()
+
+    def by(self, decide: Decide) -> Approval:
+        """Return the same approvers by another policy; what was answered counts for both."""
+        other = copy(self)
+        other.decide = decide
+        return other
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that asks before it makes such calls."""

@@ -1,0 +1,171 @@
+"""A gate whose rules are exchanged while calls are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+from toolexec.backend.here import Wait
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index, Registered
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONObject
+from toolexec.model.origin import Origin
+from toolexec.run.gate import Gate, GroupScope
+from toolexec.run.resolve import Find
+from toolexec.run.runner import Runner, thread_runner
+from toolexec.run.types import Result
+
+__all__ = ["Era", "LiveGate"]
+
+
+class LiveGate(Gate):
+    """The rules of *gate*, until `exchange` takes others: a call, and a view, goes by those of the moment it begins.
+
+    Its parts are those of the present rules. Nothing of the former ones is kept for later: no plan, no view.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        # The parts are not copied: an attribute that is missing here is that of the present rules.
+        self._era = Era(gate)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_era":  # of one that is only half made
+            raise AttributeError(name)
+        return getattr(self._era.gate, name)
+
+    @property
+    def current(self) -> Gate:
+        """The rules of this moment."""
+        return self._era.gate
+
+    def exchange(self, gate: Gate) -> Era:
+        """Go by the rules of *gate* from the next call on, in an era of their own, also where they are the same.
+
+        Returns the era that has ended: its calls, and those of the eras before it, go on by the rules that they began
+        with. What *gate* raises when it is put around the calls changes nothing.
+        """
+        before = self._era
+        after = Era(gate, [era for era in (before, *before.earlier) if era.is_busy])
+        for runner, made in list(before.runners.items()):
+            after.runners[runner] = made if gate is before.gate else runner.made_by(gate)
+        self._era = after
+        return before
+
+    def wrap(self, runner: Runner, find: Find, layers: Sequence[Callable[[Runner], Runner]] = ()) -> Runner:
+        """Return *runner* with the rules of the moment around it; see `Gate.wrap`. *layers* are put around it again at
+        each exchange."""
+        made = _LiveRunner(lambda: self._era, runner, find, layers)
+        self._era.runners[made] = made.made_by(self._era.gate)
+        return made
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """Return whether *origin* may know of the tool."""
+        return self._era.gate.shows(entry, origin)
+
+    def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
+        """Return what *origin* may know of; see `Gate.view`."""
+        return self._era.gate.view(index, docs, origin)
+
+    @contextmanager
+    def group(
+        self, kind: Literal["chain", "code"], origin: Origin, details: JSONObject, run_id: str = ""
+    ) -> Generator[GroupScope, None, None]:
+        """Open the scope of a chain or of code; see `Gate.group`. Its calls go by the rules of their own moments."""
+        with self._era.gate.group(kind, origin, details, run_id) as scope:
+            yield scope
+
+
+class Era:
+    """The time in which one set of rules holds: *gate*, the runners that keep them, and the calls that began in it.
+    *earlier* are the eras before it whose calls were not over when it began."""
+
+    def __init__(self, gate: Gate, earlier: Sequence[Era] = ()) -> None:
+        self.gate = gate
+        self.earlier: tuple[Era, ...] = tuple(earlier)
+        self.runners: WeakKeyDictionary[_LiveRunner, Runner] = WeakKeyDictionary()
+        self._calls: set[object] = set()
+        self._ended: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls of this era are running."""
+        return bool(self._calls)
+
+    @contextmanager
+    def call(self) -> Generator[None, None, None]:
+        """Count a call as one of this era in the block."""
+        token = object()
+        self._calls.add(token)
+        try:
+            yield
+        finally:
+            self._calls.discard(token)
+            if self._ended is not None and not self._calls:
+                loop, event = self._ended
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(event.set)
+
+    async def ended(self) -> None:
+        """Wait until no call of this era is running, nor of those before it; to be asked once it is over."""
+        for era in self.earlier:
+            await era.ended()
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop(), asyncio.Event()
+        if self._calls:
+            await self._ended[1].wait()
+
+
+class _LiveRunner:
+    """Makes each call by the rules of the moment it begins."""
+
+    def __init__(
+        self,
+        era: Callable[[], Era],
+        runner: Runner,
+        find: Find,
+        layers: Sequence[Callable[[Runner], Runner]],
+    ) -> None:
+        self._era = era
+        self._runner = runner
+        self._find = find
+        self._layers = layers
+
+    def made_by(self, gate: Gate) -> Runner:
+        """Return what makes calls by the rules of *gate*."""
+        return gate.wrap(self._runner, self._find, self._layers)
+
+    async def run(self, call: ToolCall) -> Result:
+        """Make the call; see `Runner.run`."""
+        era = self._era()
+        with era.call():
+            return await era.runners[self].run(call)
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Make the call piece by piece; see `Runner.stream`."""
+        era = self._era()
+        with era.call():
+            events = era.runners[self].stream(call)
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                await events.aclose()
+
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether `run_in_thread` would make the call; see `ThreadRunner.runs_in_thread`."""
+        made = thread_runner(self._era().runners[self])
+        return made is not None and made.runs_in_thread(call, within)
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in this thread; see `ThreadRunner.run_in_thread`."""
+        era = self._era()
+        made = thread_runner(era.runners[self])
+        if made is None:
+            return None
+        with era.call():
+            return made.run_in_thread(call, wait, within)

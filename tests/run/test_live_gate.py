@@ -1,0 +1,85 @@
+"""Rules that are exchanged while calls are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from toolexec import Exec, Gate, Policy, Rule
+from toolexec.errors import PolicyError
+from toolexec.run.live_gate import LiveGate
+
+OPEN = Gate(policy=Policy())
+CLOSED = Gate(policy=Policy([Rule("deny", tools="t:*", reason="closed")]))
+
+
+def test_blocking_calls_go_by_the_rules_of_their_moment() -> None:
+    """They are made in the caller's own thread, without the event loop."""
+    gate = LiveGate(OPEN)
+    with Exec(gate=gate).sync as ex:
+        ex.add(lambda: 1, "t:one")
+        assert ex.run_tool("t:one").value == 1
+        gate.exchange(CLOSED)
+        assert gate.current is CLOSED
+        assert gate.policy is CLOSED.policy
+        with pytest.raises(PolicyError, match="closed"):
+            ex.run_tool("t:one")
+        assert ex.search_tools("one") == []
+        gate.exchange(OPEN)
+        assert ex.run_tool("t:one").value == 1
+        assert [found.id for found in ex.search_tools("one")] == ["t:one"]
+
+
+async def test_a_stream_ends_by_the_rules_that_it_began_with() -> None:
+    """Its era is over once it has ended, however many came after it."""
+    gate, go_on = LiveGate(OPEN), asyncio.Event()
+
+    async def pieces() -> AsyncIterator[int]:
+        yield 1
+        await go_on.wait()
+        yield 2
+
+    async with Exec(gate=gate) as ex:
+        ex.add(pieces, "t:pieces")
+        stream = ex.stream_tool("t:pieces")
+        events = [await anext(stream)]
+        gate.exchange(CLOSED)
+        last = gate.exchange(OPEN)
+        ended = asyncio.create_task(last.ended())
+        await asyncio.sleep(0)
+        assert not ended.done()
+        go_on.set()
+        events += [event async for event in stream]
+        await ended
+    assert [event.data for event in events if event.kind == "chunk"] == [1, 2]
+
+
+async def test_chains_and_code_pass_the_rules_of_the_moment_as_a_whole() -> None:
+    """A chain that may not begin any more is refused before its first step."""
+    gate = LiveGate(OPEN)
+    async with Exec(gate=gate) as ex:
+        ex.add(lambda: 1, "t:one")
+        steps: Sequence[Any] = [{"tool": "t:one"}]
+        assert (await ex.run_chain(steps)).value == 1
+        gate.exchange(Gate(policy=Policy([Rule("deny", runs="chain", reason="no chains")])))
+        with pytest.raises(PolicyError, match="no chains"):
+            await ex.run_chain(steps)
+
+
+async def test_rules_that_cannot_be_put_around_the_calls_change_nothing() -> None:
+    """Those of before stay."""
+    gate = LiveGate(OPEN)
+
+    class Broken(Policy):
+        def wrap(self, inner: Any, find: Any) -> Any:
+            raise ValueError("it does not fit")
+
+    async with Exec(gate=gate) as ex:
+        ex.add(lambda: 1, "t:one")
+        with pytest.raises(ValueError, match="fit"):
+            gate.exchange(Gate(policy=Broken()))
+        assert gate.current is OPEN
+        assert (await ex.run_tool("t:one")).value == 1
