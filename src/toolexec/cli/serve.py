@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.build import Built
     from toolexec.config.loaded import LoadedConfig
+    from toolexec.config.reload import Reload
     from toolexec.model.json_value import JSONDict
-    from toolexec.server.auth import ApiKey, LiveKeys
     from toolexec.server.settings import ServeSettings
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve", "without_sources"]
@@ -49,7 +49,7 @@ FLAGS: Final[Mapping[str, str]] = {
 
 _CLOSED: Final = "closed"  # what the status of a backend says once the server has ended
 _PATIENCE: Final = 1.0
-ReadKeys: TypeAlias = "Callable[[], tuple[ApiKey, ...]]"
+LoadAgain: TypeAlias = "Callable[[], LoadedConfig]"
 _LOGGERS: Final = ("toolexec", "mcp", "uvicorn")
 
 Transport = Annotated[
@@ -157,9 +157,10 @@ def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[st
         loaded = load_for_serving(files, given, settings, screen, tools_needed=replay is None)
         with ExitStack() as stack:
             stack.enter_context(logged(loaded.settings.server.log_level))
+            again = partial(_load_again, loaded.files, given, settings, replay)
             if replay is not None:
                 loaded = without_sources(loaded)
-            return _serve(loaded, screen, stack, partial(_read_keys, loaded.files, given, settings), replay)
+            return _serve(loaded, screen, stack, again, replay)
     except ToolExecError as error:
         screen.error(error)
         return exit_code(error)
@@ -213,11 +214,11 @@ def _flags(given: Mapping[str, object], settings: list[str]) -> tuple[JSONDict, 
     return flags, names
 
 
-def _read_keys(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str]) -> tuple[ApiKey, ...]:
-    from toolexec.config.load import load_api_keys
-
-    flags, names = _flags(given, settings)
-    return load_api_keys(files, environment=os.environ, flags=flags, flag_names=names)
+def _load_again(
+    files: tuple[Path, ...], given: Mapping[str, object], settings: list[str], replay: Path | None
+) -> LoadedConfig:
+    loaded = load_for_serving(files, given, settings, tools_needed=replay is None)
+    return without_sources(loaded) if replay is not None else loaded
 
 
 def without_sources(loaded: LoadedConfig) -> LoadedConfig:
@@ -225,7 +226,7 @@ def without_sources(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, servers=(), server_origins={}, providers={}, python=())
 
 
-def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: ReadKeys, replay: Path | None) -> int:
+def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, again: LoadAgain, replay: Path | None) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
     if _offer(loaded).transport == "stdio":
@@ -240,7 +241,7 @@ def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, read_keys: Re
     stack.enter_context(only_results_on_stdout())
     metrics = Metrics()
     built = _build(loaded, stack, replay, metrics)
-    return asyncio.run(_until_signal(_over_http(built, metrics, screen, read_keys)))
+    return asyncio.run(_until_signal(_over_http(built, metrics, screen, again)))
 
 
 def _offer(loaded: LoadedConfig) -> ServeSettings:
@@ -279,7 +280,8 @@ async def _over_stdio(built: Built, wire: Any, screen: Screen) -> None:
         await serve_stdio(server, wire)
 
 
-async def _over_http(built: Built, metrics: Any, screen: Screen, read_keys: ReadKeys) -> None:
+async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgain) -> None:
+    from toolexec.config.reload import Reload
     from toolexec.server.app import ToolServer
     from toolexec.server.auth import LiveKeys
     from toolexec.server.http import Health, serve_http
@@ -290,9 +292,11 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, read_keys: Read
     meter = built.ex.meter if built.ex.meter.counts else None
     if meter is not None:
         metrics.watch_context(meter)
-    health = Health.of(built.ex, required=built.loaded.settings.http.required_backends)
     keys = LiveKeys(settings.auth)
-    async with server, _Report(built, screen, "") as report, _reloading(built.loaded.files, read_keys, keys):
+    reload = Reload(built, again, keys=keys, notify=server.notify_changes)
+    required = built.loaded.settings.http.required_backends
+    health = Health.of(built.ex, required=required, also={"settings": lambda: reload.problem})
+    async with server, _Report(built, screen, "") as report, _reloading(reload):
         await serve_http(
             server,
             settings.http,
@@ -306,19 +310,21 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, read_keys: Read
 
 
 @asynccontextmanager
-async def _reloading(files: tuple[Path, ...], read: ReadKeys, keys: LiveKeys) -> AsyncGenerator[None, None]:
-    """Have the keys read again when a file changes, and at SIGHUP."""
-    from toolexec.config.key_reload import KeyReload
+async def _reloading(reload: Reload) -> AsyncGenerator[None, None]:
+    """Have the settings read again when a file changes, and at SIGHUP."""
+    from toolexec.config.watching import FileWatch
 
-    reload, loop = KeyReload(files, read, keys), asyncio.get_running_loop()
+    watch, loop = FileWatch(lambda: reload.files, reload), asyncio.get_running_loop()
     hangup: Any = getattr(signal, "SIGHUP", None)
     with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):  # as in `_until_signal`
-        loop.add_signal_handler(hangup, reload.request)
-    task = asyncio.create_task(reload.run())
+        loop.add_signal_handler(hangup, watch.request)
+    task = asyncio.create_task(watch.run())
     try:
         yield
     finally:
         task.cancel()
+        await asyncio.wait([task])
+        await reload.aclose()
         with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):
             loop.remove_signal_handler(hangup)
 

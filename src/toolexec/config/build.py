@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
@@ -14,20 +14,13 @@ from typing import TYPE_CHECKING
 
 from toolexec.config import parts
 from toolexec.config.declared import read, values_for
+from toolexec.config.gate_maker import RATES, GateMaker
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
 from toolexec.run.default_gate import DefaultGate
-from toolexec.run.settings import (
-    ApprovalSettings,
-    AuditSettings,
-    ContextSettings,
-    PinningSettings,
-    ResultSettings,
-    ScanSettings,
-    TelemetrySettings,
-)
+from toolexec.run.settings import ContextSettings, ResultSettings
 from toolexec.server.settings import TaskSettings
 
 if TYPE_CHECKING:
@@ -39,15 +32,23 @@ if TYPE_CHECKING:
     from toolexec.exec import Exec
     from toolexec.model.origin import Approver
     from toolexec.run.audit import AuditLog
-    from toolexec.run.gate import Gate, GatePart
+    from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceEvent, TraceHook
-    from toolexec.run.policy import Policy
     from toolexec.run.results import ResultStore
     from toolexec.server.settings import ServeSettings
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-__all__ = ["GATE_BLOCKS", "RUNS_FILE", "TASKS_FILE", "Built", "build", "skill_files", "state_directory"]
+__all__ = [
+    "GATE_BLOCKS",
+    "RUNS_FILE",
+    "TASKS_FILE",
+    "Built",
+    "backends",
+    "build",
+    "skill_files",
+    "state_directory",
+]
 
 GATE_BLOCKS = (
     "policy",
@@ -65,7 +66,6 @@ TASKS_FILE = "tasks.db"
 """The file of tasks, in the state directory."""
 RUNS_FILE = "runs.db"
 """The file of durable runs, in the state directory."""
-_RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -78,7 +78,8 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
 class Built:
     """What was built. `store` gives what keeps results too large for a reply, made at its first use; `audit`
     is the log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
-    servers, if it is wanted; `state` is the state directory."""
+    servers, if it is wanted; `maker` has made the gate, unless a Python file brought its own; `state` is the state
+    directory."""
 
     ex: Exec
     loaded: LoadedConfig
@@ -86,6 +87,7 @@ class Built:
     gate: Gate | None = None
     audit: AuditLog | None = None
     catalogue: SQLiteCatalogue | None = None
+    maker: GateMaker | None = None
     state: Path = field(default_factory=state_directory)
 
     @property
@@ -149,6 +151,7 @@ def build(
     """
     from toolexec.exec import Exec
     from toolexec.exec.options import Options
+    from toolexec.run.live_gate import LiveGate
 
     python = PythonTools(loaded.python)
     toolset = served_toolset(loaded) if serving else None
@@ -156,12 +159,14 @@ def build(
     store = cache(partial(_result_store, loaded, own.options.own_gate if own is not None else None))
     if own is not None and own.options.own_gate is not None:
         _refuse_two_gates(loaded, python.place)
-        gate, audit = None, None
+        gate, audit, maker = own.options.own_gate, None, None
     else:
-        maker = _GateMaker(
+        maker = GateMaker(
             loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), store=store
         )
         gate, audit = maker.make()
+    if serving and gate is not None:
+        gate = LiveGate(gate)
     with ExitStack() as opened:
         if audit is not None:
             opened.callback(audit.close)
@@ -192,6 +197,7 @@ def build(
         gate=ex.options.own_gate,
         audit=audit,
         catalogue=catalogue,
+        maker=maker,
         state=state or state_directory(),
     )
 
@@ -199,12 +205,21 @@ def build(
 def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:
     """Add all tools, servers, providers and skills; what cannot be added is an error at its place."""
     python.add_to(ex)
-    for server in loaded.servers:
-        located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
-    for provider in loaded.providers.values():
-        located(provider.origin, ex.add_backends, provider.backend())
+    for origin, backend in backends(loaded):
+        located(origin, ex.add_backends, backend)
     for path in skill_files(loaded.skills):
         located(path, ex.add_skill, path)
+
+
+def backends(loaded: LoadedConfig, names: Collection[str] | None = None) -> Iterator[tuple[str, Backend]]:
+    """Yield a new backend for each server and provider, or for those *names*, with where it is configured. Raises
+    ConfigurationError and MissingExtraError."""
+    for server in loaded.servers:
+        if names is None or server.name in names:
+            yield loaded.server_origins[server.name], _backend(server)
+    for provider in loaded.providers.values():
+        if names is None or provider.name in names:
+            yield provider.origin, provider.backend()
 
 
 def skill_files(names: Sequence[str]) -> Iterator[Path]:
@@ -285,7 +300,7 @@ def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
 
 
 def _has_rates(loaded: LoadedConfig) -> bool:
-    return any(loaded.values[f"limits.{name}"].layer != "default" for name in _RATES)
+    return any(loaded.values[f"limits.{name}"].layer != "default" for name in RATES)
 
 
 def _with(own: Exec, loaded: LoadedConfig, gate: Gate | None, trace: TraceHook | None, toolset: Toolset | None) -> Exec:
@@ -317,143 +332,3 @@ def _both(first: TraceHook | None, second: TraceHook | None) -> TraceHook | None
         second(event)
 
     return hear
-
-
-def _key_in(file: str) -> bytes:
-    """Return the key of the audit log, without white space around it. Raises ConfigurationError."""
-    try:
-        return Path(file).expanduser().read_bytes().strip()
-    except OSError as error:
-        raise ConfigurationError(f"audit.key_file: {file} cannot be read: {error.strerror}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GateMaker:
-    """Makes the parts of the gate that are wanted."""
-
-    loaded: LoadedConfig
-    serving: bool
-    terminal: Callable[[], Approver | None] | None
-    state: Path
-    store: Callable[[], ResultStore]
-
-    def make(self) -> tuple[Gate | None, AuditLog | None]:
-        """Return the gate, None where the default one will do, and the log that it writes."""
-        policy = self._policy()
-        rates = parts.rate_limit(self.loaded)
-        made: dict[str, GatePart | None] = {
-            "telemetry": self._telemetry(),
-            "budget": self._budget(),
-            "scan": self._scan(),
-            "policy": policy,
-            "pinning": self._pinning(),
-            "approval": self._approval(policy) if policy is not None else None,
-            "rate_limit": rates,
-            "cache": parts.cache(self.loaded),
-            "ledger": self._ledger(),
-            **parts.resilience(self.loaded),
-            "learning": self._learning(),
-        }
-        log = self._audit_log()
-        if log is not None:
-            from toolexec.run.layers.audit import Audit
-
-            made["audit"] = Audit(log)
-        if not any(part is not None for part in made.values()):
-            return None, None
-        from toolexec.run.gate import Gate, default_policy
-
-        if policy is None:
-            made["policy"] = policy = default_policy()
-            made["approval"] = self._approval(policy)
-        return Gate(**made, code_shares=parts.code_shares(self.loaded) if self.serving else None), log
-
-    def _wanted(self, *blocks: str) -> bool:
-        return self.serving or any(self.loaded.has(block) for block in blocks)
-
-    def _policy(self) -> Policy | None:
-        return parts.policy(self.loaded) if self._wanted("policy", "approval") else None
-
-    def _approval(self, policy: Policy) -> GatePart:
-        from toolexec.config.asking import CallerIsNotAsked
-        from toolexec.run.approvals import ApprovalMemory
-        from toolexec.run.layers.approval import Approval
-
-        block = self.loaded.settings.approval
-        asks_here = block.mode == "terminal" or (block.mode == "auto" and not self.serving)
-        ask = self.terminal() if asks_here and self.terminal is not None else None
-        if block.mode == "terminal" and ask is None:
-            raise ConfigurationError("approval.mode is terminal, and there is no terminal; use client, or none")
-        memory = ApprovalMemory(self._place(block.remember, "approvals.json"))
-        approval = Approval(policy.decide, ask=ask, remember=memory, **values_for(ApprovalSettings, block))
-        return CallerIsNotAsked(approval) if block.mode in ("terminal", "none") else approval
-
-    def _audit_log(self) -> AuditLog | None:
-        block = self.loaded.settings.audit
-        if not block.enabled or not self._wanted("audit"):
-            return None
-        from toolexec.run.audit import AuditLog
-
-        return AuditLog.open(
-            self._place(block.path, "audit.jsonl"),
-            key=_key_in(block.key_file) if block.key_file else None,
-            **values_for(AuditSettings, block),
-        )
-
-    def _pinning(self) -> GatePart | None:
-        block = self.loaded.settings.pinning
-        if not block.enabled or not self._wanted("pinning"):
-            return None
-        from toolexec.run.pinning import Pins
-
-        return Pins(self._place(block.path, "pins.db"), **values_for(PinningSettings, block))
-
-    def _scan(self) -> GatePart | None:
-        block = self.loaded.settings.scan
-        if not block.enabled:
-            return None
-        from toolexec.run.layers.scan import Scan
-        from toolexec.run.quarantine import Quarantine
-        from toolexec.run.scanners import SCANNERS
-
-        kept = Quarantine(self._place(block.path, "quarantine"), keep=block.keep)
-        scanners = [SCANNERS[name]() for name in block.scanners]
-        return Scan(scanners, quarantine=kept, **values_for(ScanSettings, block))
-
-    def _learning(self) -> GatePart | None:
-        block = self.loaded.settings.learning
-        if not block.outputs:
-            return None
-        from toolexec.run.layers.learning import Learning
-
-        return Learning(self._place(block.path, "outputs.json"))
-
-    def _ledger(self) -> GatePart | None:
-        block = self.loaded.settings.resilience
-        if not block.ledger:
-            return None
-        from toolexec.run.layers.ledger import Ledger
-
-        return Ledger(self._place(block.ledger_path, "effects.db"))
-
-    def _telemetry(self) -> GatePart | None:
-        block = self.loaded.settings.telemetry
-        if not block.enabled:
-            return None
-        from toolexec.run.layers.telemetry import Telemetry
-
-        return Telemetry(**values_for(TelemetrySettings, block))
-
-    def _budget(self) -> GatePart | None:
-        if not self._wanted("results") and not self.loaded.settings.get("context.max_result_tokens"):
-            return None
-        from toolexec.run.layers.budget import Budget
-
-        return Budget(self.store())
-
-    def _place(self, given: str, name: str) -> Path:
-        """Return the file that was given, or the one in the state directory, which is made for its owner alone."""
-        if given:
-            return Path(given)
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self.state / name

@@ -13,7 +13,7 @@ from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
 from toolexec.config.layers import Layers, folded
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes
-from toolexec.config.parts import auth_settings, check_parts
+from toolexec.config.parts import check_parts
 from toolexec.config.providers import ProviderEntry, is_openapi, openapi_entry, read_providers
 from toolexec.config.queues import read_queues
 from toolexec.config.toolsets import check_served, read_toolsets
@@ -24,9 +24,8 @@ from toolexec.model.json_value import JSONDict
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.server.auth import ApiKey
 
-__all__ = ["LoadedConfig", "SetFlag", "load_api_keys", "load_settings", "parse_set"]
+__all__ = ["LoadedConfig", "SetFlag", "load_settings", "parse_set"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -98,30 +97,6 @@ def load_settings(
     check_parts(loaded, mistakes, serving=serving)
     mistakes.check()
     return loaded
-
-
-def load_api_keys(
-    paths: Sequence[str | Path],
-    *,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, object] | None = None,
-    flag_names: Mapping[str, str] | None = None,
-) -> tuple[ApiKey, ...]:
-    """Return the API keys that `load_settings` would find. Servers, providers and secrets are left alone.
-
-    Raises one ConfigurationError with all that is wrong with the files and the settings in them.
-    """
-    mistakes = Mistakes()
-    documents, _, _ = _read_all([path for path in map(Path, paths) if not is_openapi(path)], mistakes)
-    layers = Layers(mistakes)
-    for document in documents:
-        if document.strict:
-            layers.add_file(document)
-    layers.add_environment(environment or {})
-    layers.add_flags(flags or {}, flag_names or {})
-    mistakes.check()
-    settings = Settings.of({path: value.value for path, value in layers.values.items()})
-    return auth_settings(LoadedConfig(settings=settings, values=layers.values)).api_keys
 
 
 def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Document], list[str], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolexec.run.policy import Policy
 
 __all__ = [
+    "PARTS",
     "RECORDED",
     "CallsOthers",
     "Find",
@@ -47,6 +48,11 @@ __all__ = [
 ]
 
 _MAX_VIEWS: Final = 64
+PARTS: Final = (
+    *("telemetry", "audit", "budget", "scan", "policy", "pinning", "approval", "rate_limit"),
+    *("cache", "ledger", "fallback", "bulkhead", "breaker", "retry", "learning"),
+)
+"""The names of the parts of a gate, as its arguments have them."""
 
 GroupEnd: TypeAlias = Callable[[BaseException | None], None]
 """A function that ends a chain or a run of code, with the exception that it ended with."""
@@ -245,6 +251,10 @@ class Gate:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
         runner = _wrapped(self._deciding, Admitting(inner, find, keeps=keeps), find)
         return RecordedAttempt(runner, find, records) if records is not None else runner
+
+    def replaced(self, parts: Mapping[str, GatePart | None], *, code_shares: CodeShares | None) -> Gate:
+        """Return a gate with the same parts but these, by the names that arguments have, and these shares."""
+        return Gate(**{**{name: getattr(self, name) for name in PARTS}, **parts}, code_shares=code_shares)
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Return whether *origin* may know of the tool."""

@@ -24,7 +24,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.subscriptions import ListenHandler, PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -218,6 +218,13 @@ class ToolServer:
                 self.ex.add_resource_tools()
             except ToolExecError as error:
                 logger.warning("there are no tools for resources and prompts: %s", error.message)
+
+    def notify_changes(self) -> None:
+        """Notify clients that they may see other tools, resources and prompts than before, though none has changed; on
+        the event loop of this server. Without `settings.list_changed` it does nothing."""
+        if self.settings.list_changed:
+            for event in (ToolsListChanged(), ResourcesListChanged(), PromptsListChanged()):
+                self._changes.notify(event)
 
     async def aclose(self) -> None:
         """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""

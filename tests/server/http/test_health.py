@@ -111,6 +111,9 @@ async def test_of_an_exec(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await Health.of(ex).report()).findings[0].message == "no sandbox serves the profile standard"
     async with Exec(enable_code_execution=False) as ex:
         assert [finding.name for finding in (await Health.of(ex).report()).findings] == ["local"]
+        report = await Health.of(ex, also={"settings": lambda: "line 3 is wrong"}).report()
+        assert report.status == "degraded"
+        assert (report.findings[1].name, report.findings[1].message) == ("settings", "line 3 is wrong")
 
 
 @pytest.mark.full

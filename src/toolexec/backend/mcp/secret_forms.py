@@ -35,8 +35,8 @@ _LOOKS: Final = str.maketrans(
 def asks_for_secret(params: JSONObject) -> str | None:
     """Return the name of the field by which a form asks for a password or another secret; None if it does not.
 
-    A name, a title or a message may write it with other characters between the letters, with letters that look alike, or with
-    some that are not seen.
+    A name, a title or a message may write it with other characters between the letters, with letters that look alike,
+    or with some that are not seen.
     """
     schema = params.get("requestedSchema")
     fields = [*_fields(schema, _MOST_LEVELS)] if isinstance(schema, dict) else []

@@ -33,15 +33,18 @@ class LiveKeys:
         """Have *listener* receive the IDs of the keys that were taken out or changed."""
         self._listeners.append(listener)
 
+    def gone(self, keys: Sequence[ApiKey]) -> frozenset[str]:
+        """Return, and raise, what `replace` would for these keys; changes nothing."""
+        ApiKeys(keys)
+        return frozenset(key.id for key in self._auth.api_keys if key not in keys)
+
     def replace(self, keys: Sequence[ApiKey]) -> frozenset[str]:
         """Accept these keys, and no others, from the next request on; return the IDs of those that are out or changed.
 
         Raises ConfigurationError for two with one ID or one hash, and then nothing has changed.
         """
-        auth = replace(self._auth, api_keys=tuple(keys))
-        accepted = ApiKeys(auth.api_keys)
-        gone = frozenset(key.id for key in self._auth.api_keys if key not in auth.api_keys)
-        self._auth, self._keys = auth, accepted
+        gone, auth = self.gone(keys), replace(self._auth, api_keys=tuple(keys))
+        self._auth, self._keys = auth, ApiKeys(auth.api_keys)
         if gone:
             for listener in self._listeners:
                 listener(gone)

@@ -83,13 +83,22 @@ class Health:
         self._lock = asyncio.Lock()
 
     @classmethod
-    def of(cls, ex: Exec, *, required: Collection[str] = (), timeout: float = 5.0, fresh: float = 1.0) -> Self:
-        """Checks every enabled backend of *ex* under its name, and as `sandbox` whether code can run (unless code is
-        switched off)."""
+    def of(
+        cls,
+        ex: Exec,
+        *,
+        required: Collection[str] = (),
+        timeout: float = 5.0,
+        fresh: float = 1.0,
+        also: Mapping[str, Check] | None = None,
+    ) -> Self:
+        """Checks every enabled backend of *ex* under its name, as `sandbox` whether code can run (unless code is
+        switched off), and what *also* has."""
 
         def checks() -> dict[str, Check]:
             found: dict[str, Check] = {"sandbox": _sandbox_check(ex)} if ex.options.enable_code_execution else {}
-            return found | {each.name: _backend_check(each) for each in ex.backend_statuses() if each.enabled}
+            found |= {each.name: _backend_check(each) for each in ex.backend_statuses() if each.enabled}
+            return found | dict(also or {})
 
         return cls(checks, required=required, timeout=timeout, fresh=fresh)
 

@@ -1,0 +1,180 @@
+"""Take over changed settings in a running server: all of them, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.config.build import Built, backends
+from toolexec.config.changes import API_KEYS, Changes, changes_between
+from toolexec.config.loaded import LoadedConfig
+from toolexec.config.parts import auth_settings
+from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.run.live_gate import LiveGate
+
+if TYPE_CHECKING:
+    from toolexec.backend.base import Backend
+    from toolexec.run.gate import Gate
+    from toolexec.run.live_gate import Era
+    from toolexec.server.auth import ApiKey, LiveKeys
+
+__all__ = ["Reload"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_LONGEST: Final = 600.0  # seconds for calls of a removed server to end, where calls have no longest time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """All that a reload exchanges, made and checked."""
+
+    loaded: LoadedConfig
+    changes: Changes
+    keys: tuple[ApiKey, ...]
+    gate: Gate
+    backends: tuple[Backend, ...]
+
+
+class Reload:
+    """Takes over what *load* returns into what was *built* for a server, each time it is called.
+
+    What has changed is made first, all of it; then it is exchanged in one turn of the event loop. A call goes by the
+    settings of the moment it began, and reaches the backend that it began with. Servers that are the same keep their
+    connections; one that is out or changed is closed once the calls have ended that began before. When anything is
+    wrong nothing changes: the log and `problem` say what. The audit log has a record of what was changed, by name.
+
+    *keys* are the API keys of the server, if it takes any; *notify* is called when other tools may be visible.
+    Raises ConfigurationError for an Exec that was not built for a server.
+    """
+
+    def __init__(
+        self,
+        built: Built,
+        load: Callable[[], LoadedConfig],
+        *,
+        keys: LiveKeys | None = None,
+        notify: Callable[[], None] = lambda: None,
+    ) -> None:
+        gate = built.gate
+        if not isinstance(gate, LiveGate):
+            raise ConfigurationError("the settings of a server only can be reloaded: build(loaded, serving=True)")
+        self._gate = gate
+        self._built = built
+        self._load = load
+        self._keys = keys
+        self._notify = notify
+        self._loaded = built.loaded
+        self._turn = asyncio.Lock()
+        self._work: set[asyncio.Task[None]] = set()
+        self.problem: str = ""
+        """Why the last reload changed nothing; empty if it succeeded."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files of the settings, with those that they include."""
+        return (*self._loaded.files, *map(Path, self._loaded.settings.sources.include))
+
+    async def __call__(self) -> Changes | None:
+        """Read the settings and take over what has changed; return that, or None when they could not be used.
+
+        Of several calls each waits for those before it, and reads what is there then.
+        """
+        async with self._turn:
+            try:
+                prepared = await asyncio.to_thread(self._prepare)
+                self._exchange(prepared)
+            except ToolExecError as error:
+                return self._failed(_one_line(error))
+            except Exception as error:
+                logger.debug("a reload failed", exc_info=True)
+                return self._failed(type(error).__name__)
+            self.problem = ""
+            changes = prepared.changes
+            level = logging.WARNING if changes or changes.restart else logging.INFO
+            logger.log(level, "the settings were reloaded; %s", changes)
+            return changes
+
+    async def aclose(self) -> None:
+        """Wait for no call any more; what is still to be closed is closed with the Exec."""
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    def _failed(self, why: str) -> None:
+        self.problem = f"the settings were not reloaded, those of before stay: {why}"
+        logger.error("%s", self.problem)
+
+    def _prepare(self) -> _Prepared:
+        """Read the settings, and make and check all that has changed."""
+        built, maker = self._built, self._built.maker
+        loaded = self._load()
+        changes = changes_between(
+            built.loaded, self._loaded, loaded, has_keys=self._keys is not None, own_gate=maker is None
+        )
+        gate = self._gate.current
+        if maker is not None and changes.of_gate:
+            gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)
+        made = tuple(backend for _, backend in backends(loaded, {*changes.added, *changes.changed}))
+        keys = auth_settings(loaded).api_keys
+        gone = sorted(self._keys.gone(keys)) if self._keys is not None else []
+        if changes and built.audit is not None:
+            facts = {name: names for name, names in changes.to_dict().items() if name != "restart"}
+            built.audit.append({"note": "the settings were reloaded", **facts, **({"api_keys": gone} if gone else {})})
+        return _Prepared(loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made)
+
+    def _exchange(self, prepared: _Prepared) -> None:
+        """Exchange everything at once; raises before the first step, or not at all."""
+        ex, changes = self._built.ex, prepared.changes
+        out = (*changes.removed, *changes.changed)
+        for name in sorted({backend.name for backend in prepared.backends} & {*ex.backends.names()} - {*out}):
+            raise ConfigurationError(f"a backend named {name} is there already; choose another name")
+        self._loaded = prepared.loaded
+        if not changes:
+            return
+        era = self._gate.exchange(prepared.gate)
+        if self._keys is not None and API_KEYS in changes.keys:
+            gone = self._keys.replace(prepared.keys)
+            if gone:
+                logger.warning("API keys that are out or changed: %s", ", ".join(sorted(gone)))
+        retired = [backend for name in out if (backend := ex.retire(name)) is not None]
+        ex.add_backends(*prepared.backends)
+        if prepared.backends:
+            self._begin(self._connect())
+        if retired:
+            self._begin(self._close(era, retired))
+        self._notify()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _connect(self) -> None:
+        try:
+            await self._built.ex.start()
+        except ConfigurationError:
+            return  # it was closed
+        except Exception:
+            logger.exception("servers were added, and could not be started")
+
+    async def _close(self, era: Era, retired: Sequence[Backend]) -> None:
+        """Close backends once the calls of their time have ended, or have had time enough."""
+        try:
+            async with asyncio.timeout(self._built.ex.options.max_timeout or _LONGEST):
+                await era.ended()
+        except TimeoutError:
+            logger.warning("calls that began before a reload take too long; what they call is closed")
+        for backend in retired:
+            try:
+                await self._built.ex.backends.release(backend)
+            except Exception:
+                logger.exception("backend %s was removed, and did not close", backend.name)
+
+
+def _one_line(error: ToolExecError) -> str:
+    mistakes = error.details.get("mistakes")
+    return "; ".join(mistakes) if mistakes else " ".join(str(error).split())

@@ -1,0 +1,306 @@
+"""Settings that a running server takes over: all of them, or none, and no call fails for it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolexec.config.build import Built, build
+from toolexec.config.load import load_settings
+from toolexec.config.loaded import LoadedConfig
+from toolexec.config.reload import Reload
+from toolexec.errors import ConfigurationError, PolicyError, RateLimitedError, ToolNotFoundError
+
+TOOLS = '''
+import asyncio
+
+from toolexec import tool
+
+began, go_on = asyncio.Event(), asyncio.Event()
+
+
+@tool("add", read_only=True)
+async def add(a: int, b: int) -> int:
+    """Add."""
+    await asyncio.sleep(0)
+    return a + b
+
+
+@tool("wait", read_only=True)
+async def wait() -> str:
+    """Wait until it may go on."""
+    began.set()
+    await go_on.wait()
+    return "it went on"
+'''
+ONE = '[providers.one]\nkind = "python"\ntarget = "reload_one"\n'
+TWO = '[providers.two]\nkind = "python"\ntarget = "reload_two"\n'
+DENY = '[[policy.rules]]\neffect = "deny"\ntools = "one:add"\nreason = "it is closed"\n'
+FILE = Path("toolexec.toml")
+
+
+def read() -> LoadedConfig:
+    """Read the settings as a server does."""
+    return load_settings([FILE], environment={}, serving=True)
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two modules with the same tools."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("one", "two"):
+        (tmp_path / f"reload_{name}.py").write_text(TOOLS)
+
+
+@asynccontextmanager
+async def serving(text: str, **more: Any) -> AsyncIterator[tuple[Built, Reload]]:
+    """Build what the file says, started, with what reloads it."""
+    FILE.write_text(text)
+    built = build(read(), serving=True)
+    reload = Reload(built, read, **more)
+    try:
+        await built.ex.start()
+        yield built, reload
+    finally:
+        await reload.aclose()
+        await built.ex.aclose()
+        built.close()
+
+
+async def test_a_new_policy_holds_from_the_next_call_on_and_no_call_before_it_fails() -> None:
+    """Calls are made all the time, by many callers, while the policy is replaced again and again."""
+    quiet = f"{ONE}[audit]\nenabled = false\n"
+    async with serving(quiet) as (built, reload):
+        counted = asyncio.Event()
+        done: list[int] = []
+
+        async def keep_calling() -> None:
+            while True:
+                done.append((await built.ex.run_tool("one:add", {"a": 1, "b": len(done)})).raise_for_error().value)
+                counted.set()
+
+        callers = [asyncio.create_task(keep_calling()) for _ in range(4)]
+        try:
+            for number in range(3):
+                FILE.write_text(f'{quiet}[[policy.rules]]\neffect = "deny"\ntools = "other:{number}"\n')
+                counted.clear()
+                changes = await reload()
+                assert changes is not None
+                assert changes.keys == ("policy.rules",)
+                await counted.wait()
+            assert not any(caller.done() for caller in callers)
+            FILE.write_text(quiet + DENY)
+            await reload()
+            with pytest.raises(PolicyError, match="it is closed"):
+                await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+            assert "one:add" not in [found.id for found in await built.ex.search_tools("add")]
+            ends = await asyncio.gather(*callers, return_exceptions=True)
+        finally:
+            for caller in callers:
+                caller.cancel()
+    assert {type(end) for end in ends} == {PolicyError}
+    assert len(done) >= 4
+
+
+async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None:
+    """Its tool is denied meanwhile."""
+    async with serving(ONE) as (built, reload):
+        tools = importlib.import_module("reload_one")
+        running = asyncio.create_task(built.ex.run_tool("one:wait"))
+        await tools.began.wait()
+        FILE.write_text(ONE + DENY.replace("one:add", "one:*"))
+        await reload()
+        with pytest.raises(PolicyError):
+            await built.ex.run_tool("one:wait")
+        tools.go_on.set()
+        assert (await running).value == "it went on"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{TWO}[[policy.rules]\n", "toolexec.toml"),
+        (f'{TWO}\n[policy]\ndefault = "perhaps"\n', "toolexec.toml, line 6: "),
+        (f'{TWO}[providers.bad]\nkind = "python"\n', "bad"),
+    ],
+)
+async def test_with_any_mistake_in_the_file_all_stays_as_it_was(
+    text: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is right in it changes nothing, either; one line of the log has the mistake with its place."""
+    async with serving(ONE + DENY) as (built, reload):
+        FILE.write_text(text)
+        caplog.clear()
+        assert await reload() is None
+        [record] = [each for each in caplog.records if each.levelno == logging.ERROR]
+        assert record.getMessage() == reload.problem
+        assert why in reload.problem
+        assert "\n" not in reload.problem
+        assert [status.name for status in built.ex.backend_statuses()] == ["local", "one"]
+        with pytest.raises(PolicyError):
+            await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+        FILE.write_text(ONE)
+        assert await reload()
+        assert not reload.problem
+        assert (await built.ex.run_tool("one:add", {"a": 1, "b": 1})).value == 2
+
+
+async def test_a_removed_server_is_gone_and_its_running_call_finishes() -> None:
+    """It is closed after that call, and not before; the other one is the same as before."""
+    async with serving(ONE + TWO) as (built, reload):
+        tools = importlib.import_module("reload_one")
+        kept, removed = built.ex.backends.get("two"), built.ex.backends.get("one")
+        assert removed is not None
+        closed = asyncio.Event()
+        close = removed.aclose
+
+        async def observed() -> None:
+            await close()
+            closed.set()
+
+        removed.aclose = observed  # type: ignore[method-assign]
+        running = asyncio.create_task(built.ex.run_tool("one:wait"))
+        await tools.began.wait()
+        FILE.write_text(TWO)
+        changes = await reload()
+        assert changes is not None
+        assert changes.removed == ("one",)
+        with pytest.raises(ToolNotFoundError):
+            await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+        assert built.ex.backends.get("two") is kept
+        assert (await built.ex.run_tool("two:add", {"a": 1, "b": 1})).value == 2
+        assert not closed.is_set()
+        tools.go_on.set()
+        assert (await running).value == "it went on"
+        await closed.wait()
+
+
+async def test_a_changed_server_is_replaced_and_one_that_is_added_connects() -> None:
+    """A call of the changed one's tools goes to the new one, also at once."""
+    async with serving(ONE) as (built, reload):
+        before = built.ex.backends.get("one")
+        FILE.write_text(ONE.replace("reload_one", "reload_two") + TWO)
+        changes = await reload()
+        assert changes is not None
+        assert (changes.added, changes.changed, changes.removed) == (("two",), ("one",), ())
+        assert (await built.ex.run_tool("one:add", {"a": 1, "b": 2})).value == 3
+        assert (await built.ex.run_tool("two:add", {"a": 1, "b": 2})).value == 3
+        assert built.ex.backends.get("one") is not before
+
+
+async def test_a_call_that_began_two_reloads_ago_still_finishes() -> None:
+    """A server that is removed by the second of them waits for it, too."""
+    async with serving(ONE + TWO) as (built, reload):
+        tools = importlib.import_module("reload_one")
+        running = asyncio.create_task(built.ex.run_tool("one:wait"))
+        await tools.began.wait()
+        for text in (ONE + TWO + DENY, TWO + DENY):
+            FILE.write_text(text)
+            assert await reload()
+        assert (await built.ex.run_tool("two:add", {"a": 1, "b": 2})).value == 3
+        tools.go_on.set()
+        assert (await running).value == "it went on"
+
+
+async def test_of_two_reloads_at_once_the_last_file_wins() -> None:
+    """The second one waits for the first, and reads what is there then."""
+    reading, entered, release = 0, asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slowly() -> LoadedConfig:
+        nonlocal reading
+        reading += 1
+        assert reading == 1, "two reloads read the settings at the same time"
+        loaded = read()
+        loop.call_soon_threadsafe(entered.set)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(30)
+        reading -= 1
+        return loaded
+
+    async with serving(ONE) as (built, _):
+        reload = Reload(built, slowly)
+        FILE.write_text(ONE + DENY)
+        first = asyncio.create_task(reload())
+        await entered.wait()
+        FILE.write_text(TWO)
+        second = asyncio.create_task(reload())
+        release.set()
+        await asyncio.gather(first, second)
+        assert built.ex.backends.names() == ["local", "two"]
+        assert (await built.ex.run_tool("two:add", {"a": 1, "b": 2})).value == 3
+        await reload.aclose()
+
+
+async def test_rates_are_exchanged_and_what_did_not_change_keeps_its_count() -> None:
+    """A change of the policy gives no caller new calls."""
+    rate = '[limits]\nrate = "2/h"\n'
+    async with serving(ONE + rate) as (built, reload):
+        for _ in range(2):
+            await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+        FILE.write_text(ONE + rate + DENY.replace("one:add", "other:add"))
+        assert await reload()
+        with pytest.raises(RateLimitedError):
+            await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+        FILE.write_text(ONE)
+        assert await reload()
+        assert (await built.ex.run_tool("one:add", {"a": 1, "b": 1})).value == 2
+
+
+async def test_what_needs_a_restart_is_named_as_long_as_it_differs(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of it is taken over; what else has changed is."""
+    caplog.set_level(logging.INFO)
+    async with serving(ONE) as (built, reload):
+        FILE.write_text(f'{ONE}{DENY}[http]\nkeep_alive = 7\n[audit]\npath = "other.jsonl"\n')
+        for taken in (True, False):
+            changes = await reload()
+            assert changes is not None
+            assert bool(changes) is taken
+            assert changes.restart == ("audit.path", "http.keep_alive")
+            assert "not before a restart: audit.path, http.keep_alive" in caplog.records[-1].getMessage()
+        assert not Path("other.jsonl").exists()
+        FILE.write_text(ONE)
+        changes = await reload()
+        assert changes is not None
+        assert changes.restart == ()
+        assert built.serve.http.keep_alive != 7
+
+
+async def test_the_audit_log_has_what_was_changed_by_name() -> None:
+    """Clients are notified then; neither happens where nothing has changed."""
+    notices: list[None] = []
+    async with serving(ONE, notify=lambda: notices.append(None)) as (built, reload):
+        await reload()
+        assert not notices
+        FILE.write_text(TWO + DENY)
+        await reload()
+        assert len(notices) == 1
+        assert built.audit is not None
+        records = map(json.loads, built.audit.path.read_text().splitlines())
+        [found] = [each for each in records if each["kind"] == "note"]
+    expected = {"keys": ["policy.rules"], "added": ["two"], "removed": ["one"], "note": "the settings were reloaded"}
+    assert {name: found[name] for name in expected} == expected
+
+
+async def test_a_name_that_a_backend_of_the_program_has_changes_nothing() -> None:
+    """Not even the policy of the same file."""
+    async with serving(ONE) as (built, reload):
+        built.ex.add_http("two", "https://two.invalid")
+        FILE.write_text(ONE + TWO + DENY)
+        assert await reload() is None
+        assert "a backend named two is there already" in reload.problem
+        assert (await built.ex.run_tool("one:add", {"a": 1, "b": 1})).value == 2
+
+
+def test_only_what_was_built_for_a_server_can_be_reloaded() -> None:
+    """The gate of another Exec is fixed."""
+    FILE.write_text(ONE)
+    with pytest.raises(ConfigurationError, match="serving=True"):
+        Reload(build(read()), read)
