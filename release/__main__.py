@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from release.building import build_all, digest
+from release.chart import MANIFESTS, rendered
 from release.checking import problems_of
 from release.projects import ROOT, ReleaseError, source_url, version
 from release.versions import set_version, unequal
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     setting = commands.add_parser("version", help="set the version in all files, and date the changelog")
     setting.add_argument("new")
     setting.add_argument("--date", type=dt.date.fromisoformat, default=None, help="of the heading; today by default")
+    commands.add_parser("manifests", help="render the chart into the manifests; needs helm-python-sdk")
     for name, about in (("build", "build all distributions twice, and check them"), ("check", "check those of dist")):
         command = commands.add_parser(name, help=about)
         command.add_argument("--dist", type=Path, default=ROOT / "dist")
@@ -57,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
             day = options.date or dt.datetime.now(dt.UTC).date()
             for path in set_version(options.new, day):
                 print(path.relative_to(ROOT))
+            return 0
+        if options.command == "manifests":
+            MANIFESTS.write_text(rendered(), encoding="utf-8")
             return 0
         problems = problems_of_tree(tag=options.tag, repository=options.repository)
         if not problems and options.command == "build":

@@ -96,6 +96,7 @@ NAVIGATION: Final = (
         "Operations",
         (
             ("Serving", "serve.md"),
+            ("Containers and Kubernetes", "deploy.md"),
             ("Configuration", "config.md"),
             ("Policy", "policy.md"),
             ("Resilience", "resilience.md"),
