@@ -56,6 +56,12 @@ def other(key: Key, number: int) -> Any:
         return [{"kind": f"cell{number}"}]
     if key.path == "runtime_server.keys":
         return [{"id": f"k{number}", "token": f"secretref:env:TOKEN_{number}"}]
+    if key.path == "scan.scanners":
+        return [["hidden"], ["secrets"], ["instructions", "hidden"]][number]
+    if key.path == "record.share":
+        return [0.25, 0.5, 0.75][number]
+    if key.path == "record.max_bytes":
+        return 2000 + number
     if key.path == "runtime_server.profiles":
         return [["standard"], ["hardened"], ["dev", "standard"]][number]
     if key.path == "runtime_server.quotas":

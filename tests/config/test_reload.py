@@ -304,3 +304,18 @@ def test_only_what_was_built_for_a_server_can_be_reloaded() -> None:
     FILE.write_text(ONE)
     with pytest.raises(ConfigurationError, match="serving=True"):
         Reload(build(read()), read)
+
+
+async def test_answers_are_looked_at_from_the_next_call_on() -> None:
+    """The part that scans is exchanged, and one that does not change stays over another reload."""
+    scan = '[scan]\nenabled = true\nbackends = ["provider"]\nscanners = ["hidden"]\npath = "held"\n'
+    async with serving(ONE + scan) as (built, reload):
+        gate = built.gate
+        assert gate is not None
+        before = gate.scan
+        FILE.write_text(ONE + scan + DENY)
+        assert await reload()
+        assert gate.scan is before is not None
+        FILE.write_text(ONE)
+        assert await reload()
+        assert gate.scan is None

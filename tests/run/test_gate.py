@@ -20,13 +20,14 @@ from toolexec.model import LocalBinding, Tool
 from toolexec.model.call import ToolCall
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Origin
 from toolexec.run.audit import AuditLog
-from toolexec.run.gate import Gate
+from toolexec.run.gate import PARTS, Gate
 from toolexec.run.layer import Layer
 from toolexec.run.layers import Breaker, Bulkhead, Cache, Fallback, Retry
 from toolexec.run.layers.approval import Approval
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.budget import Budget
 from toolexec.run.layers.rate_limit import RateLimit
+from toolexec.run.layers.scan import Scan
 from toolexec.run.layers.telemetry import Telemetry
 from toolexec.run.pinning import Pins
 from toolexec.run.policy import Policy, Rule, Verdict
@@ -225,3 +226,13 @@ async def test_the_order_of_the_parts() -> None:
         ex.add(echo, "t:echo")
         await ex.run_tool("t:echo", {"a": 1})
     assert passed == order
+
+
+def test_a_gate_is_replaced_with_all_its_parts() -> None:
+    """A part that is new has a name here, or a reload would lose it."""
+    from inspect import signature
+
+    assert {*PARTS, "code_shares", "self"} == set(signature(Gate.__init__).parameters)
+    scan, telemetry = Scan(), Telemetry()
+    gate = Gate(scan=scan).replaced({"telemetry": telemetry}, code_shares=None)
+    assert (gate.scan, gate.telemetry) == (scan, telemetry)

@@ -75,6 +75,7 @@ __all__ = [
     "PinningBlock",
     "PolicyBlock",
     "ProxmoxBlock",
+    "RecordBlock",
     "RemoteBlock",
     "ResilienceBlock",
     "ResultsBlock",

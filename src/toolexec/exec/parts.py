@@ -158,10 +158,8 @@ class Parts:
         """What runs code."""
         from toolexec.exec.code import CodeRuns
 
-        return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home, self._recordings)
-
-    def _recordings(self) -> RunRecordings | None:
-        return self.recordings
+        recordings = partial(getattr, self, "recordings")  # made at the first run, as it asks for the journal
+        return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home, recordings)
 
     @cached_property
     def recordings(self) -> RunRecordings | None:
