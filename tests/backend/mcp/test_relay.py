@@ -7,7 +7,14 @@ from contextvars import Context
 from typing import Any
 
 import pytest
-from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData, SamplingMessage, TextContent
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ErrorData,
+    SamplingMessage,
+    TextContent,
+)
 
 from toolexec.backend.mcp.relay import Relay
 from toolexec.model.call import ToolCall
@@ -85,3 +92,13 @@ async def test_a_server_cannot_ask_without_end():
         answers = [await asked(relay) for _ in range(51)]
     assert answers[:50] == ["ann"] * 50
     assert "too many questions" in answers[50]
+
+
+async def test_a_form_without_end_is_not_looked_through():
+    """A form of more than 64 KB is refused before anything is looked for in it."""
+    relay = Relay("s")
+    form = ElicitRequestFormParams(message="x" * 70_000, requested_schema={"type": "object", "properties": {}})
+    with relay.during(made_by("ann")):
+        found = await relay.elicitation(CONTEXT, form)
+    assert isinstance(found, ErrorData)
+    assert "too long a question" in found.message

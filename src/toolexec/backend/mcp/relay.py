@@ -40,6 +40,8 @@ __all__ = ["Relay"]
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_QUESTIONS: Final = 50
 _MOST_CHARACTERS: Final = 1 << 20
+_MOST_IN_FORM: Final = 1 << 16
+_TOO_MUCH: Final = "too many questions, or too long a question, for one call"
 _current: ContextVar[ToolCall | None] = ContextVar("toolexec_mcp_call", default=None)
 _Owner: TypeAlias = tuple[str, str, str, str]
 T = TypeVar("T", bound=pydantic.BaseModel)
@@ -93,6 +95,8 @@ class Relay:
     async def elicitation(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Have the person at the client answer; a form that asks for a secret is refused."""
         data = _data(params)
+        if _is_too_long(data, _MOST_IN_FORM):  # it is not looked through: that would hold up all other calls
+            return ErrorData(code=INVALID_REQUEST, message=_TOO_MUCH)
         if (what := asks_for_secret(data)) is not None:
             logger.warning("MCP server %s asks for a secret (%s); its question was refused", self._name, what)
             return ErrorData(code=INVALID_REQUEST, message=f"a form must not ask for a secret ({what}); give a URL")
@@ -126,8 +130,8 @@ class Relay:
             why = "its caller cannot be asked" if call is not None else "it is not known for whom"
             return ErrorData(code=INVALID_REQUEST, message=f"{kind} is not possible: {why}")
         asked = self._asked[id(call)] = self._asked.get(id(call), 0) + 1
-        if asked > _MOST_QUESTIONS or len(json.dumps(params)) > _MOST_CHARACTERS:
-            return ErrorData(code=INVALID_REQUEST, message="too many questions, or too long a question, for one call")
+        if asked > _MOST_QUESTIONS or _is_too_long(params):
+            return ErrorData(code=INVALID_REQUEST, message=_TOO_MUCH)
         question = ClientQuestion(kind=kind, backend=self._name, tool_id=call.tool_id, params=params)
         try:
             answer = await call.origin.answer(question)
@@ -139,6 +143,10 @@ class Relay:
         except (TimeoutError, ToolExecError, pydantic.ValidationError) as error:
             logger.info("a question of MCP server %s was not answered: %s", self._name, type(error).__name__)
             return ErrorData(code=INTERNAL_ERROR, message=f"{kind}: there is no answer")
+
+
+def _is_too_long(params: JSONDict, most: int = _MOST_CHARACTERS) -> bool:
+    return len(json.dumps(params)) > most
 
 
 def _owner(call: ToolCall) -> _Owner:
