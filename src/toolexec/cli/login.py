@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["login", "logout"]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The server, as the settings name it.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The server or provider, as the settings name it.", show_default=False)
+]
 
 
 def login(

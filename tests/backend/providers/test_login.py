@@ -14,7 +14,7 @@ from tests.net.oauth.login_server import LoginServer, login_server, visit
 from toolexec import Exec
 from toolexec.backend.base import LoginBackend
 from toolexec.backend.secrets import SecretResolver
-from toolexec.errors import BackendUnavailableError, ConfigurationError, LoginRequiredError
+from toolexec.errors import BackendUnavailableError, ConfigurationError, LoginError, LoginRequiredError
 from toolexec.net.oauth.login import log_in
 from toolexec.net.oauth.settings import OAuthSettings
 
@@ -159,6 +159,16 @@ async def test_a_server_without_metadata_is_where_the_settings_say(server: Login
         assert urlsplit(shown[0]["redirect_uri"]).path == "/callback"
 
 
+async def test_a_person_is_not_sent_to_a_place_without_tls(server: LoginServer) -> None:
+    """Places in the settings are held to https, too, but for this machine."""
+    places = {"authorization_url": "http://login.example.com/authorize", "token_url": f"{server.url}/token"}
+    async with Exec() as ex:
+        backend = await add(ex, server, "http", client_id="me", **places)
+        with pytest.raises(LoginError, match="http is for this machine only"):
+            await backend.log_in(visit)
+        assert server.asked == []
+
+
 async def test_a_token_goes_to_no_other_origin(server: LoginServer) -> None:
     """A tool elsewhere gets none, unless its origin is named."""
     async with login_server() as other, Exec() as ex:
@@ -257,7 +267,7 @@ async def test_a_provider_that_does_not_say_where_to_log_in_has_no_guesses(serve
     """Without metadata of its own, it is not taken for its own authorization server, as one of MCP is."""
     async with Exec() as ex:
         backend = await add(ex, server, "http")
-        with pytest.raises(Exception, match="does not say where to log in: set issuer in its auth, or token_url"):
+        with pytest.raises(LoginError, match="does not say where to log in: set issuer in its auth, or token_url"):
             await backend.log_in(visit)
         assert "/authorize" not in server.paths
 

@@ -213,6 +213,9 @@ class OAuthSession:
         """Return what the server leads to, asked for again; raises LoginError."""
         named, issuer = named_server(self.settings), self.settings.issuer
         if named is not None:
+            for place in (named.authorization_endpoint, named.token_endpoint, named.device_endpoint):
+                if place:
+                    self.reach.check(place, f"the login to {self.name}")
             found = Found(server=named)
         elif self._plain and issuer:
             found = await discover_named(self.reach, issuer)
