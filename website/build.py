@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from website.sources import EXAMPLES, ROOT, documents, rewritten
 
 __all__ = ["SiteError", "assemble", "build", "pages"]
 
+_LINKED: Final = re.compile(r"\]\((?:\.\./)*files/([^)#\s]+)")
 _THEME: Final = Path(__file__).parent / "theme"
 
 
@@ -119,7 +121,8 @@ def _ranked(path: str, text: str) -> str:
 
 def _files(contents: dict[str, str]) -> list[str]:
     """Return the files of the repository that pages link to and that are not pages."""
-    return ["LICENSE"] if any("files/LICENSE" in text for text in contents.values()) else []
+    linked = {name for text in contents.values() for name in _LINKED.findall(text)}
+    return sorted(name for name in linked if (ROOT / name).is_file())
 
 
 def _read(name: str) -> str:
