@@ -138,7 +138,7 @@ async def test_unregistering_closes(registry: BackendRegistry, log: list[str]) -
 
 
 async def test_a_retired_backend_is_reached_until_it_is_released(registry: BackendRegistry, log: list[str]) -> None:
-    """It is not listed, is not closed before that, and gives way to another one of its name."""
+    """A retired backend is not listed, is not closed before that, and gives way to another one of its name."""
     first = registry.register(Recorder("a", log))
     binding = ProviderBinding("a", "x")
     assert registry.retire("a") is first

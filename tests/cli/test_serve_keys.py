@@ -99,6 +99,12 @@ async def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> Non
     async with serving(tmp_path) as (server, file):
         file.write_text("[[auth.api_keys]\n")
         assert "toolexec.toml" in await server.said("were not reloaded")
+        async with httpx2.AsyncClient(timeout=20, verify=False) as client:
+            url = server.url.replace("/mcp", "/health")
+            checks = (await client.get(url, headers={"authorization": "Bearer ann"})).json()["checks"]
+        [settings] = [check for check in checks if check["name"] == "settings"]
+        assert settings["status"] == "failed"
+        assert "toolexec.toml" in settings["message"]
         server.process.send_signal(signal.SIGHUP)
         await server.said("were not reloaded")
         file.unlink()

@@ -6,12 +6,14 @@ import asyncio
 import importlib
 import json
 import logging
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.config.build import Built, build
 from toolexec.config.load import load_settings
@@ -61,7 +63,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def serving(text: str, **more: Any) -> AsyncIterator[tuple[Built, Reload]]:
+async def serving(text: str, **more: Any) -> AsyncGenerator[tuple[Built, Reload]]:
     """Build what the file says, started, with what reloads it."""
     FILE.write_text(text)
     built = build(read(), serving=True)
@@ -111,7 +113,7 @@ async def test_a_new_policy_holds_from_the_next_call_on_and_no_call_before_it_fa
 
 
 async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None:
-    """Its tool is denied meanwhile."""
+    """The tool is denied meanwhile."""
     async with serving(ONE) as (built, reload):
         tools = importlib.import_module("reload_one")
         running = asyncio.create_task(built.ex.run_tool("one:wait"))
@@ -135,7 +137,7 @@ async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None
 async def test_with_any_mistake_in_the_file_all_stays_as_it_was(
     text: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is right in it changes nothing, either; one line of the log has the mistake with its place."""
+    """Nothing that is right in it is taken over, either; one line of the log has the mistake with its place."""
     async with serving(ONE + DENY) as (built, reload):
         FILE.write_text(text)
         caplog.clear()
@@ -154,7 +156,7 @@ async def test_with_any_mistake_in_the_file_all_stays_as_it_was(
 
 
 async def test_a_removed_server_is_gone_and_its_running_call_finishes() -> None:
-    """It is closed after that call, and not before; the other one is the same as before."""
+    """The server is closed after that call, and not before; the other one is the same as before."""
     async with serving(ONE + TWO) as (built, reload):
         tools = importlib.import_module("reload_one")
         kept, removed = built.ex.backends.get("two"), built.ex.backends.get("one")
@@ -289,13 +291,44 @@ async def test_the_audit_log_has_what_was_changed_by_name() -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+async def test_what_fails_last_of_all_changes_nothing_either() -> None:
+    """A layer that cannot be put around the new rules; the audit log says that it came to nothing."""
+    text = "from toolexec import Exec\n\nfits = True\n\n\ndef layer(inner):\n    assert fits\n    return inner\n\n\n"
+    Path("own_exec.py").write_text(f"{text}ex = Exec(layers=[layer])\nex.add(lambda: 1, 'own:one')\n")
+    FILE.write_text("")
+
+    def both() -> LoadedConfig:
+        return load_settings([FILE, "own_exec.py"], environment={}, serving=True)
+
+    built = build(both(), serving=True)
+    async with built.ex as ex:
+        reload = Reload(built, both)
+        FILE.write_text(DENY.replace("one:add", "own:*") + TWO)
+        layer = ex.options.layers[0]
+        layer.__globals__["fits"] = False  # type: ignore[attr-defined]
+        assert await reload() is None
+        assert "AssertionError" in reload.problem
+        assert (await ex.run_tool("own:one")).value == 1
+        assert ex.backends.names() == ["local"]
+        assert built.audit is not None
+        assert "the settings were not reloaded after all" in built.audit.path.read_text()
+        layer.__globals__["fits"] = True  # type: ignore[attr-defined]
+        assert await reload()
+        with pytest.raises(PolicyError):
+            await ex.run_tool("own:one")
+        await reload.aclose()
+    built.close()
+
+
 async def test_a_name_that_a_backend_of_the_program_has_changes_nothing() -> None:
-    """Not even the policy of the same file."""
+    """Neither is the policy of the same file taken over."""
     async with serving(ONE) as (built, reload):
         built.ex.add_http("two", "https://two.invalid")
         FILE.write_text(ONE + TWO + DENY)
         assert await reload() is None
         assert "a backend named two is there already" in reload.problem
+        assert built.audit is not None
+        assert "reloaded" not in built.audit.path.read_text()
         assert (await built.ex.run_tool("one:add", {"a": 1, "b": 1})).value == 2
 
 
@@ -304,6 +337,34 @@ def test_only_what_was_built_for_a_server_can_be_reloaded() -> None:
     FILE.write_text(ONE)
     with pytest.raises(ConfigurationError, match="serving=True"):
         Reload(build(read()), read)
+
+
+@pytest.mark.full
+async def test_of_two_mcp_servers_only_the_changed_one_is_started_again() -> None:
+    """The process of the other one goes on; that of one that is removed ends."""
+
+    def server(name: str, *args: str) -> str:
+        return f"[mcpServers.{name}]\ncommand = '{sys.executable}'\nargs = {['-m', 'mcp_server_time', *args]!r}\n"
+
+    def pids() -> dict[str, Any]:
+        return {each.name: each.info.get("pid") for each in built.ex.backend_statuses() if each.kind == "mcp"}
+
+    async with serving(server("one") + server("two")) as (built, reload):
+        before = pids()
+        assert all(before.values())
+        FILE.write_text(server("one") + server("two", "--local-timezone", "UTC"))
+        changes = await reload()
+        assert changes is not None
+        assert changes.changed == ("two",)
+        for name in ("one", "two"):
+            assert (await built.ex.run_tool(f"{name}:get_current_time", {"timezone": "UTC"})).ok
+        after = pids()
+        assert after["one"] == before["one"]
+        assert after["two"] not in (None, before["two"])
+        FILE.write_text(server("one"))
+        assert await reload()
+        assert pids() == {"one": before["one"]}
+        await until(lambda: not Path(f"/proc/{before['two']}").exists() and not Path(f"/proc/{after['two']}").exists())
 
 
 async def test_answers_are_looked_at_from_the_next_call_on() -> None:

@@ -17,7 +17,7 @@ CLOSED = Gate(policy=Policy([Rule("deny", tools="t:*", reason="closed")]))
 
 
 def test_blocking_calls_go_by_the_rules_of_their_moment() -> None:
-    """They are made in the caller's own thread, without the event loop."""
+    """Blocking calls are made in the caller's own thread, without the event loop."""
     gate = LiveGate(OPEN)
     with Exec(gate=gate).sync as ex:
         ex.add(lambda: 1, "t:one")
@@ -34,7 +34,7 @@ def test_blocking_calls_go_by_the_rules_of_their_moment() -> None:
 
 
 async def test_a_stream_ends_by_the_rules_that_it_began_with() -> None:
-    """Its era is over once it has ended, however many came after it."""
+    """The era is over once the stream has ended, however many came after it."""
     gate, go_on = LiveGate(OPEN), asyncio.Event()
 
     async def pieces() -> AsyncIterator[int]:
@@ -70,7 +70,7 @@ async def test_chains_and_code_pass_the_rules_of_the_moment_as_a_whole() -> None
 
 
 async def test_rules_that_cannot_be_put_around_the_calls_change_nothing() -> None:
-    """Those of before stay."""
+    """The rules of before stay."""
     gate = LiveGate(OPEN)
 
     class Broken(Policy):

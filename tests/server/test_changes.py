@@ -65,16 +65,16 @@ async def test_listeners_of_the_newer_era() -> None:
 
 async def test_clients_are_notified_of_what_they_may_see_though_nothing_has_changed() -> None:
     """As when the policy of a running server is another one: tools, resources and prompts are to be listed again."""
-    heard: list[str] = []
+    received: list[str] = []
 
-    async def hear(message: Any) -> None:
-        heard.append(type(message).__name__)
+    async def receive(message: Any) -> None:
+        received.append(type(message).__name__)
 
     async with serving(Exec(), list_changed_debounce=0.01) as server:
-        async with connect(server, "legacy", message_handler=hear):
+        async with connect(server, "legacy", message_handler=receive):
             server.notify_changes()
-            await until(lambda: len(heard) == 3)
-    assert set(heard) == {
+            await until(lambda: len(received) == 3)
+    assert set(received) == {
         "ToolListChangedNotification",
         "ResourceListChangedNotification",
         "PromptListChangedNotification",

@@ -151,7 +151,6 @@ def build(
     """
     from toolexec.exec import Exec
     from toolexec.exec.options import Options
-    from toolexec.run.live_gate import LiveGate
 
     python = PythonTools(loaded.python)
     toolset = served_toolset(loaded) if serving else None
@@ -166,6 +165,8 @@ def build(
         )
         gate, audit = maker.make()
     if serving and gate is not None:
+        from toolexec.run.live_gate import LiveGate
+
         gate = LiveGate(gate)
     with ExitStack() as opened:
         if audit is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from toolexec.config.build import Built, backends
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.parts import auth_settings
-from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.errors import AuditError, ConfigurationError, ToolExecError
 from toolexec.run.live_gate import LiveGate
 
 if TYPE_CHECKING:
@@ -84,14 +85,15 @@ class Reload:
         Of several calls each waits for those before it, and reads what is there then.
         """
         async with self._turn:
+            prepared = None
             try:
                 prepared = await asyncio.to_thread(self._prepare)
                 self._exchange(prepared)
             except ToolExecError as error:
-                return self._failed(_one_line(error))
+                return self._failed(_one_line(error), prepared)
             except Exception as error:
                 logger.debug("a reload failed", exc_info=True)
-                return self._failed(type(error).__name__)
+                return self._failed(type(error).__name__, prepared)
             self.problem = ""
             changes = prepared.changes
             level = logging.WARNING if changes or changes.restart else logging.INFO
@@ -104,7 +106,10 @@ class Reload:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, prepared: _Prepared | None) -> None:
+        if prepared is not None and prepared.changes and self._built.audit is not None:
+            with suppress(AuditError):  # which the next call reports, too
+                self._built.audit.append({"note": "the settings were not reloaded after all"})
         self.problem = f"the settings were not reloaded, those of before stay: {why}"
         logger.error("%s", self.problem)
 
@@ -118,6 +123,7 @@ class Reload:
         gate = self._gate.current
         if maker is not None and changes.of_gate:
             gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)
+        self._check_names(changes)
         made = tuple(backend for _, backend in backends(loaded, {*changes.added, *changes.changed}))
         keys = auth_settings(loaded).api_keys
         gone = sorted(self._keys.gone(keys)) if self._keys is not None else []
@@ -129,17 +135,17 @@ class Reload:
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""
         ex, changes = self._built.ex, prepared.changes
-        out = (*changes.removed, *changes.changed)
-        for name in sorted({backend.name for backend in prepared.backends} & {*ex.backends.names()} - {*out}):
-            raise ConfigurationError(f"a backend named {name} is there already; choose another name")
-        self._loaded = prepared.loaded
+        self._check_names(changes)
         if not changes:
+            self._loaded = prepared.loaded
             return
         era = self._gate.exchange(prepared.gate)
+        self._loaded = prepared.loaded
         if self._keys is not None and API_KEYS in changes.keys:
             gone = self._keys.replace(prepared.keys)
             if gone:
                 logger.warning("API keys that are out or changed: %s", ", ".join(sorted(gone)))
+        out = (*changes.removed, *changes.changed)
         retired = [backend for name in out if (backend := ex.retire(name)) is not None]
         ex.add_backends(*prepared.backends)
         if prepared.backends:
@@ -147,6 +153,11 @@ class Reload:
         if retired:
             self._begin(self._close(era, retired))
         self._notify()
+
+    def _check_names(self, changes: Changes) -> None:
+        """Raise ConfigurationError where a backend that the settings know nothing of has the name of a new one."""
+        for name in sorted({*changes.added} & {*self._built.ex.backends.names()}):
+            raise ConfigurationError(f"a backend named {name} is there already; choose another name")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -349,11 +349,12 @@ class Exec(VendorMessages):
         """Close a backend and take its tools out of the index; unknown names are ignored."""
         await self._parts.sources.remove(name)
 
+    @checked("retire")
     def retire(self, name: str) -> Backend | None:
         """Take a backend and its tools out without closing it, and return it; None where there is none of that name.
 
         Calls that are being made go on; `backends.release` closes it once they have ended. Another one of its name can
-        be added at once.
+        be added at once. Raises ConfigurationError for a name that is not a string.
         """
         return self._parts.sources.retire(name)
 
