@@ -27,7 +27,7 @@ __all__ = ["PYTHONS", "problems_of", "problems_of_file", "problems_of_page"]
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _LINKS: Final = ("Changelog", "Documentation", "Issues", "Source")
 _SKILL: Final = "toolexec/cli/agent_skills/using-toolexec/SKILL.md"
-_UNWANTED: Final = re.compile(r"(^|/)(tests?|benchmarks|conftest\.py|__pycache__|\.git[^/]*|\.venv|dist)(/|$)|\.pyc$")
+_UNWANTED: Final = re.compile(r"(^|/)(tests?|benchmarks|conftest\.py|__pycache__|\.git(hub)?|\.venv|dist)(/|$)|\.pyc$")
 _OURS: Final = {"toolexec/testing"}  # the shared suites for backends, which are public
 _CODE: Final = re.compile(r"^( {0,3})(```+|~~~+).*?^\1\2\s*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]]+\]:\s*(\S+)|(?:href|src)=[\"']([^\"']+)", re.MULTILINE)

@@ -82,7 +82,7 @@ def test_a_version_that_is_none_is_refused(tree: Path, new: str, reason: str) ->
 
 
 def test_a_release_without_news_is_refused(tree: Path) -> None:
-    """So is one of files that do not agree."""
+    """A changelog without entries is refused, and so are files that do not agree."""
     set_version("98.7.6", DAY, tree)
     with pytest.raises(ReleaseError, match="nothing under"):
         set_version("98.7.7", DAY, tree)
@@ -93,14 +93,14 @@ def test_a_release_without_news_is_refused(tree: Path) -> None:
 
 def test_a_tag_must_fit(tree: Path) -> None:
     """The tag of another version, a home that the metadata does not name, and entries that are unreleased are refused."""
-    found = "\n".join(problems_of_tree(tag="v5.0.0", repository="https://github.com/somebody/fork", root=tree))
+    found = "\n".join(problems_of_tree(tag="v5.0.0", repository="https://github.com/other/fork", root=tree))
     assert "the tag is v5.0.0" in found
-    assert "https://github.com/somebody/fork" in found
+    assert "https://github.com/other/fork" in found
     assert "entries under [Unreleased]" in found
 
 
 def test_distributions_that_are_wrong_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is missing, of no project, of another version, without metadata: each has its line, and the exit code is 1."""
+    """Each file that is missing, of no project, of another version or without metadata has its line; the exit code is 1."""
     for name in ("toolexec-0.0.1-py3-none-any.whl", "other-1.0-py3-none-any.whl"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("toolexec/__init__.py", "")
@@ -115,7 +115,7 @@ def test_distributions_that_are_wrong_are_named(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_table_has_names_sizes_and_digests(tmp_path: Path) -> None:
-    """Two wheels of one name and other bytes are told apart."""
+    """Two wheels of one name and other bytes differ."""
     for directory, data in (("one", b"a"), ("two", b"b")):
         (tmp_path / directory).mkdir()
         (tmp_path / directory / "x-1-py3-none-any.whl").write_bytes(data)

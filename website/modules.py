@@ -141,6 +141,13 @@ API_PAGES: Final = (
         "toolexec.server.auth",
         "toolexec.server.tasks",
     ),
+    _page(
+        "config",
+        "Read settings, build what they describe, and reload it while it is served.",
+        "toolexec.config.load",
+        "toolexec.config.build",
+        "toolexec.config.reload",
+    ),
     _page("net", "Bound which hosts may be reached.", "toolexec.net"),
     _page("provider", "Write a kind of provider of your own.", "toolexec.provider"),
     _page("sandbox", "Write a sandbox of your own.", "toolexec.sandbox"),

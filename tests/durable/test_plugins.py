@@ -221,7 +221,7 @@ def test_config_show_has_it_without_its_secrets(shelf: Path) -> None:
     from toolexec.cli.app import app
     done = CliRunner().invoke(app, ["config", "show", "--origin", "-c", str(Path(sys.path[0], "toolexec.toml"))])
     shown = done.output.partition("[durable.shelf]")[2].partition("[")[0] + done.output.partition("[durable.shelf]")[2]
-    print("hidden" in done.output, "token = " in shown, "REDACTED" in shown, "lease = 5" in shown, "most = 1024" in shown)
+    print("hidden-from-all" in done.output, "token = " in shown, "REDACTED" in shown, "lease = 5" in shown, "most = 1024" in shown)
     """
     assert run(shelf, program) == ["False True True True True"]
 
