@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,15 +133,21 @@ async def test_another_tool_is_recorded_also_when_it_fails(workshop: Workshop, t
     ]
 
 
-async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path) -> None:
+async def test_another_tool_is_in_the_ledger(workshop: Workshop, tmp_path: Path, effects: EffectLedger) -> None:
     """An unknown outcome at the other tool is known to the ledger: the next equal call is not simply made."""
-    effects = EffectLedger(tmp_path / "effects.db")
     both = Mirrored(workshop, tmp_path, fallback=Fallback({"hub:post": "mirror:post"}), ledger=Ledger(effects))
     both.mirror.fail(ConnectionLostError("gone"))
     assert not (await both.runner.run(ToolCall("hub:post"))).ok
     assert await raised(both.runner, ToolCall("hub:post")) is both.hub.down
     assert both.mirror.count == 1
     assert [effect.tool for effect in effects.unsettled()] == ["mirror:post"]
+
+
+@pytest.fixture
+def effects(tmp_path: Path) -> Iterator[EffectLedger]:
+    """A ledger in a file, which an error that is kept would keep open."""
+    with closing(EffectLedger(tmp_path / "effects.db")) as made:
+        yield made
 
 
 async def by_call(runner: Any, call: ToolCall) -> ToolExecError | None:
@@ -166,9 +172,11 @@ async def test_a_fallback_of_unknown_outcome_is_the_last(workshop: Workshop, tmp
 
 
 @pytest.mark.parametrize("path", [by_call, by_stream])
-async def test_an_unknown_outcome_of_before_ends_the_search(workshop: Workshop, tmp_path: Path, path: Any) -> None:
+async def test_an_unknown_outcome_of_before_ends_the_search(
+    workshop: Workshop, tmp_path: Path, effects: EffectLedger, path: Any
+) -> None:
     """A third tool never repeats what the second may have done in an earlier call."""
-    ledger = Ledger(EffectLedger(tmp_path / "effects.db"))
+    ledger = Ledger(effects)
     others = Fallback({"hub:post": ["mirror:post", "third:post"]})
     both = Mirrored(workshop, tmp_path, fallback=others, ledger=ledger)
     third = Service(workshop, "third")
@@ -193,9 +201,9 @@ async def test_each_retry_has_a_record_of_its_own(workshop: Workshop, tmp_path: 
     ]
 
 
-async def test_a_check_of_the_ledger_is_recorded(workshop: Workshop, tmp_path: Path) -> None:
+async def test_a_check_of_the_ledger_is_recorded(workshop: Workshop, tmp_path: Path, effects: EffectLedger) -> None:
     """The call that checks for a lost effect is a call like others for policy and log."""
-    both = Mirrored(workshop, tmp_path, ledger=Ledger(EffectLedger(tmp_path / "effects.db")))
+    both = Mirrored(workshop, tmp_path, ledger=Ledger(effects))
     both.hub.down = None
     both.hub.add("look", READING)
     both.hub.add("write", UNMARKED, meta={CHECK: "hub:look"})
