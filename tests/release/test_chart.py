@@ -11,10 +11,18 @@ from release.chart import MANIFESTS, lint, rendered
 from tests.tiers import missing
 
 
-@pytest.fixture(autouse=True)
-def _helm() -> None:
+@pytest.fixture(scope="session")
+def helm() -> None:
+    """Helm, which opens files at its first use that stay with the process."""
     if find_spec("helm_python") is None:
         missing("Helm is not here", "pip install --no-deps helm-python-sdk")
+    lint()
+    rendered()
+
+
+@pytest.fixture(autouse=True)
+def _helm(helm: None) -> None:
+    """Every test here needs it."""
 
 
 def test_helm_makes_the_manifests() -> None:

@@ -62,6 +62,7 @@ GATE_BLOCKS = (
     "resilience",
     "learning",
 )
+"""The blocks of the settings that say what the gate is."""
 TASKS_FILE = "tasks.db"
 """The file of tasks, in the state directory."""
 RUNS_FILE = "runs.db"

@@ -198,6 +198,13 @@ def test_a_secret_is_known_however_it_is_written(word: str, place: str):
         ("A b c or d?", {"type": "string"}, False),
         ("Your password?", {"type": ["string", "null"]}, True),
         ("Which kind of password?", {"type": "string", "enum": ["long", "short"]}, False),
+        (
+            "?",
+            {"type": "integer", "description": "your number (do not give us your phone number, pin, or such)"},
+            False,
+        ),
+        ("?", {"type": "integer", "description": "Do not enter your name, but your pin"}, True),
+        ("?", {"type": "string", "description": "Never share your password with others."}, True),
         ("Where is option 1 of 5?", {"type": "string", "title": "x 1 2 3"}, False),
     ],
 )

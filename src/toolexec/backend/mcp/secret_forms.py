@@ -26,6 +26,12 @@ _DIGITS: Final = re.compile(_TYPED, re.IGNORECASE)
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _APART: Final = re.compile(r"(?<=\b\w)[\W_]{1,3}(?=\w\b)")
 """What stands between letters that stand alone, as in `p a s s w o r d`."""
+_WARNS: Final = re.compile(
+    r"\b(?:do\s+not|don'?t|never)\s+(?:give\s+us|enter|type|include|provide)\b"
+    r"(?:(?!\b(?:but|except|only|instead|just|enter|type|write|fill|put|give|send|here)\b)[^.;:!?()\n])*",
+    re.IGNORECASE,
+)
+"""What asks for no secret: `do not give us your pin`, to the end of that and with nothing else in it."""
 _LOOKS: Final = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0501\u0261\u0131\u03bf\u03b10135$@", "aeopcyxisdgioaoiessa"
 )
@@ -46,12 +52,14 @@ def asks_for_secret(params: JSONObject) -> str | None:
             _names_secret(field.get(key), _SECRET) for key in ("title", "format")
         ):
             return name[:100]
-        if _names_secret(field.get("description"), _DIGITS if is_number else _SECRET):
+        about = field.get("description")
+        about = _WARNS.sub("", about) if isinstance(about, str) else about
+        if _names_secret(about, _DIGITS if is_number else _SECRET):
             return name[:100]
-    about = [params.get("message"), *(schema.get(key) for key in ("title", "description"))] if schema else []
+    words = [params.get("message"), *(schema.get(key) for key in ("title", "description"))] if schema else []
     kinds = {str(field.get("type")) for _, field in fields}
     pattern = _DIGITS if kinds <= {"integer", "number"} else _SECRET
-    if fields and any(_names_secret(text, pattern) for text in about):
+    if fields and any(_names_secret(text, pattern) for text in words):
         return fields[0][0][:100]
     return None
 
