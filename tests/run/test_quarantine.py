@@ -31,17 +31,27 @@ def test_an_answer_is_kept_and_removed(tmp_path: Path) -> None:
             gone(held)
 
 
-def test_the_oldest_go(tmp_path: Path) -> None:
-    """The newest stay; files of others are left out of the list."""
+def test_the_oldest_go_and_other_files_stay(tmp_path: Path) -> None:
+    """The newest answers stay, and so does whatever else is in the directory."""
     place = Quarantine(tmp_path, keep=2)
-    (tmp_path / "00000000.json").write_text("[]")
-    for _ in range(3):
-        hold(place)
-    assert len(list(tmp_path.iterdir())) == 2
-    (tmp_path / "zzz.json").write_text("{}")
+    others = [tmp_path / name for name in ("00000000.json", "package.json", "20200101-000000-00000000.txt")]
+    for other in others:
+        other.write_text("{}")
+    kept = [hold(place) for _ in range(3)]
     assert len(place.all()) == 2
+    assert {each.id for each in place.all()} < {*kept}
+    assert all(other.exists() for other in others)
     with pytest.raises(ConfigurationError):
         Quarantine(tmp_path, keep=0)
+
+
+def test_of_a_large_answer_the_start_is_kept(tmp_path: Path) -> None:
+    """A server that sends large ones does not fill the disk."""
+    place = Quarantine(tmp_path)
+    answer = place.get(hold(place, "x" * 3_000_000)).answer
+    assert isinstance(answer, dict)
+    assert str(answer["start"]).startswith('{"value": "xxx')
+    assert len(str(answer["start"])) == 1 << 20
 
 
 @pytest.mark.parametrize("held", ["", "../x", "a/b", "x.json"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -18,8 +19,10 @@ from toolexec.process.atomic import replace_files
 
 __all__ = ["HeldAnswer", "Quarantine"]
 
-_NAME: Final = "*.json"
+_ID: Final = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 _OWNER: Final = 0o600
+_MOST: Final = 1 << 20
+"""Of a longer answer, in characters of JSON, the start is kept: a server cannot fill the disk with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,11 @@ class HeldAnswer:
 
 
 class Quarantine:
-    """Held answers as files of a *directory* that is its owner's alone; of more than *keep* the oldest go.
+    """Held answers as files of a *directory* that is its owner's alone; of more than *keep* the oldest go, and of an
+    answer of more than 1 MB of JSON the start is kept.
 
-    Several processes may use one directory. Nothing is made before the first answer is held.
+    Several processes may use one directory; other files in it are left alone. Nothing is made before the first answer
+    is held. Raises ConfigurationError for *keep* below 1.
     """
 
     def __init__(self, directory: str | Path, *, keep: int = 1000) -> None:
@@ -63,7 +68,7 @@ class Quarantine:
             backend=backend,
             caller=caller.id,
             findings=[*findings],
-            answer=redactor.value(answer),
+            answer=_start_of(redactor.value(answer)),
         )
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps(asdict(held))
@@ -91,12 +96,18 @@ class Quarantine:
             raise _missing(held) from None
 
     def _files(self) -> list[Path]:
-        return sorted(self.directory.glob(_NAME))  # an ID begins with the time
+        found = (file for file in self.directory.glob("*.json") if _ID.fullmatch(file.stem))
+        return sorted(found)  # an ID begins with the time
 
     def _file(self, held: str) -> Path:
-        if not held or not held.replace("-", "").isalnum():  # it must not lead elsewhere
+        if _ID.fullmatch(held) is None:  # it must not lead elsewhere
             raise _missing(held)
         return self.directory / f"{held}.json"
+
+
+def _start_of(answer: JSONValue) -> JSONValue:
+    text = json.dumps(answer)
+    return answer if len(text) <= _MOST else {"left_out": f"{len(text) - _MOST} characters", "start": text[:_MOST]}
 
 
 def _read(file: Path) -> HeldAnswer | None:

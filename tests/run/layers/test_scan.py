@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolexec import Exec, Step, ToolReply, tool
-from toolexec.errors import ConfigurationError, ExecutionError, Outcome, ResultHeldError
+from toolexec.errors import ConfigurationError, ExecutionError, InvalidResultError, Outcome, ResultHeldError
 from toolexec.model.content import image, text
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.redaction import Redactor
@@ -129,6 +129,17 @@ async def test_answers_from_the_cache_and_large_ones_are_looked_at(place: Quaran
             assert isinstance(result.error, ResultHeldError)
             assert result.handle == ""
     assert len(place.all()) == 2
+
+
+async def test_a_stream_without_end_is_stopped(place: Quarantine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunks wait in memory, and not more of them than there may be; none of them is given."""
+    monkeypatch.setattr("toolexec.run.layers.scan._MOST_BYTES", 10)
+    async with make(Scan(backends=["local"], quarantine=place)) as ex:
+        seen: list[str] = []
+        with pytest.raises(InvalidResultError, match="too much to be looked at"):
+            async for event in ex.stream_tool("t:pieces", {"kind": "good"}):
+                seen.append(event.kind)
+    assert seen == []
 
 
 async def test_only_the_backends_that_are_named(place: Quarantine) -> None:

@@ -8,16 +8,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from toolexec.backend.here import Wait
-from toolexec.errors import ConfigurationError, ResultHeldError, ToolExecError
+from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, ResultHeldError, ToolExecError
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.model.settings import checked
 from toolexec.model.visible import visible_line
+from toolexec.run.excerpt import size
 from toolexec.run.large import is_small, walked
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.quarantine import Quarantine
@@ -30,6 +31,8 @@ from toolexec.run.types import Result
 __all__ = ["Scan"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_MOST_BYTES: Final = 64 << 20
+_TOO_LARGE: Final = "the stream has more than 64 MiB, too much to be looked at before it is given; ask for less"
 
 
 @checked("Scan")
@@ -93,24 +96,21 @@ class Scan:
                     found["could not be looked at"] = None
         return list(found)
 
-    def judge(self, result: Result, call: ToolCall, binding: Binding, chunks: Sequence[Any] = ()) -> Result | None:
-        """Return what takes the place of *result*, which came after *chunks*; None where it is given."""
-        parts: JSONDict = {"value": result.value}
-        if result.reply is not None:
-            parts |= {"content": [*result.reply.content], "structured": result.reply.structured}
-        if result.error is not None:
-            parts |= {"error": {"message": result.error.message, "details": result.error.details}}
-        if chunks:
-            parts["chunks"] = [*chunks]
+    def look(self, result: Result, chunks: Sequence[Any] = ()) -> list[str]:
+        """Return what is found in *result*, which came after *chunks*."""
         joined = "".join(chunk for chunk in chunks if isinstance(chunk, str))  # words may be cut between two
-        found = self.findings(parts, joined)
-        if not found:
-            return None
+        return self.findings(_parts(result, chunks), joined)
+
+    def judge(
+        self, result: Result, call: ToolCall, binding: Binding, found: list[str], chunks: Sequence[Any] = ()
+    ) -> Result | None:
+        """Return what takes the place of *result*, in which something was *found*; None where it is given. It may write
+        a file."""
         tool, backend = result.tool_id, f"{binding.kind}:{binding.backend}"
         logger.warning("an answer of %s on %s %s", visible_line(tool), visible_line(backend), ", ".join(found))
         if self.action == "report":
             return None
-        error = _held(result, found, self._keep(tool, backend, call, found, parts))
+        error = _held(result, found, self._keep(tool, backend, call, found, _parts(result, chunks)))
         return replace(result, value=None, error=error, reply=None, warnings=(), handle="")
 
     def _keep(self, tool: str, backend: str, call: ToolCall, found: list[str], parts: JSONDict) -> str:
@@ -123,6 +123,16 @@ class Scan:
         except OSError as error:
             logger.warning("an answer of %s cannot be kept for a person: %s", visible_line(tool), error)
             return ""
+
+
+def _parts(result: Result, chunks: Sequence[Any]) -> JSONDict:
+    """Return all that an answer consists of."""
+    parts: JSONDict = {"value": result.value}
+    if result.reply is not None:
+        parts |= {"content": [*result.reply.content], "structured": result.reply.structured}
+    if result.error is not None:
+        parts |= {"error": {"message": result.error.message, "details": result.error.details}}
+    return {**parts, "chunks": [*chunks]} if chunks else parts
 
 
 def _held(result: Result, found: Sequence[str], held: str) -> ResultHeldError:
@@ -146,16 +156,25 @@ class _Scanned(Layer):
         binding = result.binding or self._binding(call)
         if binding is None or not self._scan.looks_at(binding):
             return None
-        judge = partial(self._scan.judge, result, call, binding)
         content = result.reply.content if result.reply is not None else ()
-        return judge() if is_small(result.value) and is_small(content) else walked(judge)
+        if not (is_small(result.value) and is_small(content)):
+            return self._look_later(result, call, binding)
+        found = self._scan.look(result)
+        return walked(partial(self._scan.judge, result, call, binding, found)) if found else None
+
+    async def _look_later(
+        self, result: Result, call: ToolCall, binding: Binding, chunks: Sequence[Any] = ()
+    ) -> Result | None:
+        """Look at a large answer, and write what is held, off the event loop."""
+        found = await walked(partial(self._scan.look, result, chunks))
+        return await walked(partial(self._scan.judge, result, call, binding, found, chunks)) if found else None
 
     async def run(self, call: ToolCall) -> Result:
         """Look at what is raised, too: its words may be a server's."""
         try:
             return await super().run(call)
         except ToolExecError as error:
-            self._check(call, error)
+            await walked(partial(self._check, call, error))
             raise
 
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
@@ -167,7 +186,7 @@ class _Scanned(Layer):
             raise
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Keep the chunks back until all of them have been looked at."""
+        """Keep the chunks back until all of them have been looked at, and have no more of them than fit."""
         binding = self._binding(call)
         async with aclosing(self.inner.stream(call)) as events:
             if binding is None or not self._scan.looks_at(binding):
@@ -175,26 +194,28 @@ class _Scanned(Layer):
                     yield event
                 return
             waiting: list[StreamEvent] = []
+            room = _MOST_BYTES
             try:
                 async for event in events:
                     if event.kind == "chunk":
                         waiting.append(event)
+                        room -= size(event.data)
+                        if room < 0:  # the tool is stopped; what it has done by then is not known
+                            raise InvalidResultError(_TOO_LARGE, tool_id=call.tool_id, outcome=Outcome.UNKNOWN)
                     elif event.kind != "progress":
                         for each in await self._judged(waiting, event, call, binding):
                             yield each
                     elif not self._scan.findings(event.data):
                         yield event
             except ToolExecError as error:
-                self._check(call, error)
+                await walked(partial(self._check, call, error))
                 raise
 
     async def _judged(
         self, chunks: Sequence[StreamEvent], last: StreamEvent, call: ToolCall, binding: Binding
     ) -> list[StreamEvent]:
         """Return the end of a stream: its chunks and its last event, or the error in their place."""
-        result = last_result(last, call)
-        judge = partial(self._scan.judge, result, call, binding, [chunk.data for chunk in chunks])
-        other = await walked(judge)
+        other = await self._look_later(last_result(last, call), call, binding, [chunk.data for chunk in chunks])
         return [*chunks, last] if other is None else [last_event(other)]
 
     def _check(self, call: ToolCall, error: ToolExecError) -> None:
@@ -202,7 +223,9 @@ class _Scanned(Layer):
         binding = self._binding(call)
         if isinstance(error, ResultHeldError) or binding is None or not self._scan.looks_at(binding):
             return
-        other = self._scan.judge(Result(error.tool_id or call.tool_id, None, error), call, binding)
+        result = Result(error.tool_id or call.tool_id, None, error)
+        found = self._scan.look(result)
+        other = self._scan.judge(result, call, binding, found) if found else None
         if other is not None and other.error is not None:
             raise other.error from None
 
