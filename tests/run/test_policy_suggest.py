@@ -127,3 +127,14 @@ def test_runs_get_rules_where_they_are_denied_by_default() -> None:
     found = suggest([code, code, chain], Policy.from_dict({"default_runs": "deny", "rules": rules}))
     rule = {"effect": "allow", "runs": ["code"], "languages": ["python"], "callers": ["ann"]}
     assert (found.rules, found.refused) == ([(rule, 2)], [("a chain", "no chains")])
+
+
+def test_a_rule_by_arguments_is_not_widened() -> None:
+    """Where the log does not have the arguments, a rule without conditions would allow more than was done."""
+    rules = [{"effect": "allow", "tools": ["hub:*"], "when": {"path": {"path_under": "/srv"}}, "name": "work"}]
+    policy = Policy.from_dict({"default": "deny", "rules": rules})
+    for more in ({}, {"args": {"left_out": "9 bytes"}}, {"args": {"path": "/srv/a", "key": REDACTED}}):
+        found = suggest([call(**more)], policy, conditions=True)
+        assert (found.rules, found.unclear) == ([], [("hub:push", "work")])
+    found = suggest([call(args={"path": "/srv/a"}), call("other:x", "other")], policy)
+    assert ([rule["tools"] for rule, _ in found.rules], found.unclear) == ([["other:x"]], [])

@@ -182,7 +182,9 @@ async def _suggest(session: Session, *, log: Path | None, since: str, conditions
     screen = session.screen
     if screen.as_json:
         refused = [{"tool": tool, "rule": rule} for tool, rule in found.refused]
-        screen.document({"rules": rules, "diff": diff, "refused": refused, "skipped": found.skipped})
+        unclear = [{"tool": tool, "rule": rule} for tool, rule in found.unclear]
+        more = {"refused": refused, "unclear": unclear, "skipped": found.skipped}
+        screen.document({"rules": rules, "diff": diff, **more})
         return OK
     if rules:
         screen.exact(diff.rstrip("\n"))
@@ -190,6 +192,15 @@ async def _suggest(session: Session, *, log: Path | None, since: str, conditions
         screen.note(f"the rules allow all that succeeded in {path}")
     for tool, rule in found.refused:
         screen.note(visible_line(f"{tool} was called, and {rule} denies it or asks today: left so"))
+    for tool, rule in found.unclear:
+        screen.note(
+            visible_line(f"{tool} was called, and {rule} goes by arguments that are not in the log: no rule for it")
+        )
+    if any(not str(each).startswith("local") for rule in rules for each in rule.get("backends", ())):
+        screen.note(
+            "a rule for a tool outside of this program allows it unasked, also if it may destroy data: the log does "
+            "not say who was asked"
+        )
     if found.skipped:
         screen.note(f"{found.skipped} records do not say what was called, and are left out")
     return OK

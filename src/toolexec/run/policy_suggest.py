@@ -33,12 +33,15 @@ _Callers = tuple[str, ...]
 class Suggestion:
     """Rules that allow what was done and is not allowed by a rule yet, each with the number of calls that it is for.
 
-    `refused` has calls that a rule of the policy now denies or asks about, by tool and rule: these stay so. `skipped`
-    counts records that do not say enough: of a log whose records were cut.
+    `refused` has calls that a rule of the policy now denies or asks about, by tool and rule: these stay so. `unclear`
+    has those whose arguments are not in the log, and that a rule allows, denies or asks about by their arguments: a
+    rule without these would allow more than was done, so that there is none. `skipped` counts records that do not say
+    enough: of a log whose records were cut.
     """
 
     rules: list[tuple[JSONDict, int]]
     refused: list[tuple[str, str]]
+    unclear: list[tuple[str, str]]
     skipped: int
 
 
@@ -75,6 +78,7 @@ def suggest(records: Iterable[JSONObject], policy: Policy, *, conditions: bool =
     calls: dict[tuple[str, str], _Use] = defaultdict(_Use)
     runs: dict[tuple[str, str], _Use] = defaultdict(_Use)
     refused: dict[tuple[str, str], None] = {}
+    unclear: dict[tuple[str, str], None] = {}
     skipped = 0
     for record in records:
         if record.get("outcome") != "ok":
@@ -84,6 +88,8 @@ def suggest(records: Iterable[JSONObject], policy: Policy, *, conditions: bool =
             verdict = _present(policy, record, caller)
             if verdict is None:
                 skipped += 1
+            elif isinstance(verdict, _Unclear):
+                unclear[str(record["tool"]), verdict.rule] = None
             elif verdict == "":
                 calls[_plain(str(record["tool"])), _backend(record)].add(caller.id, args)
             elif verdict != "allow":
@@ -96,20 +102,31 @@ def suggest(records: Iterable[JSONObject], policy: Policy, *, conditions: bool =
             elif verdict.effect != "allow":
                 runs[run.kind, run.language].add(caller.id, None)
     rules = [*_rules_of_calls(calls, conditions=conditions), *_rules_of_runs(runs)]
-    return Suggestion(rules=rules, refused=list(refused), skipped=skipped)
+    return Suggestion(rules=rules, refused=list(refused), unclear=list(unclear), skipped=skipped)
 
 
-def _present(policy: Policy, record: JSONObject, caller: Caller) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Unclear:
+    """What becomes of a call depends on arguments that are not in the log."""
+
+    rule: str
+
+
+def _present(policy: Policy, record: JSONObject, caller: Caller) -> str | _Unclear | None:
     """Return what a rule says of the call today: `allow`, or the name of the rule that denies it or asks; empty where
     only a default decides, and None where the record says too little."""
     args = record.get("args")
+    known = cast("JSONObject", args) if isinstance(args, Mapping) else {}
     try:
         entry = tool_at(str(record["tool"]), _backend(record))
-        known = cast("JSONObject", args) if isinstance(args, Mapping) else {}
         call = ToolCall(entry.tool.id, dict(known), origin=Origin(caller=caller))
         verdict = policy.decide(entry, call)
     except (KeyError, ToolExecError):
         return None
+    if not isinstance(args, Mapping) or "left_out" in args or REDACTED in str(known):
+        for rule in policy.rules:
+            if rule.conditions and rule.concerns(entry, caller):
+                return _Unclear(rule.name)
     if verdict.rule in (*_DEFAULTS, ""):
         return ""
     return "allow" if verdict.effect == "allow" else verdict.rule
