@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -407,8 +408,8 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
         await asyncio.sleep(delay)
         starting.cancel()
         starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await starting).aclose()  # a daemon may be quicker than this process
         assert daemon.containers() == [], delay
 
 

@@ -383,6 +383,7 @@ class TestOpenAI:
     async def test_at_the_same_time_and_cancelled(self) -> None:
         """The calls of a message wait for each other; who stops waiting stops them."""
         both = asyncio.Barrier(2)
+        began = asyncio.Event()
         ended: list[str] = []
         ex = Exec()
 
@@ -391,6 +392,7 @@ class TestOpenAI:
             return "met"
 
         async def forever() -> None:
+            began.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -401,7 +403,7 @@ class TestOpenAI:
         answers = await ex.handle_openai_tool_calls([chat("meet"), chat("meet")])
         assert [answer["content"] for answer in answers] == ["met", "met"]
         task = asyncio.create_task(ex.handle_openai_tool_calls([chat("forever")]))
-        await asyncio.sleep(0.05)
+        await began.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
