@@ -28,8 +28,16 @@ def take_turn() -> None:
         time.sleep(0.1)
 
 
+def be_a_new_user() -> None:
+    """Keep the logins of a scenario for itself: its servers may get a port that those of another had before, whose
+    tokens would be sent to them."""
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "").replace("/", "_")
+    os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["XDG_STATE_HOME"], scenario)
+
+
 if __name__ == "__main__":
     take_turn()
+    be_a_new_user()
 
 import httpx2  # noqa: E402 - not before its turn
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,9 +44,16 @@ def run_suite(version: Version, role: Literal["client", "server"], *more: str) -
     if (version, role) != ("stable", "server"):
         command += ["--timeout", "240000"]
     command += ["--expected-failures", str(expected_file(version)), *more]
-    done = subprocess.run(
-        command, env=server_environment(), capture_output=True, text=True, timeout=600, check=False, errors="replace"
-    )
+    with tempfile.TemporaryDirectory() as state:
+        done = subprocess.run(
+            command,
+            env=server_environment(XDG_STATE_HOME=state),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+            errors="replace",
+        )
     text = f"{done.stdout}\n{done.stderr}"
     scenarios = {name: (int(passed), int(failed)) for name, passed, failed in _LINE.findall(text)}
     return Outcome(done.returncode == 0, scenarios, text)
