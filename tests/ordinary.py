@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from tests.engines.bubblewrap import require_bwrap
 from tests.engines.gvisor import require_runsc
-from tests.engines.images import test_image
+from tests.engines.images import seen_at, test_image
 from tests.engines.microvm import require_qemu
 from tests.wall import fallen
 
@@ -34,7 +35,6 @@ __all__ = ["ORDINARY", "run_as_user"]
 ORDINARY: Final = ("bubblewrap", "gvisor", "qemu")
 """The kinds whose programs run with the rights of who starts them; a daemon has its own."""
 _USER: Final = 65534
-_PARTS: Final = ("usr", "bin", "lib", "lib64", "etc", "work")
 
 
 def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
@@ -48,15 +48,17 @@ def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
         for name in ("root", "user"):
             (directory / name).mkdir()
         os.chown(directory / "user", _USER, _USER)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.ordinary", kind, _image(kind, directory), what],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-            cwd=Path(__file__).parents[1],
-            env=_environment(directory),
-        )
+        with ExitStack() as held:
+            image, before = _image(kind, directory, held)
+            done = subprocess.run(
+                [*before, sys.executable, "-m", "tests.ordinary", kind, image, what],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=seconds,
+                cwd=Path(__file__).parents[1],
+                env=_environment(directory),
+            )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return json.loads(done.stdout.splitlines()[-1])
     finally:
@@ -73,30 +75,27 @@ def _environment(directory: Path) -> Mapping[str, str]:
     }
 
 
-def _image(kind: str, directory: Path) -> str:
-    """Return an image that an ordinary user can read: root's store is closed to others, and so is its `runsc`."""
+def _image(kind: str, directory: Path, held: ExitStack) -> tuple[str, Sequence[str]]:
+    """Return an image that an ordinary user can read, and the words before the command that uses it: root's store is
+    closed to others, and so is its `runsc`. What is in use of the store is *held*."""
     match kind:
         case "bubblewrap":
             require_bwrap()
-            return "host"
+            return "host", ()
         case "gvisor":
             shutil.copy(require_runsc(), directory)
-            root = directory / "image"
-            root.mkdir()
-            for part in (test_image().root / name for name in _PARTS):
-                if part.exists():
-                    same = ["cp", "-a", "--link", str(part), str(root)]
-                    if subprocess.run(same, check=False, capture_output=True).returncode:
-                        subprocess.run(["cp", "-a", str(part), str(root)], check=True, capture_output=True)
-            return str(root)
+            stored = test_image()
+            held.enter_context(ImageStore().hold(stored))
+            return str(directory / "image"), seen_at(directory / "image", stored)
         case _:
             image = ImageStore().find(require_qemu())
             assert image is not None
+            held.enter_context(ImageStore().hold(image))
             files = ImageStore().vm_files(image)
             copied = shutil.copytree(files.kernel.parent, directory / "image")
             for file in copied.iterdir():
                 file.chmod(0o644)
-            return str(copied)
+            return str(copied), ()
 
 
 def _backend(kind: str, image: str) -> ContainerBackend:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from tests.tiers import missing
 
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["TEST_IMAGE", "VM_IMAGE", "test_image", "test_vm_image"]
+__all__ = ["TEST_IMAGE", "VM_IMAGE", "seen_at", "test_image", "test_vm_image"]
 
 TEST_IMAGE = "toolexec-test"
 VM_IMAGE = "toolexec-test-vm"
+_SEE: Final = 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" && shift 2 && exec "$@"'
 
 
 def test_image() -> StoredImage:
@@ -30,6 +34,16 @@ def test_vm_image() -> StoredImage:
         command = f"toolexec image build --kind vm --name {VM_IMAGE} --node --with humanize"
         missing(f"there is no image {VM_IMAGE}", command)
     return image
+
+
+def seen_at(place: Path, image: StoredImage) -> list[str]:
+    """Return the words before a command of root that let it, and what it starts, see the root of *image* at *place*.
+
+    Root's own store is closed to others. Nothing is copied, and nobody else sees it there; hold the image meanwhile.
+    """
+    place.mkdir()
+    place.chmod(0o755)  # whatever the umask is
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", _SEE, "sh", str(image.root), str(place)]
 
 
 test_vm_image.__test__ = False  # type: ignore[attr-defined]

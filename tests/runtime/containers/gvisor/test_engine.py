@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.engines.gvisor import TEST_IMAGE, require_runsc, what_is_left
+from tests.engines.images import seen_at
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
@@ -628,21 +629,15 @@ asyncio.run(main())
         directory.chmod(0o755)
         (directory / "temp").mkdir()
         (directory / "temp").chmod(0o777)
-        (directory / "root").mkdir()
-        for part in ("usr", "bin", "lib", "lib64", "etc", "work"):
-            if (image.root / part).exists():
-                copy = (
-                    f"cp -al '{image.root / part}' '{directory}/root' || cp -a '{image.root / part}' '{directory}/root'"
-                )
-                await asyncio.to_thread(subprocess.run, copy, shell=True, check=True, capture_output=True)
         runsc = shutil.copy(shutil.which("runsc") or "", directory)  # root's cache directory is closed to others
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", code, str(directory / "root")],
-            capture_output=True,
-            text=True,
-            env={"PATH": f"{Path(runsc).parent}:{os.environ['PATH']}", "TMPDIR": str(directory / "temp")},
-        )
+        with ImageStore().hold(image):
+            done = await asyncio.to_thread(
+                subprocess.run,
+                [*seen_at(directory / "root", image), sys.executable, "-c", code, str(directory / "root")],
+                capture_output=True,
+                text=True,
+                env={"PATH": f"{Path(runsc).parent}:{os.environ['PATH']}", "TMPDIR": str(directory / "temp")},
+            )
         first, *rest = done.stdout.splitlines()
         assert first == "True True  False True True", done.stdout + done.stderr
         assert rest[0] == "20", done.stdout + done.stderr
