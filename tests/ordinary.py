@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,15 +27,26 @@ from tests.engines.microvm import require_qemu
 from tests.wall import fallen
 
 from toolexec.runtime.containers.backend import ContainerBackend
+from toolexec.runtime.containers.config import DEFAULT_LIMITS
 from toolexec.runtime.images.store import ImageStore
-from toolexec.testing.escapes import ESCAPES
+from toolexec.runtime.images.tree import open_to_all
+from toolexec.testing.escapes import ESCAPES, Escape
 from toolexec.testing.matrix import measure
 
-__all__ = ["ORDINARY", "run_as_user"]
+__all__ = ["ORDINARY", "SMALL", "programs_for", "run_as_user"]
 
 ORDINARY: Final = ("bubblewrap", "gvisor", "qemu")
 """The kinds whose programs run with the rights of who starts them; a daemon has its own."""
+SMALL: Final = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
+"""The limits of machines in tests."""
 _USER: Final = 65534
+_SLOWER: Final = 4.0
+"""How many seconds longer programs may take in a machine whose processor is software."""
+
+
+def programs_for(kind: str) -> Sequence[Escape]:
+    """Return the battery as *kind* is measured with: a processor in software gets more time."""
+    return [replace(each, timeout=each.timeout + _SLOWER) for each in ESCAPES] if kind == "qemu" else ESCAPES
 
 
 def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
@@ -93,8 +105,7 @@ def _image(kind: str, directory: Path, held: ExitStack) -> tuple[str, Sequence[s
             held.enter_context(ImageStore().hold(image))
             files = ImageStore().vm_files(image)
             copied = shutil.copytree(files.kernel.parent, directory / "image")
-            for file in copied.iterdir():
-                file.chmod(0o644)
+            open_to_all(copied)
             return str(copied), ()
 
 
@@ -111,7 +122,7 @@ def _backend(kind: str, image: str) -> ContainerBackend:
         case _:
             from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
 
-            return MicrovmBackend(MicrovmConfig(image=image, vmm="qemu"))
+            return MicrovmBackend(MicrovmConfig(image=image, vmm="qemu", limits=SMALL))
 
 
 def _main(kind: str, image: str, what: str) -> None:
@@ -133,7 +144,7 @@ def _main(kind: str, image: str, what: str) -> None:
 async def _measured(kind: str, image: str, most: int = len(ESCAPES)) -> dict[str, Any]:
     backend = _backend(kind, image)
     try:
-        return (await measure([backend], promises=ESCAPES[:most])).to_dict()
+        return (await measure([backend], promises=programs_for(kind)[:most])).to_dict()
     finally:
         await backend.aclose()
 

@@ -1,7 +1,7 @@
-"""Measure what the engines of the tests promise, and record it: `python -m tests.record_promises KIND...`.
+"""Measure what the engines of the tests promise, and record it: `python -m tests.record_promises [KIND...]`.
 
 Each kind is measured with the whole battery as root, or with `KIND:user` as an ordinary user, for those that run with
-the rights of who starts them. See `tests.promises` for the record and the table.
+the rights of who starts them; without a word all are. See `tests.promises` for the record and the table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Final
 
 from tests.engines.containerd import ContainerdDaemon
@@ -19,29 +18,30 @@ from tests.engines.docker import DockerDaemon
 from tests.engines.images import test_image
 from tests.engines.microvm import require_qemu
 from tests.engines.podman import PodmanService
-from tests.ordinary import run_as_user
+from tests.ordinary import ORDINARY, SMALL, programs_for, run_as_user
 from tests.promises import RECORD, merged, read_record, table, write
 
 from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.containers.config import DEFAULT_LIMITS
 from toolexec.testing.escape_battery import Outcome
-from toolexec.testing.escapes import ESCAPES, Escape
 from toolexec.testing.matrix import measure
 
-__all__ = ["main"]
+__all__ = ["ALL", "main"]
 
+ALL: Final = (
+    *("wasm", "bubblewrap", "docker", "podman", "containerd", "kubernetes", "gvisor", "qemu"),
+    *(f"{kind}:user" for kind in ORDINARY),
+)
+"""What can be measured on one Linux machine with the engines of `.ci/engines`."""
 _SECONDS: Final = 3600.0
-_SLOWER: Final = 4.0
-"""How many seconds longer programs may take in a machine whose processor is software."""
 
 
 def main(kinds: Sequence[str]) -> None:
-    """Measure, record and write the table, one kind after the other."""
-    for each in kinds:
+    """Measure, record and write the table, one kind after the other; all without *kinds*."""
+    for each in kinds or ALL:
         kind, _, who = each.partition(":")
         run = run_as_user(kind, "all", seconds=_SECONDS) if who == "user" else asyncio.run(_measured(kind))
         for column in run["sandboxes"]:
-            if kind in ("gvisor", "qemu"):  # a user has a copy of it
+            if kind in ("gvisor", "qemu"):  # a user sees it elsewhere
                 column["image"] = require_qemu() if kind == "qemu" else test_image().name
             weaker = [outcome for outcome in column["outcomes"] if not outcome["held"]]
             print(each, len(column["outcomes"]), column["reason"], *(f"{x['name']}: {x['evidence']}" for x in weaker))
@@ -57,13 +57,9 @@ async def _measured(kind: str) -> dict[str, Any]:
     with ExitStack() as end:
         backend = await asyncio.to_thread(_backend, kind, end)
         try:
-            return (await measure([backend], promises=_promises(kind), on_outcome=report)).to_dict()
+            return (await measure([backend], promises=programs_for(kind), on_outcome=report)).to_dict()
         finally:
             await backend.aclose()
-
-
-def _promises(kind: str) -> Sequence[Escape]:
-    return [replace(each, timeout=each.timeout + _SLOWER) for each in ESCAPES] if kind == "qemu" else ESCAPES
 
 
 def _backend(kind: str, end: ExitStack) -> SandboxBackend:
@@ -98,8 +94,7 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
         case "qemu":
             from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
 
-            small = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
-            return MicrovmBackend(MicrovmConfig(image=require_qemu(), vmm="qemu", limits=small))
+            return MicrovmBackend(MicrovmConfig(image=require_qemu(), vmm="qemu", limits=SMALL))
         case "gvisor":
             from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
 

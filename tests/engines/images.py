@@ -39,7 +39,7 @@ def test_vm_image() -> StoredImage:
 def seen_at(place: Path, image: StoredImage) -> list[str]:
     """Return the words before a command of root that let it, and what it starts, see the root of *image* at *place*.
 
-    Root's own store is closed to others. Nothing is copied, and nobody else sees it there; hold the image meanwhile.
+    Root's own store is closed to others. Nothing is copied, and no other process sees it there; hold the image meanwhile.
     """
     place.mkdir()
     place.chmod(0o755)  # whatever the umask is

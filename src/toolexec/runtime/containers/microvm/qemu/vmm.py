@@ -30,7 +30,7 @@ from toolexec.runtime.containers.microvm.machine import OVERHEAD_BYTES, Accelera
 from toolexec.runtime.containers.microvm.qemu.command import Descriptors, qemu_command
 from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
 from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
-from toolexec.runtime.contract import VMM_NAMESPACES
+from toolexec.runtime.containers.microvm.qemu.walls import PROGRAMS, Walls, find_walls
 
 __all__ = ["RAM", "STATE", "QemuMachine", "QemuVmm"]
 
@@ -39,14 +39,12 @@ RAM: Final = "ram"
 STATE: Final = "state"
 """The files of a saved machine: its memory, and that of its processors and devices."""
 _PROGRAM: Final = "qemu-system-x86_64"
-_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _INSTALL: Final = "apt-get install --no-install-recommends qemu-system-x86"
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+)")
 _SECONDS: Final = 30.0
 _OWN_THREADS: Final = 64
 _KEPT: Final = 4
 """How many memories are kept open, those that were restored last."""
-_SCRIPT: Final = '"$@"; exit $?'
 _SECCOMP: Final = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
 
 
@@ -80,8 +78,8 @@ class QemuMachine(ChildMachine[Stream]):
 
 
 class QemuVmm:
-    """QEMU as a `Vmm`: machines are child processes, each with a user, a control group and an empty network of its own
-    where this process is root. `aclose` releases the memories that are kept for restores.
+    """QEMU as a `Vmm`: machines are child processes, each with a user and a control group of its own where this process
+    is root, and in `Walls`. `aclose` releases the memories that are kept for restores.
 
     *program* is its path, "" for the one on the PATH.
     """
@@ -94,7 +92,7 @@ class QemuVmm:
         self._program = ""
         self._version = ""
         self._accelerator: Accelerator = "tcg"
-        self._apart: list[str] = []
+        self._walls: Walls | None = None
         self._cgroups: Cgroups | None = None
         self._looked = False
         self._users = UserClaims()
@@ -127,7 +125,7 @@ class QemuVmm:
                 )
             self._version = found[1]
             await self._choose()
-            self._apart = await self._walls()
+            self._walls = await find_walls(self._program, _ask)
         except SandboxUnavailableError as error:
             about = error.details
             reason = str(about.get("reason", error))
@@ -189,15 +187,6 @@ class QemuVmm:
             slow = "name the sandbox qemu to have its machines run in software, which is slow"
             raise unavailable(lack.reason, f"{lack.remedy}; or {slow}" if lack.remedy else slow)
 
-    async def _walls(self) -> list[str]:
-        """Return what starts it apart from the host; nothing where users may make no namespaces."""
-        root = os.geteuid() == 0
-        found = _namespaces(root=root)
-        code = 0 if root else (await _ask([*found, "true"]))[0]
-        if code:
-            logger.warning("machines of QEMU get no namespaces: this user can make none")
-        return [] if code else found
-
     def _look(self) -> None:
         if not self._looked:
             self._cgroups = find_cgroups()
@@ -209,8 +198,8 @@ class QemuVmm:
         except OSError as error:
             raise _no_start(error) from error
         try:
-            group = await asyncio.to_thread(self._prepare, shape)
-            started = self._start(files, shape, ram, group, is_template=is_template, restore=False)
+            walls, group = await self._surroundings(shape)
+            started = self._start(files, shape, ram, walls, group, is_template=is_template, restore=False)
         except BaseException:
             os.close(ram)
             raise
@@ -230,8 +219,8 @@ class QemuVmm:
         try:
             state = os.open(directory / STATE, os.O_RDONLY | os.O_CLOEXEC)
             ram = await self._memory(directory / RAM, shape)
-            group = await asyncio.to_thread(self._prepare, shape)
-            machine = self._start(files, shape, ram, group, is_template=False, restore=True)
+            walls, group = await self._surroundings(shape)
+            machine = self._start(files, shape, ram, walls, group, is_template=False, restore=True)
             try:
                 async with asyncio.timeout(_SECONDS):
                     await machine.monitor.start()
@@ -269,9 +258,14 @@ class QemuVmm:
             os.close(self._memories.popitem(last=False)[1])
         return os.dup(self._memories[key])
 
-    def _prepare(self, shape: Shape) -> Group | None:
-        """Return the control group of a machine."""
+    async def _surroundings(self, shape: Shape) -> tuple[Walls, Group | None]:
+        """Return what a machine is started in."""
         self._program = self._program or _find(self._asked)
+        self._walls = self._walls or await find_walls(self._program, _ask)
+        return self._walls, await asyncio.to_thread(self._group, shape)
+
+    def _group(self, shape: Shape) -> Group | None:
+        """Return the control group of a machine."""
         self._look()
         if self._cgroups is None:
             return None
@@ -282,7 +276,15 @@ class QemuVmm:
             raise _no_start(error) from error
 
     def _start(
-        self, files: VmFiles, shape: Shape, ram: int, group: Group | None, *, is_template: bool, restore: bool
+        self,
+        files: VmFiles,
+        shape: Shape,
+        ram: int,
+        walls: Walls,
+        group: Group | None,
+        *,
+        is_template: bool,
+        restore: bool,
     ) -> QemuMachine:
         """Start the process, without a pause, so that no cancellation can come in between."""
         with ExitStack() as theirs, ExitStack() as ours:
@@ -321,9 +323,9 @@ class QemuVmm:
                     restore=restore,
                     confine=_confinement(user),
                 )
-                command = [*self._apart, *command]
+                command = [*walls.command(files), *command]
                 child = Child(
-                    group.joining(command) if group is not None else command, env={"PATH": _PATH}, fds=fds.all()
+                    group.joining(command) if group is not None else command, env={"PATH": PROGRAMS}, fds=fds.all()
                 )
             except OSError as error:
                 raise _no_start(error) from error
@@ -353,26 +355,9 @@ def _empty_directory() -> Path:
     return empty
 
 
-def _namespaces(*, root: bool) -> list[str]:
-    """Return what starts it apart from the host's network, processes and other resources; a shell is the first process
-    of its namespace, as in a `Jail`. It sees no process but these: there is another /proc. Who is not *root* needs a
-    namespace of users for that."""
-    user = () if root else ("--user", "--map-current-user")
-    apart = [
-        "unshare",
-        *user,
-        *(f"--{name}" for name in VMM_NAMESPACES),
-        "--mount-proc",
-        "--fork",
-        "--kill-child",
-        "--",
-    ]
-    return [*apart, "/bin/sh", "-c", _SCRIPT, "sh", "setpriv", "--no-new-privs", "--"]
-
-
 def _find(asked: str) -> str:
     program = asked or _PROGRAM
-    found = shutil.which(program) or shutil.which(program, path=_PATH)
+    found = shutil.which(program) or shutil.which(program, path=PROGRAMS)
     if found is None:
         raise unavailable(f"{program} is not {'there' if asked else 'on the PATH'}", _INSTALL)
     return found
@@ -381,7 +366,7 @@ def _find(asked: str) -> str:
 async def _ask(command: list[str]) -> tuple[int, str]:
     try:
         async with asyncio.timeout(_SECONDS):
-            return await run_child(command, env={"PATH": _PATH})
+            return await run_child(command, env={"PATH": PROGRAMS})
     except TimeoutError:
         return -1, f"it did not end within {_SECONDS:g} s"
 
