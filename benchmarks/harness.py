@@ -81,6 +81,7 @@ PROGRAMS = (
     Program(name="code", module="code", rounds=3),
     Program(name="workflow-runs", module="workflow_runs", rounds=3),
     Program(name="durable", module="durable", rounds=2),
+    Program(name="durable-postgres", module="durable_postgres", rounds=2, quick=False),
     Program(name="code-start", module="code_start", rounds=1),
     Program(name="starting", module="starting", rounds=1),
     Program(name="model-programs", module="model_programs", rounds=1),

@@ -303,6 +303,13 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="durable.replay", what="a workflow of 1,000 calls again, from its journal alone", bar=0.2),
         Row(key="durable.list", what="listing 10,000 open runs", bar=50 * _MS),
         Row(key="durable.list_page", what="listing the latest 100 of them"),
+        Row(key="durable.list_middle", what="listing 100 from the middle of them on"),
+    ),
+    "Durable runs in PostgreSQL (on the same machine, by a socket)": (
+        Row(key="durable.postgres.call", what="a call in the journal, begun and ended"),
+        Row(key="durable.postgres.list", what="listing 10,000 open runs", bar=50 * _MS),
+        Row(key="durable.postgres.list_page", what="listing the latest 100 of them"),
+        Row(key="durable.postgres.list_middle", what="listing 100 from the middle of them on"),
     ),
     "Code: how long after its deadline a run is over": (
         Row(key="code.overshoot_loop", what="a tight loop", bar=0.05),

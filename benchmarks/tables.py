@@ -38,6 +38,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "code": ("code.",),
     "workflow-runs": ("workflow.", "workflow.parse_and_check"),
     "durable": ("durable.",),
+    "durable-postgres": ("durable.postgres.",),
     "code-start": ("code.first_use", "code.interpreter", "code.process_start"),
     "starting": ("starting.",),
     "model-programs": ("model_programs.",),

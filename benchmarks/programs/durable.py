@@ -6,15 +6,16 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter, time
+from time import perf_counter, process_time, time
 
 from benchmarks.meter import Meter, run_program
 from toolexec import Exec
-from toolexec.durable.journal import CallRecord, RunRecord, Wait
+from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Wait
 from toolexec.durable.sqlite import SQLiteJournal
 
 CALLS = 1000
 RUNS = 10_000
+OPEN: tuple[RunState, ...] = ("running", "waiting")
 OUTCOME = {"value": {"sum": 5, "text": "twelve words of an answer, as most tools give one"}}
 
 
@@ -67,21 +68,29 @@ def reading(meter: Meter, directory: Path) -> None:
             meter.record("durable.read", perf_counter() - started)
 
 
-def listing(meter: Meter, directory: Path) -> None:
-    """All of many runs that are open, half of which wait, and the first page of them."""
-    with SQLiteJournal(directory / "list.db") as journal:
-        for number in range(RUNS):
-            journal.create(run(f"run-{number}"))
-            if number % 2:
-                wait = Wait(step="3", kind="approval", name="approve:3", details={"tool": "shop:pay"})
-                journal.suspend(f"run-{number}", "me", [wait])
-        for _ in range(5 if meter.quick else 20):
-            started = perf_counter()
-            assert len(journal.runs(states=["running", "waiting"], limit=RUNS)) == RUNS
-            meter.record("durable.list", perf_counter() - started)
-            started = perf_counter()
-            assert len(journal.runs(states=["running", "waiting"])) == 100
-            meter.record("durable.list_page", perf_counter() - started)
+def fill(journal: Journal) -> None:
+    """Many runs that are open, half of which wait."""
+    for number in range(RUNS):
+        journal.create(run(f"run-{number}"))
+        if number % 2:
+            wait = Wait(step="3", kind="approval", name="approve:3", details={"tool": "shop:pay"})
+            journal.suspend(f"run-{number}", "me", [wait])
+
+
+def listing(meter: Meter, journal: Journal, name: str) -> None:
+    """All of them, the first page, and one from the middle on."""
+    middle = journal.runs(states=OPEN, limit=RUNS)[RUNS // 2].created
+    for _ in range(5 if meter.quick else 20):
+        started, worked = perf_counter(), process_time()
+        assert len(journal.runs(states=OPEN, limit=RUNS)) == RUNS
+        meter.record(f"{name}.list", perf_counter() - started)
+        meter.record(f"{name}.list@cpu", process_time() - worked)
+        started = perf_counter()
+        assert len(journal.runs(states=OPEN)) == 100
+        meter.record(f"{name}.list_page", perf_counter() - started)
+        started = perf_counter()
+        assert len(journal.runs(states=OPEN, before=middle)) == 100
+        meter.record(f"{name}.list_middle", perf_counter() - started)
 
 
 async def add(a: int, b: int = 0) -> int:
@@ -116,7 +125,9 @@ async def main(meter: Meter) -> None:
         calls(meter, directory)
         floor(meter, directory)
         reading(meter, directory)
-        listing(meter, directory)
+        with SQLiteJournal(directory / "list.db") as journal:
+            fill(journal)
+            listing(meter, journal, "durable")
         await workflows(meter, directory)
 
 
