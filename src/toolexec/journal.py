@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolexec.code.deliveries import Deliveries, is_timer
     from toolexec.discovery.index import Index, Registered
     from toolexec.durable.decisions import read_decision
-    from toolexec.durable.engine import DurableEngine
+    from toolexec.durable.engine import DurableEngine, QueuedEngine
     from toolexec.durable.host import CallSpec, Host, RunSpec, WorkedEngine, Worker, read_args, repeat_here, sent_args
     from toolexec.durable.journal import (
         CallRecord,
@@ -65,7 +65,7 @@ else:
         "toolexec.code.deliveries": ("Deliveries", "is_timer"),
         "toolexec.discovery.index": ("Index", "Registered"),
         "toolexec.durable.decisions": ("read_decision",),
-        "toolexec.durable.engine": ("DurableEngine",),
+        "toolexec.durable.engine": ("DurableEngine", "QueuedEngine"),
         "toolexec.durable.host": (
             "CallSpec",
             "Host",
@@ -140,6 +140,7 @@ __all__ = [
     "Queue",
     "QueueRecord",
     "QueueStore",
+    "QueuedEngine",
     "Record",
     "RecordingStore",
     "RefusedArgs",

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
+from toolexec.durable.queues import Queue, QueueRecord
+from toolexec.durable.schedules import Schedule
 
-__all__ = ["DurableEngine"]
+__all__ = ["DurableEngine", "QueuedEngine"]
 
 
 @runtime_checkable
@@ -67,4 +69,40 @@ class DurableEngine(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection; runs go on."""
+        ...
+
+
+@runtime_checkable
+class QueuedEngine(DurableEngine, Protocol):
+    """An engine that has queues and schedules of its own, too. Raises as `DurableEngine` does, and ConfigurationError
+    for what it cannot keep."""
+
+    async def enqueue(self, run: RunRecord, limits: Queue, *, delay: float) -> RunRecord:
+        """Put a run into its `queue`, to begin after *delay* seconds at the earliest, and return it as it waits there;
+        or the one that has its ID already. Raises RunError with the code `run_changed` for an ID that another run has:
+        one with another digest."""
+        ...
+
+    async def queues(self) -> Sequence[QueueRecord]:
+        """Return the queues that have runs which have not ended."""
+        ...
+
+    async def add_schedule(
+        self, schedule: Schedule, run: RunRecord, limits: Queue | None, *, replace: bool
+    ) -> Schedule:
+        """Keep a schedule and return it; or the one that has its name already, unless that is to be replaced. At each
+        of its times it makes a run as *run* is, with an ID, a clock and random numbers of its own; it waits in the
+        `queue` of that, which has *limits*."""
+        ...
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """Return the schedules, by name."""
+        ...
+
+    async def remove_schedule(self, name: str) -> bool:
+        """Forget a schedule; return whether there was one. Runs of it stay."""
+        ...
+
+    async def pause_schedule(self, name: str, paused: bool) -> bool:
+        """Have a schedule make no more runs, or again from its next time on; return whether there is one."""
         ...

@@ -10,6 +10,7 @@ from toolexec.code.deliveries import Deliveries
 from toolexec.discovery.index import Index, Registered
 from toolexec.durable.engine import DurableEngine
 from toolexec.durable.journal import RunRecord
+from toolexec.durable.queues import Queue
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tree_size import Excess
@@ -86,6 +87,11 @@ class Host(Protocol):
     @property
     def index(self) -> Index:
         """The tools."""
+        ...
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """The queues that this worker takes runs from, with their limits, by name."""
         ...
 
     async def start(self) -> None:

@@ -7,15 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import toolexec.durable.clock as host_clock
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
-from toolexec.durable.engine import DurableEngine
-from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
+from toolexec.durable.engine import DurableEngine, QueuedEngine
+from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord, Snapshot, Wait
 from toolexec.durable.journals import is_journal_kind, make_journal
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
@@ -56,6 +55,7 @@ from toolexec.exec.run_data import (
     was_resumed,
     why_stopped,
 )
+from toolexec.exec.stores import JournalQueues, JournalStore
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import acting, current_origin
@@ -136,49 +136,6 @@ class RunHooks:
 NO_HOOKS: Final = RunHooks()
 
 
-class _JournalStore:
-    """Asks a journal for runs, and does not hold up the event loop."""
-
-    def __init__(self, journal: Journal, do: Callable[..., Awaitable[Any]]) -> None:
-        self._journal = journal
-        self._do = do
-
-    async def get(self, run_id: str) -> RunRecord:
-        """Do what `Journal.get` does."""
-        return await self._do(self._journal.get, run_id)
-
-    async def calls(self, run_id: str) -> list[CallRecord]:
-        """Do what `Journal.calls` does."""
-        return await self._do(self._journal.calls, run_id)
-
-    async def runs(
-        self,
-        *,
-        states: Sequence[RunState] = (),
-        caller: str | None = None,
-        limit: int = 100,
-        before: float | None = None,
-    ) -> list[RunRecord]:
-        """Do what `Journal.runs` does."""
-        return await self._do(partial(self._journal.runs, states=states, caller=caller, limit=limit, before=before))
-
-    async def signals(self, run_id: str) -> list[Signal]:
-        """Do what `Journal.signals` does."""
-        return [*await self._do(self._journal.signals, run_id)]
-
-    async def signal(self, run_id: str, signal: Signal) -> bool:
-        """Do what `Journal.signal` does."""
-        return await self._do(self._journal.signal, run_id, signal)
-
-    async def cancel(self, run_id: str) -> bool:
-        """Do what `Journal.cancel` does."""
-        return await self._do(self._journal.cancel, run_id)
-
-    async def delete(self, run_id: str) -> bool:
-        """Do what `Journal.delete` does."""
-        return await self._do(self._journal.delete, run_id)
-
-
 class DurableRuns:
     """Begins, resumes and repeats the durable runs of one `Exec`."""
 
@@ -253,12 +210,24 @@ class DurableRuns:
 
     @property
     def queue_store(self) -> QueueStore:
-        """The journal, where it keeps queues and schedules. Raises ConfigurationError where it does not."""
+        """The journal, where it keeps queues and schedules for the workers of it. Raises ConfigurationError where it
+        does not."""
         if self.engine is not None:
-            raise _not_there("a queue or schedule", "it has its own; see the documents of that engine")
+            raise _not_there("to take from queues and make the runs of schedules", "its workers do that")
         if not isinstance(self.journal, QueueStore):
             raise ConfigurationError("this journal keeps no queues and schedules; a file or PostgreSQL does")
         return self.journal
+
+    @property
+    def queueing(self) -> QueuedEngine | JournalQueues:
+        """What can be asked for queues and schedules: the engine, or the journal. Raises ConfigurationError where it
+        keeps none."""
+        engine = self.engine
+        if engine is None:
+            return JournalQueues(self.queue_store, self.do)
+        if not isinstance(engine, QueuedEngine):
+            raise _not_there("a queue or schedule", "it has none; a file or PostgreSQL does")
+        return engine
 
     @property
     def recording_store(self) -> RecordingStore:
@@ -271,9 +240,9 @@ class DurableRuns:
         return self.journal
 
     @property
-    def store(self) -> DurableEngine | _JournalStore:
+    def store(self) -> DurableEngine | JournalStore:
         """What can be asked for runs: the engine, or the journal. Raises as `journal` does."""
-        return self.engine or _JournalStore(self.journal, self.do)
+        return self.engine or JournalStore(self.journal, self.do)
 
     def close(self) -> None:
         """Close the journal, if it was opened here."""

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import RunRecord
 from toolexec.durable.queues import Queue, QueueRecord
 from toolexec.errors import ConfigurationError, RunError
@@ -20,7 +19,7 @@ from toolexec.model.settings import check_ranges, check_settings, checked
 if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["ProgramSettings", "QueuedRuns", "check_priority", "check_queue", "program_of"]
+__all__ = ["ProgramSettings", "QueuedRuns", "check_priority", "find_queue", "program_of"]
 
 _KINDS: Final = ("code", "workflow", "chain")
 _MOST_PRIORITY: Final = 2**31
@@ -63,16 +62,15 @@ class QueuedRuns:
         an ID that another run has, or the same run in another queue.
         """
         durable = self._durable()
-        store = durable.queue_store
+        queueing = durable.queueing
         check_ranges("runs.enqueue", least={"delay": delay})
         check_priority(priority)
-        check_queue(queue, durable)
+        limits = find_queue(queue, durable)
         run_id = run_id or uuid.uuid4().hex
         check_run_id(run_id)
         made = await program_of("enqueue", durable, program)
         wanted = made.record(run_id, queue=queue, priority=priority)
-        ready = host_clock.now() + delay if delay else 0.0
-        run: RunRecord = await durable.do(lambda: store.enqueue(wanted, ready=ready))
+        run = await queueing.enqueue(wanted, limits, delay=delay)
         from toolexec.exec.durable import check_same
 
         check_same(run, wanted)
@@ -90,7 +88,7 @@ class QueuedRuns:
         """Return the queues by name: their limits here, and what there is in them. One that has runs, and that the
         options do not have, has no limits: no worker of these options takes from it."""
         durable = self._durable()
-        found = {record.name: record for record in await durable.do(durable.queue_store.queues)}
+        found = {record.name: record for record in await durable.queueing.queues()}
         names = sorted({*found, *durable.queues})
         return {name: (durable.queues.get(name), found.get(name) or QueueRecord(name=name)) for name in names}
 
@@ -117,14 +115,15 @@ async def program_of(what: str, durable: DurableRuns, given: ProgramSettings) ->
     return await durable.code_program(program, settings)
 
 
-def check_queue(name: str, durable: DurableRuns) -> None:
-    """Raise ConfigurationError for a queue that the options do not have."""
+def find_queue(name: str, durable: DurableRuns) -> Queue:
+    """Return the limits of a queue. Raises ConfigurationError for one that the options do not have."""
     if name not in durable.queues:
         hint = did_you_mean(name, durable.queues) if durable.queues else ""
         raise ConfigurationError(
             f"there is no queue {name!r}; {hint or f'write one as [queues.{name}], or Exec(queues={{...}})'}",
             details={"setting": "queues"},
         )
+    return durable.queues[name]
 
 
 def check_priority(priority: int) -> None:

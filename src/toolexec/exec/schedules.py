@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import toolexec.durable.clock as host_clock
 from toolexec.durable.schedules import Missed, Schedule, Timing, firing_id
 from toolexec.errors import ConfigurationError, JournalError, RunError
 from toolexec.exec.program import MAX_ID, Program
-from toolexec.exec.queued import ProgramSettings, check_priority, check_queue, program_of
+from toolexec.exec.queued import ProgramSettings, check_priority, find_queue, program_of
+from toolexec.exec.stores import first_second
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
@@ -62,20 +62,20 @@ class Schedules:
         to be *replaced* (`replace=True`).
         """
         durable = self._durable()
-        store = durable.queue_store
+        queueing = durable.queueing
         if not name or len(name) > _MAX_NAME or not name.isprintable():
             raise ConfigurationError(
                 f"the name of a schedule has 1 to {_MAX_NAME} printable characters, not {name[:50]!r}"
             )
         check_priority(priority)
-        if queue:
-            check_queue(queue, durable)
+        limits = find_queue(queue, durable) if queue else None
         timing = Timing(cron=cron, tz=tz, every=every, missed=missed, most=most)
         made = await program_of("schedules.add", durable, program)
         kept = made.to_dict() | {"queue": queue, "priority": priority}
-        now = host_clock.now()
-        wanted = Schedule(name=name, timing=timing, program=kept, due=timing.first(_start(now)), created=now)
-        found: Schedule = await durable.do(lambda: store.add_schedule(wanted, replace=replace))
+        due = timing.first(first_second())
+        wanted = Schedule(name=name, timing=timing, program=kept, due=due, created=host_clock.now())
+        run = made.record(name, queue=queue, priority=priority)
+        found = await queueing.add_schedule(wanted, run, limits, replace=replace)
         if (found.timing.to_dict(), found.program) != (timing.to_dict(), kept):
             raise RunError(
                 f"there is a schedule {name} already, with other times, another program or another caller; say "
@@ -88,27 +88,18 @@ class Schedules:
 
     async def list(self) -> list[Schedule]:
         """Return the schedules, by name: when each is due, what it has made and missed, how late it is."""
-        durable = self._durable()
-        found: Any = await durable.do(durable.queue_store.schedules)
-        return [*found]
+        return [*await self._durable().queueing.schedules()]
 
     @checked("schedules.remove")
     async def remove(self, name: str) -> bool:
         """Forget a schedule; return whether there was one. Its runs go on."""
-        durable = self._durable()
-        return await durable.do(durable.queue_store.remove_schedule, name)
+        return await self._durable().queueing.remove_schedule(name)
 
     @checked("schedules.pause")
     async def pause(self, name: str, paused: bool = True) -> bool:
         """Have a schedule make no runs, or again (*paused* false), from its next time on; return whether there is
         one."""
-        durable = self._durable()
-        store = durable.queue_store
-        [found] = [each for each in await durable.do(store.schedules) if each.name == name] or [None]
-        if found is None:
-            return False
-        due = found.timing.first(_start(host_clock.now()))
-        return await durable.do(store.pause_schedule, name, paused, due)
+        return await self._durable().queueing.pause_schedule(name, paused)
 
 
 async def fire_due(durable: DurableRuns) -> None:
@@ -140,8 +131,3 @@ async def _fire(durable: DurableRuns, schedule: Schedule, now: float) -> None:
             "due less often, or have workers look more often",
             schedule.name,
         )
-
-
-def _start(now: float) -> float:
-    """Return the whole second from which times are counted, so that IDs are short."""
-    return float(math.floor(now))

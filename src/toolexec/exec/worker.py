@@ -14,6 +14,7 @@ from toolexec.discovery.index import Index, Registered
 from toolexec.durable.host import CallSpec, RunSpec, WorkedEngine, Worker, read_args
 from toolexec.durable.journal import RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error
+from toolexec.durable.queues import Queue
 from toolexec.durable.runner import DurableRunner
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
 from toolexec.exec.chain import ChainResult
@@ -65,6 +66,11 @@ class ExecHost:
     def index(self) -> Index:
         """The tools."""
         return self._parts.scope.index
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """Implement `Host.queues`: those of the options."""
+        return self._parts.options.queues
 
     def find(self, tool_id: str) -> Registered:
         """Implement `Host.find`."""

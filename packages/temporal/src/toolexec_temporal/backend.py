@@ -39,7 +39,7 @@ from toolexec_temporal.settings import TemporalSettings
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowHandle
 
-    from toolexec.journal import CallSpec, Deliveries, Index, Registered, Runner, RunRecord, RunSpec
+    from toolexec.journal import CallSpec, Deliveries, Index, Queue, Registered, Runner, RunRecord, RunSpec
 
 __all__ = ["RUN_ID", "TemporalBackend"]
 
@@ -255,6 +255,11 @@ class _OnlySandbox:
 
     def __init__(self, backend: SandboxBackend) -> None:
         self._backend = backend
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """No queues."""
+        return {}
 
     @property
     def index(self) -> Index:

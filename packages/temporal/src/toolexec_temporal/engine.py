@@ -12,7 +12,17 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from toolexec.errors import JournalError, RunBusyError, RunError
-from toolexec.journal import CallRecord, JSONDict, RunRecord, RunState, Signal, Wait, error_to_json, pauses
+from toolexec.journal import (
+    CallRecord,
+    JSONDict,
+    QueueRecord,
+    RunRecord,
+    RunState,
+    Signal,
+    Wait,
+    error_to_json,
+    pauses,
+)
 from toolexec_temporal.messages import (
     KINDS,
     RUN_FAILED,
@@ -29,8 +39,9 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+    from temporalio.common import TypedSearchAttributes
 
-    from toolexec.journal import Host
+    from toolexec.journal import Host, Queue, Schedule
     from toolexec_temporal.worker import TemporalWorker
 
     class _Settings(TypedDict, total=False):
@@ -75,6 +86,14 @@ _STATES: Final = {
     "TIMED_OUT": "failed",
 }
 """How Temporal calls the states of a run; one that ended by itself says more exactly how."""
+_OPEN: Final = ("queued", "running", "waiting")
+_STATUSES: Final = {
+    **dict.fromkeys(_OPEN, ("Running",)),
+    "done": ("Completed",),
+    "failed": ("Completed", "Failed", "TimedOut"),  # older runs that have failed are completed workflows
+    "cancelled": ("Canceled", "Terminated"),
+}
+"""Which of Temporal's lists have the runs in a state."""
 
 
 class TemporalEngine:
@@ -120,34 +139,24 @@ class TemporalEngine:
 
     async def run(self, record: RunRecord) -> RunRecord:
         """Implement `DurableEngine.run`."""
+        await self._start(replace(record, created=record.created or time()))
+        return await self.resume(record.id)
+
+    async def _start(self, record: RunRecord, *, delay: float = 0.0) -> None:
+        """Start a run that is not there yet. Raises RunError for an ID that another one has."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
-        from toolexec_temporal.attributes import first_attributes
-
-        settings = self.settings
-        rules = Rules(
-            settings.call_timeout,
-            settings.heartbeat_timeout,
-            settings.attempts,
-            settings.max_events,
-            settings.linger,
-            bool(settings.large_directory),
-            settings.timer_linger,
-            settings.search_attributes,
-        )
-        record = replace(record, created=record.created or time())
-        summary = {"kind": record.kind, "digest": record.digest, "caller": record.caller, "created": record.created}
         client = await self.client()
         try:
             async with _explained(record.id):
                 await client.start_workflow(
                     KINDS[record.kind],
-                    RunInput(record_to_json(record), rules),
+                    RunInput(record_to_json(record), self._rules(), delay=delay),
                     id=self._name(record.id),
-                    task_queue=settings.task_queue,
+                    task_queue=self.settings.task_queue,
                     id_reuse_policy=_never_again(),
-                    memo=summary,
-                    search_attributes=first_attributes(record) if settings.search_attributes else None,
+                    memo=_memo(record, delay),
+                    search_attributes=self._attributes(record),
                 )
         except WorkflowAlreadyStartedError:
             known = await self._described(record.id)
@@ -159,7 +168,24 @@ class TemporalEngine:
                     code="run_changed",
                     details={"run_id": record.id},
                 ) from None
-        return await self.resume(record.id)
+
+    def _rules(self) -> Rules:
+        settings = self.settings
+        return Rules(
+            settings.call_timeout,
+            settings.heartbeat_timeout,
+            settings.attempts,
+            settings.max_events,
+            settings.linger,
+            bool(settings.large_directory),
+            settings.timer_linger,
+            settings.search_attributes,
+        )
+
+    def _attributes(self, record: RunRecord) -> TypedSearchAttributes | None:
+        from toolexec_temporal.attributes import first_attributes
+
+        return first_attributes(record) if self.settings.search_attributes else None
 
     async def resume(self, run_id: str) -> RunRecord:
         """Implement `DurableEngine.resume`."""
@@ -182,13 +208,15 @@ class TemporalEngine:
         """Implement `DurableEngine.get`."""
         record = await self._record(run_id)
         handle = await self._handle(run_id)
-        if record.state not in ("running", "waiting"):
+        if record.state not in _OPEN:
             return await self._ended(handle, run_id)
         progress = await self._progress(handle)
         if not progress:  # no worker answers
             return record
         waits = _waits(progress)
         state: RunState = "waiting" if progress.get("waiting") else "running"
+        if progress.get("queued"):
+            state = "queued"
         return replace(record, state=state, waits=waits, calls=progress.get("calls", 0))
 
     async def calls(self, run_id: str) -> list[CallRecord]:
@@ -235,11 +263,28 @@ class TemporalEngine:
     ) -> list[RunRecord]:
         """Implement `DurableEngine.runs`. What a run waits for is known once it has waited for a moment.
         A run that was begun with another key is left out, and logged."""
+        found: list[RunRecord] = []
+        async for record, _ in self._listed(states):
+            if (
+                (not states or record.state in states)
+                and (caller is None or record.caller == caller)
+                and (before is None or record.created < before)
+            ):
+                found.append(record)
+                if len(found) >= limit:
+                    break
+        return sorted(found, key=lambda record: -record.created)
+
+    async def _listed(self, states: Sequence[RunState]) -> AsyncGenerator[tuple[RunRecord, float], None]:
+        """Give the runs of the server that may be in one of these states, and when each may begin at the earliest."""
         client = await self.client()
         types = ", ".join(f"'{name}'" for name in KINDS.values())
-        found: list[RunRecord] = []
+        query = f"WorkflowType IN ({types})"
+        if states:
+            wanted = sorted({name for state in states for name in _STATUSES[state]})
+            query += f" AND ExecutionStatus IN ({', '.join(map(repr, wanted))})"
         async with _explained(""):
-            async for each in client.list_workflows(f"WorkflowType IN ({types})"):
+            async for each in client.list_workflows(query):
                 state = _STATES.get(each.status.name if each.status is not None else "", "running")
                 continued = each.status is not None and each.status.name == "CONTINUED_AS_NEW"
                 if continued or not each.id.startswith(self.settings.prefix):  # others may have other keys
@@ -249,16 +294,8 @@ class TemporalEngine:
                 except JournalError as error:
                     logger.warning("the run %s is not in the list, as it cannot be read: %s", each.id, error)
                     continue
-                record = _summary(each.id.removeprefix(self.settings.prefix), state, memo, each)
-                if (
-                    (not states or record.state in states)
-                    and (caller is None or record.caller == caller)
-                    and (before is None or record.created < before)
-                ):
-                    found.append(record)
-                    if len(found) >= limit:
-                        break
-        return sorted(found, key=lambda record: -record.created)
+                run = _summary(each.id.removeprefix(self.settings.prefix), state, memo, each)
+                yield run, memo.get("ready") or run.created
 
     async def signal(self, run_id: str, signal: Signal) -> bool:
         """Implement `DurableEngine.signal`."""
@@ -308,6 +345,69 @@ class TemporalEngine:
                 )
             )
         return True
+
+    # -- queues and schedules -----------------------------------------------------------------------------------
+
+    async def enqueue(self, run: RunRecord, limits: Queue, *, delay: float) -> RunRecord:
+        """Implement `QueuedEngine.enqueue`. Raises ConfigurationError for a limit that Temporal does not have."""
+        from toolexec_temporal.places import check_limits
+
+        check_limits(run.queue, limits)
+        await self._start(replace(run, created=run.created or time()), delay=delay)
+        return await self._record(run.id)
+
+    async def queues(self) -> list[QueueRecord]:
+        """Implement `QueuedEngine.queues`. A run whose worker was lost counts as one that runs."""
+        found: dict[str, list[tuple[RunRecord, float]]] = {}
+        async for run, ready in self._listed(_OPEN):
+            if run.queue:
+                found.setdefault(run.queue, []).append((run, ready))
+        return [_counted(name, found[name]) for name in sorted(found)]
+
+    async def add_schedule(
+        self, schedule: Schedule, run: RunRecord, limits: Queue | None, *, replace: bool
+    ) -> Schedule:
+        """Implement `QueuedEngine.add_schedule`: one of Temporal's own. The ID of a run is the name of the schedule, a
+        `-` and the time. Raises ConfigurationError for times and limits that Temporal does not have."""
+        from temporalio.client import ScheduleActionStartWorkflow
+        from temporalio.common import TypedSearchAttributes
+
+        from toolexec_temporal.places import check_limits
+        from toolexec_temporal.schedules import add_schedule
+
+        if limits is not None:
+            check_limits(run.queue, limits)
+        action = ScheduleActionStartWorkflow(
+            KINDS[run.kind],
+            RunInput(record_to_json(run), self._rules(), scheduled=self.settings.prefix),
+            id=self._name(schedule.name),
+            task_queue=self.settings.task_queue,
+            memo=_memo(run),
+            typed_search_attributes=self._attributes(run) or TypedSearchAttributes.empty,
+        )
+        async with _explained(schedule.name):
+            return await add_schedule(await self.client(), self.settings.prefix, schedule, action, replace=replace)
+
+    async def schedules(self) -> list[Schedule]:
+        """Implement `QueuedEngine.schedules`. Temporal's index lags by a moment."""
+        from toolexec_temporal.schedules import list_schedules
+
+        async with _explained(""):
+            return await list_schedules(await self.client(), self.settings.prefix)
+
+    async def remove_schedule(self, name: str) -> bool:
+        """Implement `QueuedEngine.remove_schedule`."""
+        from toolexec_temporal.schedules import remove_schedule
+
+        async with _explained(name):
+            return await remove_schedule(await self.client(), self.settings.prefix, name)
+
+    async def pause_schedule(self, name: str, paused: bool) -> bool:
+        """Implement `QueuedEngine.pause_schedule`."""
+        from toolexec_temporal.schedules import pause_schedule
+
+        async with _explained(name):
+            return await pause_schedule(await self.client(), self.settings.prefix, name, paused=paused)
 
     async def aclose(self) -> None:
         """Implement `DurableEngine.aclose`; a later use connects again."""
@@ -424,9 +524,37 @@ def _waits(progress: JSONDict) -> tuple[Wait, ...]:
     return tuple(Wait(**wait) for wait in progress.get("waits", ()))
 
 
+def _memo(record: RunRecord, delay: float = 0.0) -> JSONDict:
+    """Return what the server keeps of a run beside its history."""
+    memo: JSONDict = {"kind": record.kind, "digest": record.digest, "caller": record.caller}
+    if record.created:
+        memo["created"] = record.created
+    if record.queue:
+        memo |= {"queue": record.queue, "priority": record.priority, "ready": record.created + delay}
+    return memo
+
+
+def _counted(name: str, runs: Sequence[tuple[RunRecord, float]]) -> QueueRecord:
+    """Return what there is in a queue, of its runs and when each may begin."""
+    of = {state: [run for run, _ in runs if run.state == state] for state in _OPEN}
+    now = time()
+    return QueueRecord(
+        name=name,
+        queued=len(of["queued"]),
+        delayed=sum(run.state == "queued" and ready > now for run, ready in runs),
+        running=len(of["running"]),
+        waiting=len(of["waiting"]),
+        queued_since=min((run.created for run in of["queued"]), default=None),
+        running_since=min((run.started for run in of["running"]), default=None),
+    )
+
+
 def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
     ended = known.close_time
     waits = (memo.get("waits") or []) if state == "running" else []
+    started = memo.get("started") or 0.0
+    if state == "running" and memo.get("queue") and not started:
+        state = "queued"
     return read_record(
         {
             "id": run_id,
@@ -439,5 +567,8 @@ def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
             "waits": waits,
             "created": memo.get("created") or known.start_time.timestamp(),
             "updated": (ended or known.start_time).timestamp(),
+            "queue": memo.get("queue", ""),
+            "priority": memo.get("priority", 0),
+            "started": started,
         }
     )

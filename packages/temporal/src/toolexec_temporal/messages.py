@@ -24,7 +24,7 @@ __all__ = [
     "record_to_json",
 ]
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of these messages: a worker refuses input of a newer one."""
 KINDS: Final[Mapping[RunKind, str]] = {
     "chain": "toolexec-chain",
@@ -64,12 +64,18 @@ class Carried:
 
 @dataclass
 class RunInput:
-    """What the Temporal workflow of a run is started with."""
+    """What the Temporal workflow of a run is started with.
+
+    `delay` is how many seconds it waits before it takes its place in a queue. A run that a schedule makes is
+    `scheduled` by what comes before IDs in Temporal: its own is the rest of that of its workflow.
+    """
 
     record: JSONDict
     rules: Rules
     carried: Carried | None = None
     version: int = VERSION
+    delay: float = 0.0
+    scheduled: str | None = None
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.journal import Bytes, PathName, Seconds, checked, setting
 
-__all__ = ["MIN_KEY_CHARS", "TemporalSandbox", "TemporalSettings"]
+__all__ = ["MIN_KEY_CHARS", "TemporalSandbox", "TemporalSettings", "queue_of_places"]
 
 MIN_KEY_CHARS: Final = 16
 
@@ -83,6 +83,11 @@ class TemporalSettings:
     def queue_for(self, isolation: str) -> str:
         """Return the task queue of the workers with sandboxes of one isolation."""
         return f"{self.task_queue}-{isolation}"
+
+
+def queue_of_places(task_queue: str, name: str) -> str:
+    """Return the task queue of the places that runs of the queue *name* hold, beside that of the runs."""
+    return f"{task_queue}-queue-{name}"
 
 
 @checked("TemporalSandbox")

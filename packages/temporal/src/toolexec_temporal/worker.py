@@ -17,9 +17,10 @@ from toolexec.journal import Host
 from toolexec_temporal.activities import Activities
 from toolexec_temporal.client import connect
 from toolexec_temporal.host import hosted, unhosted
+from toolexec_temporal.places import PlaceKeeper, check_limits, rate_of
 from toolexec_temporal.pollers import wait_until_known
 from toolexec_temporal.sandbox import SandboxActivities, SandboxWorkflow
-from toolexec_temporal.settings import TemporalSettings
+from toolexec_temporal.settings import TemporalSettings, queue_of_places
 from toolexec_temporal.workflows import WORKFLOWS
 
 __all__ = ["TemporalWorker"]
@@ -33,10 +34,11 @@ class TemporalWorker:
     """Works on the task queues of *settings* with the tools and sandboxes of *host*, as `async with`.
 
     The queue itself gets workflows and tool calls; for each isolation of the sandboxes, or of those in *isolations*,
-    there is a queue for code; sandboxes without isolation must be asked for. The block begins when the server knows
-    the worker, so that a caller finds it from then on; a server that does not confirm it within 10 seconds is not
-    waited for. When the block ends, nothing new is taken, and what runs has *patience* seconds to end; then it is given
-    back, for another worker to take. Raises JournalError when the server cannot be reached.
+    there is a queue for code; sandboxes without isolation must be asked for. From the queues of the host it takes runs,
+    by their limits. The block begins when the server knows the worker, so that a caller finds it from then on; a server
+    that does not confirm it within 10 seconds is not waited for. When the block ends, nothing new is taken, and what
+    runs has *patience* seconds to end; then it is given back, for another worker to take. Raises JournalError when the
+    server cannot be reached, and ConfigurationError for a queue with a limit that Temporal does not have.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class TemporalWorker:
         """The task queues that it works on."""
 
     async def __aenter__(self) -> Self:
+        for name, limits in self._host.queues.items():
+            check_limits(name, limits)
         client = self._client or await connect(self.settings)
         await self._host.start()
         isolations = await self._offered()
@@ -71,13 +75,12 @@ class TemporalWorker:
         identity = f"{client.identity}-{token_hex(4)}"  # of this worker: an earlier one of the process is known still
         shared: dict[str, Any] = {
             "identity": identity,
-            "max_concurrent_activities": self._max_activities,
             "graceful_shutdown_timeout": timedelta(seconds=self._patience),
             "max_heartbeat_throttle_interval": beat,
             "default_heartbeat_throttle_interval": beat,
             "deployment_config": _deployment(self.settings),
         }
-        queue = self.settings.task_queue
+        queue, most = self.settings.task_queue, self._max_activities
         hosted(queue, self._host)
         self._stack.callback(unhosted, queue, self._host)
         workers = [
@@ -86,14 +89,29 @@ class TemporalWorker:
                 task_queue=queue,
                 workflows=[*WORKFLOWS, SandboxWorkflow],
                 activities=[work.call_tool, work.refuse_call, work.settle_call, work.record_run],
+                max_concurrent_activities=most,
                 **shared,
             )
         ]
         for isolation in isolations:
             activities = [sandboxes.run_sandbox, *([work.run_code] if isolation == "wasm" else [])]
             name = self.settings.queue_for(isolation)
-            workers.append(Worker(client, task_queue=name, activities=activities, **shared))
-        self.queues = (queue, *map(self.settings.queue_for, isolations))
+            workers.append(
+                Worker(client, task_queue=name, activities=activities, max_concurrent_activities=most, **shared)
+            )
+        places = PlaceKeeper(client)
+        for name, limits in self._host.queues.items():
+            workers.append(
+                Worker(
+                    client,
+                    task_queue=queue_of_places(queue, name),
+                    activities=[places.hold_place],
+                    max_task_queue_activities_per_second=rate_of(limits),
+                    max_concurrent_activities=limits.worker_concurrency,
+                    **shared,
+                )
+            )
+        self.queues = tuple(worker.task_queue for worker in workers)
         try:
             for worker in workers:
                 await self._stack.enter_async_context(worker)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, Final
@@ -63,7 +63,10 @@ from toolexec_temporal.messages import (
     call_to_json,
     read_call,
     read_record,
+    record_to_json,
 )
+from toolexec_temporal.places import HOLD, Place
+from toolexec_temporal.settings import queue_of_places
 from toolexec_temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
 
 __all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
@@ -93,10 +96,12 @@ class _Run:
         if given.version > VERSION:
             raise ApplicationError(f"this worker knows version {VERSION} of runs, not {given.version}; update it")
         carried = given.carried or Carried()
-        self._given = given
-        self._record = read_record(given.record)
+        self._given = given = _own(given)
+        self._record = record = read_record(given.record)
         self.run_id: str = self._record.id
         self._rules = given.rules
+        places = queue_of_places(workflow.info().task_queue, record.queue) if record.queue else ""
+        self._place = Place(places, record.priority, given.rules.heartbeat_timeout, has_begun=bool(record.started))
         self._calls: dict[str, JSONDict] = {call["step"]: call for call in carried.calls}
         self._delivered: list[list[str]] = [*carried.delivered]
         self._signals: list[JSONDict] = [*carried.signals]
@@ -126,6 +131,7 @@ class _Run:
             "waits": [asdict(wait) for wait in self._waits.open.values()],
             "waiting": self._is_idle(),
             "signals": len(self._signals),
+            "queued": not self._place.has_begun and bool(self._record.queue),
         }
 
     @workflow.query
@@ -143,11 +149,18 @@ class _Run:
         """Return the calls of the run, in the order of their beginning."""
         return [*self._calls.values()]
 
+    @workflow.update(name=HOLD, unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def hold(self, number: int) -> None:
+        """Let the run have the place in its queue that an activity holds, and return when it has left it."""
+        await self._place.hold(number)
+
     # -- the run ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> dict[str, Any]:
         """Run to the end, or until the history is long enough; return state and result."""
+        await self._begin_in_turn()
         program = asyncio.create_task(self._program())
+        leaving = asyncio.create_task(self._leave_while_idle()) if self._record.queue else None
         showing = asyncio.create_task(self._show_waits()) if workflow.patched(_SHOWN) else None
         try:
             await workflow.wait_condition(lambda: program.done() or (self._moving and self._is_quiet()))
@@ -155,12 +168,15 @@ class _Run:
             await _cancelled(program)
             raise
         finally:
-            if showing is not None:
-                showing.cancel()
+            for task in (showing, leaving):
+                if task is not None:
+                    task.cancel()
         if not program.done():
             carried = self._carried()
             await _cancelled(program)
+            await self._place.give_back()
             workflow.continue_as_new(RunInput(self._given.record, self._rules, carried))
+        await self._place.give_back()
         calls = [] if self._record.kind == "chain" else [*self._calls.values()]
         ended = self._fitting({**program.result(), "calls": calls})
         if ended["state"] == "failed" and workflow.patched(_FAILS):
@@ -184,6 +200,26 @@ class _Run:
 
     async def _program(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    async def _begin_in_turn(self) -> None:
+        """Return when a run of a queue may begin: its clock begins then."""
+        if not self._record.queue or self._record.started:
+            return
+        if self._given.delay:
+            await asyncio.sleep(self._given.delay)
+        await self._place.take()
+        self._record = replace(self._record, started=workflow.time())
+        self._given = RunInput(record_to_json(self._record), self._rules)
+        workflow.upsert_memo({"started": self._record.started})
+
+    async def _leave_while_idle(self) -> None:
+        """Give the place in the queue to another run while this one only waits."""
+        while True:
+            await self._until_idle(self._rules.linger)
+            if not self._place.is_wanted:
+                self._place.leave()
+                await workflow.wait_condition(lambda: not self._is_idle() or self._place.is_wanted)
+            await workflow.wait_condition(lambda: not self._place.is_wanted)
 
     async def _show_waits(self) -> None:
         """Keep in the memo of the Temporal workflow what the run waits for, once it has waited for some time: lists of
@@ -270,6 +306,7 @@ class _Run:
         self._open.add(spec.step)
         try:
             while True:
+                await self._place.take()
                 found = await self._attempt(spec)
                 if found["state"] == "waits":
                     record = read_call(self._calls[spec.step])
@@ -498,6 +535,7 @@ class _Code(_Run):
     async def _program(self) -> dict[str, Any]:
         """Have the code run; stop its sandbox while the run only waits, and run it again after that."""
         for start in count(1):
+            await self._place.take()
             work = workflow.start_activity(
                 "run_code",
                 self._given.record,
@@ -595,6 +633,26 @@ class _Code(_Run):
         waits = self._waits.open
         short = any(is_timer(step) and whole_length(wait) <= self._rules.timer_linger for step, wait in waits.items())
         return super()._is_idle() and not short
+
+
+def _own(given: RunInput) -> RunInput:
+    """Return what a run is started with: one of a schedule gets an ID, a clock and random numbers of its own."""
+    if given.scheduled is None or given.carried is not None:
+        return given
+    info = workflow.info()
+    began = info.start_time.timestamp()
+    record = read_record(given.record)
+    settings = dict(record.settings)
+    if "seed" in settings:
+        settings["seed"] = workflow.random().getrandbits(63)
+    record = replace(
+        record,
+        id=info.workflow_id.removeprefix(given.scheduled),
+        created=began,
+        started=0.0 if record.queue else began,
+        settings=settings,
+    )
+    return RunInput(record_to_json(record), given.rules)
 
 
 def _own_name(name: str) -> str | None:
