@@ -40,6 +40,17 @@ def _built(tmp_path: Path, text: str, **variables: str) -> Exec:
     return built.ex
 
 
+def test_recordings_are_refused_when_they_are_asked_for(tmp_path: Path) -> None:
+    """An engine keeps no other runs: an Exec, its options and a settings file that want that say so at once."""
+    match = "an engine keeps what it runs itself: leave record out"
+    for journal in (TemporalEngine(), "temporal"):
+        with pytest.raises(ConfigurationError, match=match) as caught:
+            Exec(journal=journal, record=0.5)
+        assert caught.value.details == {"setting": "record"}
+    with pytest.raises(ConfigurationError, match=match):
+        _built(tmp_path, "[durable.temporal]\nnamespace = 'shop'\n[record]\nshare = 1.0\n")
+
+
 def test_the_settings_make_an_engine(tmp_path: Path) -> None:
     """`[durable.temporal]` has the runs of the Exec on Temporal; values are written as in every table, and a reference
     to a secret stays one."""

@@ -11,11 +11,12 @@ from typing import Final, Protocol, runtime_checkable
 import toolexec.durable.clock as host_clock
 from toolexec.backend.here import Wait as WaitHere
 from toolexec.code.deliveries import is_timer
+from toolexec.durable.engine import DurableEngine
 from toolexec.durable.journal import CallRecord, CallState, RunKind, RunRecord
 from toolexec.durable.outcomes import called_off, outcome_of, outcome_of_error
 from toolexec.durable.replay import TOOK, Replay
 from toolexec.durable.runner import BRIEF
-from toolexec.errors import ClosedError, Outcome, ToolExecError
+from toolexec.errors import ClosedError, ConfigurationError, Outcome, ToolExecError
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
@@ -25,7 +26,15 @@ from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["RECORDED", "RECORDED_PREFIX", "RecordedCall", "Recorder", "RecordingStore", "hidden_in"]
+__all__ = [
+    "RECORDED",
+    "RECORDED_PREFIX",
+    "RecordedCall",
+    "Recorder",
+    "RecordingStore",
+    "hidden_in",
+    "recording_store",
+]
 
 RECORDED: Final = "recorded"
 """The setting of a run that was recorded while it was made, without secrets, and of its forks."""
@@ -48,6 +57,20 @@ class RecordingStore(Protocol):
         """Forget some of the recorded runs that are more than the last *keep*, or were created before a time, in
         seconds since 1970; return how many."""
         ...
+
+
+def recording_store(journal: object) -> RecordingStore:
+    """Return a journal as one that keeps recordings. Raises ConfigurationError for an engine, which keeps only what it
+    runs itself, and for a journal that keeps none."""
+    if isinstance(journal, RecordingStore):
+        return journal
+    is_engine = isinstance(journal, DurableEngine)
+    what = "an engine keeps what it runs itself" if is_engine else "this one does not"
+    raise ConfigurationError(
+        f"record needs a journal that keeps other runs, too, and {what}: leave record out, or have an Exec with a file "
+        "or PostgreSQL as its journal record its runs",
+        details={"setting": "record"},
+    )
 
 
 def hidden_in(run: RunRecord) -> Callable[[JSONObject], JSONValue] | None:

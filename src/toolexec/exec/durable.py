@@ -20,7 +20,7 @@ from toolexec.durable.log import OwnedRun
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
 from toolexec.durable.outcomes import error_from_json
 from toolexec.durable.queues import Queue, QueueStore
-from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX, RecordingStore, hidden_in
+from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX, RecordingStore, hidden_in, recording_store
 from toolexec.durable.replay import Replay
 from toolexec.durable.run import RETRY, Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
@@ -233,11 +233,7 @@ class DurableRuns:
     def recording_store(self) -> RecordingStore:
         """The journal, where it keeps runs that are recorded while they are made. Raises ConfigurationError where it
         does not."""
-        if self.engine is not None:
-            raise _not_there("to record other runs", "it keeps its own; give this Exec a file or PostgreSQL")
-        if not isinstance(self.journal, RecordingStore):
-            raise ConfigurationError("this journal keeps no recordings of other runs; a file or PostgreSQL does")
-        return self.journal
+        return recording_store(self.engine or self.journal)
 
     @property
     def store(self) -> DurableEngine | JournalStore:

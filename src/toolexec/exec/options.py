@@ -202,6 +202,8 @@ class Options:
                 "[durable] of toolexec.toml",
                 details={"setting": "record"},
             )
+        if self.record:
+            _check_recording(self.journal)
 
     @property
     def tool_calls(self) -> int:
@@ -223,6 +225,21 @@ class Options:
         if isinstance(self.validate_output, bool):
             return "strict" if self.validate_output else "off"
         return self.validate_output
+
+
+def _check_recording(journal: Journal | DurableEngine | str | Path | None) -> None:
+    """Raise ConfigurationError for a journal that keeps no recordings of other runs: now, and not at the first run."""
+    from toolexec.durable.journals import is_journal_kind, make_journal
+    from toolexec.durable.recorder import recording_store
+
+    if isinstance(journal, Path) or (isinstance(journal, str) and not is_journal_kind(journal)):
+        return  # a file or PostgreSQL
+    made = make_journal(journal) if isinstance(journal, str) else journal
+    try:
+        recording_store(made)
+    finally:
+        if made is not journal and (close := getattr(made, "close", None)) is not None:
+            close()  # an engine has connected to nothing
 
 
 # Written out: no type checker derives the keys of a TypedDict from a dataclass, and a generated copy would be the same
