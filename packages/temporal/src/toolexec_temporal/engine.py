@@ -26,6 +26,7 @@ from toolexec.journal import (
 from toolexec_temporal.messages import (
     KINDS,
     RUN_FAILED,
+    Child,
     Rules,
     RunInput,
     read_call,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
-    from temporalio.common import TypedSearchAttributes
 
     from toolexec.journal import Host, Queue, Schedule
     from toolexec_temporal.worker import TemporalWorker
@@ -144,30 +144,48 @@ class TemporalEngine:
 
     async def _start(self, record: RunRecord, *, delay: float = 0.0) -> None:
         """Start a run that is not there yet. Raises RunError for an ID that another one has."""
+        given = RunInput(record_to_json(record), self._rules(), delay=delay)
+        async with _explained(record.id):
+            is_new = await self._begun(
+                Child(self._name(record.id), self.settings.task_queue, given, _memo(record, delay))
+            )
+        if is_new:
+            return
+        memo = await (await self._described(record.id)).memo()
+        if (memo.get("digest"), memo.get("caller")) != (record.digest, record.caller):
+            raise RunError(
+                f"there is a run {record.id} already, begun with another source, other inputs or settings, or by "
+                "another caller; take another ID",
+                code="run_changed",
+                details={"run_id": record.id},
+            )
+
+    async def _begun(self, run: Child) -> bool:
+        """Have the server begin a run: as the child of the one whose call this is, or by itself. Return False for one
+        that is there already."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
+        from toolexec_temporal.attributes import first_attributes
+        from toolexec_temporal.children import begin_child, parent_of_call
+
+        parent = parent_of_call(self.settings)
+        if parent is not None and (is_new := await begin_child(parent, run)) is not None:
+            return is_new
+        record = read_record(run.given.record)
         client = await self.client()
         try:
-            async with _explained(record.id):
-                await client.start_workflow(
-                    KINDS[record.kind],
-                    RunInput(record_to_json(record), self._rules(), delay=delay),
-                    id=self._name(record.id),
-                    task_queue=self.settings.task_queue,
-                    id_reuse_policy=_never_again(),
-                    memo=_memo(record, delay),
-                    search_attributes=self._attributes(record),
-                )
+            await client.start_workflow(
+                KINDS[record.kind],
+                run.given,
+                id=run.id,
+                task_queue=run.task_queue,
+                id_reuse_policy=_never_again(),
+                memo=run.memo,
+                search_attributes=first_attributes(record) if run.given.rules.attributes else None,
+            )
         except WorkflowAlreadyStartedError:
-            known = await self._described(record.id)
-            memo = await known.memo()
-            if (memo.get("digest"), memo.get("caller")) != (record.digest, record.caller):
-                raise RunError(
-                    f"there is a run {record.id} already, begun with another source, other inputs or settings, or by "
-                    "another caller; take another ID",
-                    code="run_changed",
-                    details={"run_id": record.id},
-                ) from None
+            return False
+        return True
 
     def _rules(self) -> Rules:
         settings = self.settings
@@ -181,11 +199,6 @@ class TemporalEngine:
             settings.timer_linger,
             settings.search_attributes,
         )
-
-    def _attributes(self, record: RunRecord) -> TypedSearchAttributes | None:
-        from toolexec_temporal.attributes import first_attributes
-
-        return first_attributes(record) if self.settings.search_attributes else None
 
     async def resume(self, run_id: str) -> RunRecord:
         """Implement `DurableEngine.resume`."""
@@ -372,18 +385,22 @@ class TemporalEngine:
         from temporalio.client import ScheduleActionStartWorkflow
         from temporalio.common import TypedSearchAttributes
 
+        from toolexec_temporal.attributes import first_attributes
         from toolexec_temporal.places import check_limits
         from toolexec_temporal.schedules import add_schedule
 
+        settings = self.settings
         if limits is not None:
             check_limits(run.queue, limits)
         action = ScheduleActionStartWorkflow(
             KINDS[run.kind],
-            RunInput(record_to_json(run), self._rules(), scheduled=self.settings.prefix),
+            RunInput(record_to_json(run), self._rules(), scheduled=settings.prefix),
             id=self._name(schedule.name),
             task_queue=self.settings.task_queue,
             memo=_memo(run),
-            typed_search_attributes=self._attributes(run) or TypedSearchAttributes.empty,
+            typed_search_attributes=first_attributes(run)
+            if settings.search_attributes
+            else TypedSearchAttributes.empty,
         )
         async with _explained(schedule.name):
             return await add_schedule(await self.client(), self.settings.prefix, schedule, action, replace=replace)

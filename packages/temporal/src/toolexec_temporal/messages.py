@@ -9,11 +9,13 @@ from typing import Any, Final
 from toolexec.journal import CallRecord, JSONDict, RunKind, RunRecord, Wait
 
 __all__ = [
+    "BEGIN_CHILD",
     "KINDS",
     "RUN_FAILED",
     "SANDBOX",
     "VERSION",
     "Carried",
+    "Child",
     "Exchange",
     "Rules",
     "RunInput",
@@ -34,6 +36,8 @@ KINDS: Final[Mapping[RunKind, str]] = {
 """The type of Temporal workflow for each kind of run."""
 RUN_FAILED: Final = "toolexec-run-failed"
 """The type of the failure of a run that has ended by itself: its details say how, as results do."""
+BEGIN_CHILD: Final = "begin_child"
+"""The update by which a call has its run begin another one."""
 SANDBOX: Final = "toolexec-sandbox"
 """The type of Temporal workflow that runs one request of a `TemporalBackend`."""
 
@@ -60,6 +64,7 @@ class Carried:
     calls: list[JSONDict] = field(default_factory=list[JSONDict])
     delivered: list[list[str]] = field(default_factory=list[list[str]])
     signals: list[JSONDict] = field(default_factory=list[JSONDict])
+    children: list[str] = field(default_factory=list[str])
 
 
 @dataclass
@@ -76,6 +81,16 @@ class RunInput:
     version: int = VERSION
     delay: float = 0.0
     scheduled: str | None = None
+
+
+@dataclass
+class Child:
+    """A run that a call of another one begins: the ID of its workflow, its task queue, and what it is started with."""
+
+    id: str
+    task_queue: str
+    given: RunInput
+    memo: JSONDict
 
 
 @dataclass

@@ -51,13 +51,16 @@ from toolexec.journal import (
     whole_length,
 )
 from toolexec_temporal.attributes import TOOLS, WAITS, words
+from toolexec_temporal.children import Children
 from toolexec_temporal.dispatcher import Dispatcher
 from toolexec_temporal.host import host_of
 from toolexec_temporal.messages import (
+    BEGIN_CHILD,
     KINDS,
     RUN_FAILED,
     VERSION,
     Carried,
+    Child,
     Exchange,
     RunInput,
     call_to_json,
@@ -105,6 +108,7 @@ class _Run:
         self._calls: dict[str, JSONDict] = {call["step"]: call for call in carried.calls}
         self._delivered: list[list[str]] = [*carried.delivered]
         self._signals: list[JSONDict] = [*carried.signals]
+        self._children = Children(carried.children)
         self._open: set[str] = set()
         self._waits = _Waits(_Log(self), self._host.index)
         self._moving = False
@@ -154,6 +158,11 @@ class _Run:
         """Let the run have the place in its queue that an activity holds, and return when it has left it."""
         await self._place.hold(number)
 
+    @workflow.update(name=BEGIN_CHILD)
+    async def begin_child(self, child: Child) -> bool:
+        """Begin a run that a call of this one asks for, as its child; return False for one that is there already."""
+        return await self._children.begin(child)
+
     # -- the run ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> dict[str, Any]:
@@ -166,6 +175,7 @@ class _Run:
             await workflow.wait_condition(lambda: program.done() or (self._moving and self._is_quiet()))
         except asyncio.CancelledError:
             await _cancelled(program)
+            await self._children.cancel()
             raise
         finally:
             for task in (showing, leaving):
@@ -277,7 +287,7 @@ class _Run:
         """Return what a new history begins with: the calls that are over, and those that wait, but for approvals."""
         waiting = {step for step, wait in self._waits.open.items() if wait.kind != "approval"}
         calls = [call for step, call in self._calls.items() if call["state"] != "begun" or step in waiting]
-        return Carried(calls, [*self._delivered], [*self._signals])
+        return Carried(calls, [*self._delivered], [*self._signals], [*self._children.names])
 
     def note(self, call: CallRecord, delivered: Sequence[Sequence[str]]) -> None:
         """Record a call that is about to be made."""
