@@ -23,7 +23,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolTimeoutError,
 )
-from toolexec.exec.durable import RunResult
+from toolexec.exec.run_results import RunResult
 from toolexec.run.gate import Gate
 from toolexec.run.policy import Policy, Rule
 

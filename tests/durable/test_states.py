@@ -16,7 +16,7 @@ from toolexec.durable import replay
 from toolexec.durable.journal import Snapshot
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import ExecutionError
-from toolexec.exec.durable import RunResult
+from toolexec.exec.run_results import RunResult
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 LONG = """total := 0

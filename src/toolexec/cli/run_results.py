@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
-    from toolexec.exec.durable import RunResult
+    from toolexec.exec.run_results import RunResult
 
 __all__ = ["show_result"]
 

@@ -15,7 +15,7 @@ from toolexec.cli.queues import add_queue_commands
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.durable.journal import CallRecord, RunRecord
-    from toolexec.exec.durable import RunResult
+    from toolexec.exec.run_results import RunResult
     from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["runs"]

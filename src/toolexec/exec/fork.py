@@ -24,7 +24,7 @@ from toolexec.run.types import Result
 
 if TYPE_CHECKING:
     from toolexec.discovery.index import Index
-    from toolexec.exec.durable import RunResult
+    from toolexec.exec.run_results import RunResult
 
 __all__ = ["UNSET", "Change", "Fork", "Plan", "fork_record", "plan_fork", "write_fork"]
 

@@ -9,12 +9,12 @@ from typing import Final, cast
 import toolexec.durable.clock as host_clock
 from toolexec.durable.journal import RunKind, RunRecord
 from toolexec.durable.recorder import RECORDED_PREFIX
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, RunError
 from toolexec.exec.run_data import APPROVED, TIMERS, origin_to_json, run_digest
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import current_origin
 
-__all__ = ["MAX_ID", "Program", "check_run_id"]
+__all__ = ["MAX_ID", "Program", "check_run_id", "check_same"]
 
 MAX_ID: Final = 200
 
@@ -97,3 +97,15 @@ def check_run_id(run_id: str) -> None:
         raise ConfigurationError(f"the ID of a run has 1 to {MAX_ID} printable characters, not {run_id[:50]!r}")
     if run_id.startswith(RECORDED_PREFIX):
         raise ConfigurationError(f"IDs with {RECORDED_PREFIX} are for recorded runs, which are not begun by their ID")
+
+
+def check_same(run: RunRecord, wanted: RunRecord) -> None:
+    """Raise RunError unless the run that has the ID is the one that is *wanted*."""
+    if run.digest != wanted.digest or run.caller != wanted.caller:
+        raise RunError(
+            f"there is a run {run.id} already, begun with another source, other inputs or settings, or by another "
+            "caller; take another ID, or resume it with those",
+            code="run_changed",
+            op="begin",
+            details={"run_id": run.id},
+        )

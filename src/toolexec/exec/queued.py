@@ -12,7 +12,7 @@ from toolexec.errors import ConfigurationError, RunError
 from toolexec.errors.hints import did_you_mean
 from toolexec.exec.chain import Step
 from toolexec.exec.code import CodeSettings, WorkflowSettings
-from toolexec.exec.program import Program, check_run_id
+from toolexec.exec.program import Program, check_run_id, check_same
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_ranges, check_settings, checked
 
@@ -71,8 +71,6 @@ class QueuedRuns:
         made = await program_of("enqueue", durable, program)
         wanted = made.record(run_id, queue=queue, priority=priority)
         run = await queueing.enqueue(wanted, limits, delay=delay)
-        from toolexec.exec.durable import check_same
-
         check_same(run, wanted)
         if run.queue != queue:
             where = f"in the queue {run.queue}" if run.queue else "in no queue"
@@ -108,11 +106,11 @@ async def program_of(what: str, durable: DurableRuns, given: ProgramSettings) ->
         on_error, dry_run = settings.pop("on_error", "stop"), settings.pop("dry_run", False)
         if settings:
             raise ConfigurationError(f"{what}: a chain has no setting {next(iter(settings))}; give it in its steps")
-        return await durable.chain_program(program, on_error=on_error, dry_run=dry_run)
+        return await durable.programs.chain(program, on_error=on_error, dry_run=dry_run)
     if kind == "workflow":
         check_settings(what, WorkflowSettings, settings)
         settings = {"language": "workflow", "metadata": {"inputs": dict(inputs or {})}, **settings}
-    return await durable.code_program(program, settings)
+    return await durable.programs.code(program, settings)
 
 
 def find_queue(name: str, durable: DurableRuns) -> Queue:

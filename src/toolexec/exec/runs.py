@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
     from toolexec.exec.debug import DebugSession
     from toolexec.exec.diff import RunDiff
-    from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.fork import Fork
+    from toolexec.exec.replaying import ReplayReport
+    from toolexec.exec.run_results import RunResult, WaitsCallback
     from toolexec.model.call import ProgressCallback
 
 __all__ = ["Runs"]
@@ -28,8 +29,8 @@ _IDLE_SECONDS: Final = 1.0
 _HOMES: Final = {
     "EventCallback": "toolexec.code.types",
     "ProgressCallback": "toolexec.model.call",
-    "RunResult": "toolexec.exec.durable",
-    "WaitsCallback": "toolexec.exec.durable",
+    "RunResult": "toolexec.exec.run_results",
+    "WaitsCallback": "toolexec.exec.run_results",
 }
 
 
@@ -99,10 +100,10 @@ class Runs(QueuedRuns):
         steps and calls. While another process has the run, this waits for what comes of it. The result's error is a
         RunError when the run cannot go on. Cancelling this leaves the run to the one who resumes it.
         """
-        from toolexec.exec.durable import RunHooks
+        from toolexec.exec.run_results import RunHooks
 
         hooks = RunHooks(on_progress=on_progress, on_event=on_event)
-        return await self._durable().follow(run_id, hooks, on_waits)
+        return await self._durable().followers.follow(run_id, hooks, on_waits)
 
     @checked("runs.resume_due")
     async def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
@@ -143,7 +144,7 @@ class Runs(QueuedRuns):
         sender = current_origin().caller.id
         signal = Signal(id=id or uuid.uuid4().hex, name=name, payload=payload, sent=time.time(), sender=sender)
         waited = await store.signal(run_id, signal)
-        self._durable().wake(run_id)
+        self._durable().followers.wake(run_id)
         return waited
 
     @checked("runs.cancel")
@@ -156,7 +157,9 @@ class Runs(QueuedRuns):
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
         whether it does the same. Raises ConfigurationError for an engine, whose workers repeat runs by themselves."""
-        return await self._durable().replay(run_id)
+        from toolexec.exec.replaying import replay_run
+
+        return await replay_run(self._durable(), run_id)
 
     @checked("runs.debug")
     def debug(self, run_id: str) -> DebugSession:

@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from toolexec.durable.schedules import Missed, Schedule
     from toolexec.exec.debug_sync import SyncDebugSession
     from toolexec.exec.diff import RunDiff
-    from toolexec.exec.durable import ReplayReport, RunResult, WaitsCallback
     from toolexec.exec.facade import Exec
     from toolexec.exec.fork import Fork
     from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.queued import ProgramSettings
+    from toolexec.exec.replaying import ReplayReport
+    from toolexec.exec.run_results import RunResult, WaitsCallback
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
     from toolexec.model.json_value import JSONValue

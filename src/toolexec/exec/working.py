@@ -18,7 +18,8 @@ from toolexec.exec.run_data import why_stopped
 from toolexec.exec.schedules import fire_due
 
 if TYPE_CHECKING:
-    from toolexec.exec.durable import DurableRuns, RunResult
+    from toolexec.exec.durable import DurableRuns
+    from toolexec.exec.run_results import RunResult
 
 __all__ = ["RunWorker"]
 

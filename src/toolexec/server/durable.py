@@ -15,8 +15,8 @@ from toolexec.code.types import CodeResult, EventCallback
 from toolexec.durable.journal import Wait
 from toolexec.errors import RunBusyError, RunError, RunWaitingError, ToolExecError
 from toolexec.exec.chain import ChainResult
-from toolexec.exec.durable import RunResult
 from toolexec.exec.facade import Exec
+from toolexec.exec.run_results import RunResult
 from toolexec.exec.skills import durable_skill, skill_failure
 from toolexec.model.approval_text import request_from
 from toolexec.model.call import ProgressCallback
