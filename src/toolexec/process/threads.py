@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolexec.errors import BackendBusyError, ConfigurationError
 from toolexec.model.call import ToolCall
@@ -22,6 +22,7 @@ from toolexec.model.forks import forks
 
 __all__ = ["Job", "NoThreadError", "WorkerThreads"]
 
+T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 30.0
 _MANY: Final = 8
@@ -43,11 +44,12 @@ class NoThreadError(BackendBusyError):
 class Job:
     """A function that waits for a thread, or runs in one."""
 
-    __slots__ = ("failed", "function", "future", "loop", "state", "tool_call")
+    __slots__ = ("done", "failed", "function", "future", "loop", "state", "tool_call")
 
     def __init__(self, function: Callable[[], Any], tool_call: ToolCall | None = None) -> None:
         self.function: Callable[[], Any] | None = function
         self.failed: Callable[[BaseException], None] | None = None
+        self.done: Callable[[Any], None] | None = None
         self.future: asyncio.Future[_Outcome] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.state: _State = "waiting"
@@ -110,14 +112,20 @@ class WorkerThreads:
         finally:
             del value, future, job  # the traceback holds this frame: in a ring they would wait for the collector
 
-    def start(self, function: Callable[[], None], failed: Callable[[BaseException], None] | None = None) -> Job:
+    def start(
+        self,
+        function: Callable[[], T],
+        failed: Callable[[BaseException], None] | None = None,
+        done: Callable[[T], None] | None = None,
+    ) -> Job:
         """Have a thread call *function*, now or when one is free, without waiting for it. From any thread.
 
-        *failed* gets what it raises, or why it will not be called after all, from any thread. Raises NoThreadError when
-        no thread will be free.
+        *failed* gets what it raises, or why it will not be called after all, from any thread. *done* gets what it
+        returns, in its thread, which counts as free again by then: who is notified by it finds a thread for more. Both
+        must be quick, and raise nothing. Raises NoThreadError when no thread will be free.
         """
         job = Job(function)
-        job.failed = failed
+        job.failed, job.done = failed, done
         self._put(job)
         return job
 
@@ -237,8 +245,9 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
 
 
 def _settle_job(job: Job, outcome: _Outcome) -> None:
-    if job.failed is not None and not outcome[0]:
-        job.failed(outcome[1])
+    tell = job.done if outcome[0] else job.failed
+    if tell is not None:
+        tell(outcome[1])
     if job.future is not None and job.loop is not None:
         with suppress(RuntimeError):  # the loop is closed, so its callers are gone
             job.loop.call_soon_threadsafe(_settle, job.future, outcome)

@@ -40,7 +40,7 @@ from toolexec.runtime.base import (
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, candidates
 from toolexec.runtime.needs import Needs, needs_of
-from toolexec.runtime.runs import OwnRuns
+from toolexec.runtime.runs import CallerRuns
 
 __all__ = ["CANDIDATES", "Runtime", "effective_profile"]
 
@@ -109,7 +109,7 @@ class Runtime:
         self._serving: dict[str, list[SandboxBackend]] = {}  # with those that have another one do their work
         self._by_profile: dict[str, list[SandboxBackend]] = {}
         self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
-        self._runs = OwnRuns()
+        self._runs = CallerRuns()
         self._closed = False
         if isinstance(backends, Mapping):
             served: Any = backends
@@ -290,7 +290,7 @@ class Runtime:
             raise ExceptionGroup("some sandboxes failed to close", errors)
 
     async def owned(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do *work* in a task of this runtime's own; see `OwnRuns.run`.
+        """Do *work* until this runtime is closed; see `CallerRuns.run`.
 
         Raises SandboxUnavailableError when the runtime is closed already.
         """

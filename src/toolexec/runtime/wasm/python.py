@@ -251,12 +251,12 @@ class PythonLanguage:
         self,
         request: ExecuteRequest,
         open_instance: Callable[[PythonRun], AnyInstance],
-        after: Callable[[], None],
+        after: Callable[[], None] | None,
         *,
         elsewhere: bool = False,
     ) -> CodeResult:
-        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back. *elsewhere* says
-        that it is in a worker, which has its guests begin in turn."""
+        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back, if it is not to be
+        kept. *elsewhere* says that it is in a worker, which has its guests begin in turn."""
         assert request.gateway is not None
         started = monotonic()
         server = RequestServer(request.gateway, lean=True)

@@ -89,15 +89,15 @@ class PythonRun:
         threads: WorkerThreads,
         open_instance: Callable[[PythonRun], AnyInstance],
         frame: str,
-        after: Callable[[], None],
+        after: Callable[[], None] | None,
     ) -> str | BaseException:
         """Return what the guest answers, or the exception that ended it.
 
-        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
-        Cancelling stops the guest.
+        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called, if
+        there is something to do. Cancelling stops the guest.
         """
 
-        def work() -> None:
+        def work() -> str | BaseException:
             self._began = True
             outcome: str | BaseException
             leave = self.gateway.on_first = self._starts.enter() if self._starts is not None else _nothing
@@ -114,13 +114,18 @@ class PythonRun:
             with self._lock:  # a deadline that passes from now on finds nothing to stop
                 self._instance = None
                 self._is_over = True
-            with suppress(RuntimeError):  # the loop is closed, so nothing waits
-                self._loop.call_soon_threadsafe(self._settle, outcome)
-            after()
+            if after is not None:
+                self._hand_over(outcome)
+                after()
+            return outcome
 
         self._alarm = ALARMS.at(self._ends, self._stop_late)
         try:
-            job = threads.start(partial(contextvars.copy_context().run, work), self._fail)
+            job = threads.start(
+                partial(contextvars.copy_context().run, work),
+                self._hand_over,
+                self._hand_over if after is None else None,  # at the very end, so that the thread is free by then
+            )
             self._abandon = partial(threads.abandon, job)
         except NoThreadError as error:
             self._settle(error)
@@ -194,10 +199,10 @@ class PythonRun:
                 self._instance.stop()
         self.gateway.stop()
 
-    def _fail(self, error: BaseException) -> None:
-        """Take the failure of a job that never began: there is no thread for it. From any thread."""
+    def _hand_over(self, outcome: str | BaseException) -> None:
+        """Give the event loop the outcome, also the failure of a job for which there is no thread. From any thread."""
         with suppress(RuntimeError):  # the loop is closed, so nothing waits
-            self._loop.call_soon_threadsafe(self._settle, error)
+            self._loop.call_soon_threadsafe(self._settle, outcome)
 
     def _settle(self, outcome: str | BaseException) -> None:
         if not self._outcome.done():

@@ -16,9 +16,9 @@ from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun
 __all__ = ["HostSwitch", "PythonSession"]
 
 RunGuest: TypeAlias = Callable[
-    [ExecuteRequest, Callable[[PythonRun], Instance], Callable[[], None]], Awaitable[CodeResult]
+    [ExecuteRequest, Callable[[PythonRun], Instance], Callable[[], None] | None], Awaitable[CodeResult]
 ]
-"""Runs the program of a request in the guest that the second argument gives, and then calls the third."""
+"""Runs the program of a request in the guest that the second argument gives, and then calls the third, if any."""
 
 
 class HostSwitch:
@@ -73,11 +73,8 @@ class PythonSession:
                 self._output.output = request.output
                 return self._instance
 
-            def after() -> None:
-                """Leave the gateway: it is stopped, and the next run may have put its own there already."""
-
-            try:
-                result = await self._run_guest(request, open_instance, after)
+            try:  # the gateway of the run may stay where it is until the next one: it is stopped
+                result = await self._run_guest(request, open_instance, None)
                 finished = True
             finally:
                 if not finished:
