@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
 from typing import Any, Final, TypeAlias, TypeVar
 
 __all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"]
@@ -186,22 +187,72 @@ def _until_done(waits_for: Any, ends: float | None = None) -> Generator[Any, Any
     if not _is_future(waits_for):
         yield waits_for
         return
-    loop = asyncio.get_running_loop()
-    wake = loop.create_future()
-
-    def done(_: object = None) -> None:
-        if not wake.done():
-            wake.set_result(None)
-
+    wait = _Wait(waits_for)
     waits_for._asyncio_future_blocking = False  # noqa: SLF001 - as code that awaits a future must set it
-    waits_for.add_done_callback(done)
-    timer = None if ends is None else loop.call_at(ends, done)
+    timer = None if ends is None else waits_for.get_loop().call_at(ends, wait.end)
     try:
-        yield from wake
+        yield wait
     finally:
-        waits_for.remove_done_callback(done)
+        wait.off()
         if timer is not None:
             timer.cancel()
+
+
+class _Wait:
+    """What a task gets to wait for in place of *future*: it ends with that, and where the task is cancelled it ends and
+    leaves the future as it is. A future in between would be a turn of the event loop for each call."""
+
+    __slots__ = ("_asyncio_future_blocking", "_context", "_error", "_future", "_is_over", "_wake")
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self._asyncio_future_blocking = True
+        self._future = future
+        self._wake: Callable[[Any], object] = id
+        self._context: Context | None = None
+        self._error: asyncio.CancelledError | None = None
+        self._is_over = False
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the future, as the task asks."""
+        return self._future.get_loop()
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
+        """Take what wakes the task."""
+        self._wake, self._context = wake, context
+        self._future.add_done_callback(self._done, context=context)
+
+    def cancel(self, msg: object = None) -> bool:
+        """Wake the task with a CancelledError, unless it is about to be woken anyway: then it has to raise its own."""
+        if self._is_over or self._future.done():
+            return False
+        self._error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """Wake the task, whatever becomes of the future."""
+        if not self._is_over:
+            self.off()
+            self.get_loop().call_soon(self._wake, self, context=self._context)
+
+    def off(self) -> None:
+        """Wake nothing any more."""
+        self._is_over = True
+        self._future.remove_done_callback(self._done)
+
+    def result(self) -> None:
+        """Return nothing, as what waits for the future asks it for its result; raises the CancelledError."""
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback holds this frame
+
+    def _done(self, _: object) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._wake(self)
 
 
 def _is_future(waits_for: Any) -> bool:
