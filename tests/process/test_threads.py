@@ -384,3 +384,23 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
+
+
+async def test_a_thread_is_free_by_the_time_that_a_job_tells_of_its_end(pool: WorkerThreads) -> None:
+    """Who starts the next job then needs no second thread, however often."""
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+    for number in range(50):
+        done: asyncio.Future[int] = loop.create_future()
+
+        def work(number: int = number) -> int:
+            seen.append(threading.get_ident())
+            return number
+
+        def tell(value: int, done: asyncio.Future[int] = done) -> None:
+            loop.call_soon_threadsafe(done.set_result, value)
+
+        pool.start(work, done=tell)
+        assert await done == number
+    assert len(set(seen)) == 1
+    assert workers(pool) == 1

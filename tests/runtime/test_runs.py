@@ -12,12 +12,13 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.waiting import reached
 
 from toolexec import Exec
-from toolexec.errors import CodeTimeoutError
+from toolexec.errors import ClosedError, CodeTimeoutError
 from toolexec.model.declare import declare
 from toolexec.runtime.containers.bubblewrap import BubblewrapBackend
-from toolexec.runtime.runs import Alarms, Deadline
+from toolexec.runtime.runs import Alarms, CallerRuns, Deadline
 from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm.guest_run import GuestRuns
 from toolexec.runtime.wasm.instance import Instance
@@ -215,3 +216,75 @@ async def test_a_deadline_tells_the_event_loop() -> None:
     await deadline.passed
     deadline.off()
     assert (stops, deadline.late) == (["toolexec-alarms"], True)
+
+
+class TestRunsOfCallers:
+    """Work in the tasks of its callers."""
+
+    async def test_closing_stops_work_and_leaves_its_caller_uncancelled(self) -> None:
+        """The caller gets a ClosedError, after the work has cleaned up, and can go on."""
+        runs, begun, steps = CallerRuns(), asyncio.Event(), list[str]()
+
+        async def work() -> None:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                steps.append("cleaned up")
+
+        async def caller() -> int:
+            with pytest.raises(ClosedError, match="was closed"):
+                await runs.run(work())
+            await asyncio.sleep(0)
+            task = asyncio.current_task()
+            assert task is not None
+            return task.cancelling()
+
+        task = asyncio.create_task(caller())
+        await reached(begun, task)
+        await runs.aclose()
+        assert steps == ["cleaned up"]
+        assert await task == 0
+        assert len(runs) == 0
+
+    async def test_a_cancelled_caller_stays_cancelled_though_its_work_is_closed_too(self) -> None:
+        """Both happen at once: the caller sees its own cancellation, not the closing."""
+        runs, begun = CallerRuns(), asyncio.Event()
+
+        async def work() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(runs.run(work()))
+        await reached(begun, task)
+        task.cancel()
+        await runs.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelling() == 1
+
+    async def test_work_within_work_ends_with_it(self) -> None:
+        """What a program of the same task runs is stopped once, together with the program."""
+        runs, begun = CallerRuns(), asyncio.Event()
+
+        async def inner() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(runs.run(runs.run(inner())))
+        await reached(begun, task)
+        await runs.aclose()
+        with pytest.raises(ClosedError):
+            await task
+        assert task.cancelling() == 0
+
+    async def test_work_that_closes_what_it_runs_in_goes_on(self) -> None:
+        """It does not wait for itself."""
+        runs = CallerRuns()
+
+        async def work() -> str:
+            await runs.aclose()
+            return "went on"
+
+        assert await runs.run(work()) == "went on"

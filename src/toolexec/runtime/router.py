@@ -40,7 +40,7 @@ from toolexec.runtime.base import (
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, candidates
 from toolexec.runtime.needs import Needs, needs_of
-from toolexec.runtime.runs import CallerRuns
+from toolexec.runtime.runs import CallerRuns, OwnRuns
 
 __all__ = ["CANDIDATES", "Runtime", "effective_profile"]
 
@@ -109,7 +109,8 @@ class Runtime:
         self._serving: dict[str, list[SandboxBackend]] = {}  # with those that have another one do their work
         self._by_profile: dict[str, list[SandboxBackend]] = {}
         self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
-        self._runs = CallerRuns()
+        self._runs = OwnRuns()
+        self._in_callers = CallerRuns()
         self._closed = False
         if isinstance(backends, Mapping):
             served: Any = backends
@@ -283,21 +284,24 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop every run, close every sandbox; then an ExceptionGroup names what failed to close, if anything."""
         self._closed = True
-        closing = [self._runs.aclose(), *(backend.aclose() for backend in self.backends)]
+        runs = self._runs.aclose(), self._in_callers.aclose()
+        closing = [*runs, *(backend.aclose() for backend in self.backends)]
         outcomes = await asyncio.gather(*closing, return_exceptions=True)
         errors = [error for error in outcomes if isinstance(error, Exception)]
         if errors:
             raise ExceptionGroup("some sandboxes failed to close", errors)
 
-    async def owned(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do *work* until this runtime is closed; see `CallerRuns.run`.
+    async def owned(self, work: Coroutine[Any, Any, T], backend: SandboxBackend | None = None) -> T:
+        """Do *work* in a task of this runtime's own, or in that of the caller where it is for a *backend* that never
+        cancels the task of a run by itself; see `OwnRuns.run` and `CallerRuns.run`.
 
         Raises SandboxUnavailableError when the runtime is closed already.
         """
         if self._closed:
             work.close()
             raise SandboxUnavailableError("this runtime is closed; make a new one")
-        return await self._runs.run(work)
+        in_caller = getattr(backend, "cancels_tasks", True) is False
+        return await (self._in_callers.run(work) if in_caller else self._runs.run(work))
 
     async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
         """Return the sandbox for *request*, and the request as that one gets it: with what really holds."""
@@ -440,8 +444,10 @@ class _RoutedSession:
             limits = replace(opened.limits.grant(own, of="the session"), **counts)
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
-        request = request.given(profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
-        result = await self._runtime.owned(self._session.execute(request))
+        theirs = request.profile, request.language, request.limits, request.gateway
+        if theirs != (opened.profile, opened.language, limits, gateway):
+            request = request.given(profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
+        result = await self._runtime.owned(self._session.execute(request), self._backend)
         result = await self._runtime.completed(result, request, self._backend)
         return self._runtime.rated(result, self._backend, request)
 

@@ -179,8 +179,9 @@ class _CallerRun:
 class CallerRuns:
     """Runs work in the tasks of its callers, until `aclose` stops it; the caller then gets a ClosedError.
 
-    It takes no turn of the event loop, as a task of its own does at its start and its end. A caller that is cancelled
-    cancels its work, as often as it is cancelled: what must not be interrupted twice has a task of its own (`OwnRuns`).
+    It takes no turn of the event loop, as a task of its own does at its start and its end. It is for work that does not
+    cancel the task it is in, and that may be interrupted as often as its caller is cancelled; all else has a task of
+    its own (`OwnRuns`).
     """
 
     def __init__(self) -> None:

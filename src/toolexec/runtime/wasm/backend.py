@@ -65,6 +65,8 @@ class WasmBackend:
     languages: frozenset[str] = frozenset(_HOMES)
     interrupts = False
     """A guest that is stopped ends in the middle of an instruction, and nothing in it would see a request to stop."""
+    cancels_tasks = False
+    """Closing it stops guests, and never cancels the task of a run: a run in a session needs none of its own."""
     replays: frozenset[str] = frozenset({"python", "javascript"})
     """The languages whose programs do the same again when they get the same answers."""
 
