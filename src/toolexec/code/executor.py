@@ -148,9 +148,9 @@ class Executor:
         language = (request.language or config.default_language).lower()
         limits, timeout = self.granted(request)
         language = ALIASES.get(language, language)
-        request = request.given(language=TYPED.get(language, language), timeout=timeout, limits=limits)
+        spoken = TYPED.get(language, language)
         within = request.gateway if isinstance(request.gateway, Tools) else None
-        undoes, is_dry = _wanted(request, within)
+        undoes, is_dry = _wanted(request, spoken, within)
         tell = _Teller(request.on_event) if request.on_event is not None else None
         assert config.index is not None
         assert config.docs is not None
@@ -171,7 +171,14 @@ class Executor:
             deliveries=config.deliveries,
         )
         program = prepared(request.code, language, tools)
-        return tools, request.given(code=program.code, names=program.names, note=program.note)
+        return tools, request.given(
+            language=spoken,
+            timeout=timeout,
+            limits=limits,
+            code=program.code,
+            names=program.names,
+            note=program.note,
+        )
 
     def granted(self, request: ExecuteRequest) -> tuple[Limits, float | None]:
         """Return what a run gets: what it asks for, the defaults for the rest. Raises InvalidLimitsError for what is
@@ -288,10 +295,10 @@ def check_timeout(timeout: float | None, name: str = "a timeout") -> None:
         raise ConfigurationError(f"{name} must be above 0 seconds, not {timeout!r}")
 
 
-def _wanted(request: ExecuteRequest, within: Tools | None) -> tuple[bool, bool]:
+def _wanted(request: ExecuteRequest, language: str, within: Tools | None) -> tuple[bool, bool]:
     """Return whether a run is undone when it fails, and whether it is only tried. Raises ConfigurationError."""
     undoes = request.on_error == "undo" or (within is not None and within.undoes)
     is_dry = request.dry_run or (within is not None and within.is_dry)
-    if (request.on_error != "stop" or request.dry_run) and request.language != "workflow":
-        raise ConfigurationError(f"on_error and dry_run are for workflows, not for {request.language}")
+    if (request.on_error != "stop" or request.dry_run) and language != "workflow":
+        raise ConfigurationError(f"on_error and dry_run are for workflows, not for {language}")
     return undoes, is_dry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
@@ -37,10 +37,12 @@ from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
 if TYPE_CHECKING:
     from toolexec.exec.recorded import RunRecordings
+    from toolexec.run.gate import Gate
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
 
 _OPT_IN = "unsafeOptIn"
+_NO_LIMITS = Limits()
 
 
 class CodeSettings(TypedDict, total=False):
@@ -119,6 +121,7 @@ class CodeRuns:
     ) -> None:
         self._recordings = recordings
         self._options = options
+        self._gate = options.own_gate
         self._scope = scope
         self._sources = sources
         self._runner = runner
@@ -155,24 +158,29 @@ class CodeRuns:
         if self._closed or self._sources.closed:
             raise ConfigurationError("this Exec is closed; make a new one")
 
-    @asynccontextmanager
-    async def run(
+    def run(
         self, request: ExecuteRequest, *, asks: bool = True, counts: bool = True
-    ) -> AsyncGenerator[CodeRun, None]:
+    ) -> AbstractAsyncContextManager[CodeRun]:
         """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
-        `enter` do, and what `begun` raises for *asks* and *counts*; a workflow needs no runtime."""
+        `enter` do, and, at the start of the block, what `begun` raises for *asks* and *counts*; a workflow needs no
+        runtime."""
         self.enter()
         if self.language(request) == "workflow":
             self._check_open()
         else:
             _ = self.runtime
-        executor, gate, origin = self.executor, self._options.own_gate, CURRENT.get()
-        if gate is None:
-            origin = origin.within("code", "") if origin is not HERE else HERE
-            yield CodeRun(executor, request.given(origin=origin))
-            return
+        executor = self.executor
+        if self._gate is not None:
+            return self._decided(self._gate, executor.config, request, asks=asks, counts=counts)
+        origin = CURRENT.get()
+        origin = origin.within("code", "") if origin is not HERE else HERE
+        return _Undecided(executor, request if origin is request.origin else request.given(origin=origin))
+
+    @asynccontextmanager
+    async def _decided(
+        self, gate: Gate, config: CodeConfig, request: ExecuteRequest, *, asks: bool, counts: bool
+    ) -> AsyncGenerator[CodeRun, None]:
         async with begun(gate, self.asked(request), asks=asks, counts=counts) as scope:
-            config = executor.config
             assert config.index is not None
             assert config.docs is not None
             index, docs = gate.view(config.index, config.docs, scope.origin)
@@ -225,16 +233,17 @@ class CodeRuns:
     def request(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
         """Return the request for one run; raises ConfigurationError for unknown settings and invalid values, and
         InvalidLimitsError."""
-        for group in (settings, *more):
-            if group:
-                check_settings("execute_code", CodeSettings, group)
+        groups = [group for group in (settings, *more) if group]
+        for group in groups:
+            check_settings("execute_code", CodeSettings, group)
         merged: dict[str, Any] = {}
-        limits = Limits()
+        limits = _NO_LIMITS
         opted_in = self._options.unsafe_opt_in
-        for group in (settings, *more):
+        for group in groups:
             own: dict[str, Any] = dict(group)
-            asked: Limits = own.pop("limits", None) or Limits()
-            asked = asked.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
+            asked: Limits = own.pop("limits", None) or _NO_LIMITS
+            if calls := own.pop("max_tool_calls", None):
+                asked = asked.narrow(Limits(max_tool_calls=calls))
             limits = limits.grant(asked, of="the session")  # the first group has no limits of a session before it
             opted_in = own.pop("unsafe_opt_in", False) or opted_in
             merged |= own
@@ -242,7 +251,8 @@ class CodeRuns:
         request = ExecuteRequest(code=code, limits=limits, **merged)
         if opted_in and _OPT_IN not in request.metadata:
             request = replace(request, metadata={**request.metadata, _OPT_IN: True})
-        check_ranges("code", least={"now": request.now} if request.now is not None else None)
+        if request.now is not None:
+            check_ranges("code", least={"now": request.now})
         self.executor.granted(request)
         return request
 
@@ -324,7 +334,7 @@ class CodeRuns:
     async def held(self, request: ExecuteRequest) -> AsyncGenerator[None, None]:
         """Hold a sandbox for a session in the block, where code may run in it at all. Each run in it is decided on as
         well, and does not count towards the caller's share again. Raises PolicyError and RateLimitedError."""
-        gate = self._options.own_gate
+        gate = self._gate
         if gate is None:
             yield
             return
@@ -407,7 +417,9 @@ class CodeSession:
         session = self._session
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
-        request = self._runs.request(code, self._settings, settings).given(profile=self._profile)
+        request = self._runs.request(code, self._settings, settings)
+        if request.profile != self._profile:  # it is that of the sandbox, whatever this run asks for
+            request = request.given(profile=self._profile)
         async with self._runs.run(request, counts=False) as run:
             tools, request = run.executor.prepare(run.request)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
@@ -427,3 +439,15 @@ class CodeRun:
     executor: Executor
     request: ExecuteRequest
     failure: ToolExecError | None = None
+
+
+class _Undecided(CodeRun):
+    """A run that no gate decides on, as the block in which it is open."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> CodeRun:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass

@@ -46,7 +46,7 @@ def rules_of(code: str, language: str, tools: Tools, names: Mapping[str, str]) -
             found[f"{path}("] = ",".join(order)
     if language != "python":
         return found
-    printed = _PRINT.findall(code)
+    printed = _PRINT.findall(code) if "print(" in code else ()
     prints = len(printed) == 1 and not any(printed[0])
     reads = _ATTRIBUTE.search(_TOOLS.sub("", code)) is not None
     tree = _tree(code) if prints or reads else None

@@ -255,8 +255,8 @@ class PythonLanguage:
         *,
         elsewhere: bool = False,
     ) -> CodeResult:
-        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back, if it is not to be
-        kept. *elsewhere* says that it is in a worker, which has its guests begin in turn."""
+        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back, unless that is
+        None. *elsewhere* says that it is in a worker, which has its guests begin in turn."""
         assert request.gateway is not None
         started = monotonic()
         server = RequestServer(request.gateway, lean=True)

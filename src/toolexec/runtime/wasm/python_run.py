@@ -39,6 +39,8 @@ __all__ = ["PythonOutput", "PythonRun", "execute_frame"]
 _LEAST_MORE = 0.1
 """For how long a deadline that has moved is left alone at least."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 _GRACE_SECONDS = 0.02
 """How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
 
@@ -270,7 +272,7 @@ def execute_frame(request: ExecuteRequest) -> str:
     if request.names:
         payload["names"] = dict(request.names)
     payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
-    return json.dumps({"type": "execute", "id": "1", "payload": payload})
+    return _encode({"type": "execute", "id": "1", "payload": payload})
 
 
 def _nothing() -> None:

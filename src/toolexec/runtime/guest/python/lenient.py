@@ -21,11 +21,9 @@ _PLAIN = (dict, list, int, float)
 class Record(dict):  # type: ignore[type-arg] # subscripting it would need typing at run time
     """A dict whose keys can be read as attributes, where a dict has no attribute of that name."""
 
-    note: Callable[[str], None] = staticmethod(lambda text: None)
-
     def __getattr__(self, name: str) -> Any:
         if name in self:
-            Record.note(f'results are dicts: `.{name}` was read as `["{name}"]`')
+            _note[0](f'results are dicts: `.{name}` was read as `["{name}"]`')
             return self[name]
         raise AttributeError(f"'dict' object has no attribute '{name}'")
 
@@ -40,22 +38,21 @@ def records(value: Any) -> Any:
 def take_on(source: str, note: Callable[[str], None]) -> None:
     """Make what *source* uses lenient: `json.loads`, `asyncio.gather`, and, without threads, pools of them. *note* has
     notes for the host."""
-    Record.note = staticmethod(note)
+    _note[0] = note  # not an attribute of a class: each change of one slows all that use the class
     if "json" in source and "loads" in source:
-        _parse_values(note)
+        _parse_values()
     if "gather(" in source and "asyncio" in source:
-        _gather_lists(note)
+        _gather_lists()
     if not threads[0] and "ThreadPoolExecutor" in source:
         _work_in_turn(note)
 
 
-_note: list[Callable[[str], None]] = []
+_note: list[Callable[[str], None]] = [lambda text: None]
 
 
-def _parse_values(note: Callable[[str], None]) -> None:
+def _parse_values() -> None:
     import json
 
-    _note[:] = [note]
     if getattr(json.loads, "is_lenient", False):
         return
     parse = json.loads
@@ -72,10 +69,9 @@ def _parse_values(note: Callable[[str], None]) -> None:
     json.loads = loads
 
 
-def _gather_lists(note: Callable[[str], None]) -> None:
+def _gather_lists() -> None:
     import asyncio
 
-    _note[:] = [note]
     if getattr(asyncio.gather, "is_lenient", False):
         return
     gather_each = asyncio.gather

@@ -18,16 +18,15 @@ class Printed(io.TextIOBase):
 
     encoding = "utf-8"
     errors = "strict"
+    _size = 0  # these are here, as each program gets two of them and most print nothing
+    _dropped = 0
+    _buffer: _Bytes | None = None
 
     def __init__(self, channel: Channel, stream: str, limit: int) -> None:
-        super().__init__()
         self._channel = channel
         self._stream = stream
         self._left = limit
         self._parts: list[str] = []
-        self._size = 0
-        self._dropped = 0
-        self._buffer: _Bytes | None = None
 
     @property
     def buffer(self) -> _Bytes:
@@ -73,7 +72,8 @@ class Printed(io.TextIOBase):
         """Send what there is, and how much was over the limit."""
         if self._buffer is not None:
             self._buffer.finish()
-        self.flush()
+        if self._parts:
+            self.flush()
         if self._dropped:
             self._channel.post("print", {"text": "", "stream": self._stream, "dropped": self._dropped})
 
