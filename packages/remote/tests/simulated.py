@@ -31,7 +31,9 @@ from toolexec_remote.discovery import Discovery
 from toolexec_remote.endpoints import Endpoints
 from toolexec_remote.server import capacity as capacity_module
 from toolexec_remote.server import journal as journal_module
+from toolexec_remote.server import relay as relay_module
 from toolexec_remote.server import runs as runs_module
+from toolexec_remote.server import shares as shares_module
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.metrics import RemoteMetrics
@@ -89,7 +91,16 @@ class Disk:
 def simulated_time() -> Generator[VirtualLoop]:
     """Have the classes of client and server read the clock of a loop, which is given, and disks that are `Disk`s."""
     loop = VirtualLoop()
-    clocks = (choice_module, connection_module, endpoints_module, backend_module, runs_module, capacity_module)
+    clocks = (
+        choice_module,
+        connection_module,
+        endpoints_module,
+        backend_module,
+        runs_module,
+        capacity_module,
+        relay_module,
+        shares_module,
+    )
     with (
         patch.object(journal_module, "open_database", lambda disk: disk.open()),
         patch.object(journal_module, "use_wal", lambda *_, **__: None),

@@ -28,6 +28,7 @@ from toolexec.config.kinds import (
 )
 from toolexec.durable.record import Record
 from toolexec.exec.options import Options
+from toolexec.model.declared import declared
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.settings import (
     ApprovalSettings,
@@ -216,15 +217,18 @@ class SandboxesBlock(Block):
     proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()
 
 
+_OF_TENANTS: Final = {name: f"tenant_{name}" for name in declared(TenantQuota)}
+
+
 @of(
     RuntimeServerSettings,
-    From(TenantQuota, renamed={name: f"tenant_{name}" for name in ("running", "queued", "rate")}),
+    From(TenantQuota, renamed=_OF_TENANTS),
     kinds={
         "keys": ListOf[JSONDict],
         "profiles": ListOf[Literal["dev", "standard", "hardened"]],
         "quotas": ListOf[JSONDict],
     },
-    after={"tenant_running": "max_queued", "tenant_queued": "tenant_running", "tenant_rate": "tenant_queued"},
+    after=dict(zip(_OF_TENANTS.values(), ("max_queued", *_OF_TENANTS.values()), strict=False)),
 )
 class RuntimeServerBlock(Block):
     """What `toolexec runtime serve` lends to other machines: the sandboxes of [sandboxes], by signed requests."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, ValidationError
 
 from toolexec.config.blocks import BLOCKS, KEYS
-from toolexec.config.declared import Block, keys_for, read, values_for
+from toolexec.config.declared import Block, keys_for, of, read, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
@@ -23,6 +23,7 @@ from toolexec.run.settings import (
     PolicySettings,
     RetrySettings,
 )
+from toolexec.runtime.remote.server_settings import TenantQuota
 
 if TYPE_CHECKING:
     from toolexec.code.limits import Limits
@@ -375,11 +376,9 @@ class _RemoteKeyEntry(Block):
     expires: str = ""
 
 
+@of(TenantQuota)
 class _QuotaEntry(Block):
     tenant: str = Field(description="a text that names the tenant")
-    running: int = 0
-    queued: int = 0
-    rate: float = 0.0
 
 
 def remote_key(data: Mapping[str, object]) -> SigningKey:
@@ -405,7 +404,7 @@ def remote_key(data: Mapping[str, object]) -> SigningKey:
 def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     """Return how sandboxes are lent to other machines; raises ConfigurationError."""
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
+    from toolexec.runtime.remote.server_settings import RuntimeServerSettings
 
     block = loaded.settings.runtime_server
     values = values_for(RuntimeServerSettings, block)

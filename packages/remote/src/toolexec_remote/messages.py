@@ -152,19 +152,23 @@ class Link:
         self._due = 0
         self._due_bytes = 0
 
-    def send(self, kind: str, fields: JSONObject | None = None, body: bytes = b"") -> RemoteMessage:
-        """Return the next message, numbered, and keep it. Raises ProtocolError when too much is unacknowledged."""
+    def send(
+        self, kind: str, fields: JSONObject | None = None, body: bytes = b"", *, keeps_body: bool = True
+    ) -> RemoteMessage:
+        """Return the next message, numbered, and keep it; without its body where its owner has that elsewhere. Raises
+        ProtocolError when too much is unacknowledged."""
         if kind not in _IN_ORDER:
             raise ProtocolError(f"a message of type {kind} is not one of a run")
-        if kind not in _LAST and self.kept_bytes + len(body) > self._most and self._kept:
+        kept = body if keeps_body else b""
+        if kind not in _LAST and self.kept_bytes + len(kept) > self._most and self._kept:
             raise ProtocolError(
                 f"{self.kept_bytes} bytes of a run wait to be acknowledged; the other side is away, or too slow"
             )
         self._sent += 1
         self._due = self._due_bytes = 0
-        message = RemoteMessage(kind, self.run, fields or {}, body, self._sent, self.received)
+        message = RemoteMessage(kind, self.run, fields or {}, kept, self._sent, self.received)
         self._kept.append((self._sent, message))
-        self.kept_bytes += len(body)
+        self.kept_bytes += len(kept)
         return message
 
     def receive(self, message: RemoteMessage) -> bool:

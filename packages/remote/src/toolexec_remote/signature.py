@@ -166,6 +166,12 @@ class KeyRing:
             raise ConfigurationError("each key needs an ID and a token of its own")
         self._by_id = by_id
         self._by_token = by_token
+        self._tenants = len({key.account for key in wanted})
+
+    @property
+    def tenants(self) -> int:
+        """How many tenants have keys."""
+        return self._tenants
 
     def get(self, key_id: str) -> SigningKey | None:
         """Return the key with this ID."""

@@ -22,14 +22,25 @@ _LARGEST_RESULT: Final = 96 << 20  # what a program leaves in files, as Base64, 
 @checked("TenantQuota")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantQuota:
-    """How much one tenant may have: `running` and `queued` runs at a time, and new ones per second (`rate`). 0: as much
-    as the server has. Raises ConfigurationError for a value below 0.
+    """How much one tenant may have: `running` and `queued` runs at a time, new ones per second (`rate`), `connections`,
+    bytes that are `held` for it, and `messages` per second. 0: a fair share of what the server has, and any rate.
+
+    `weight` says how large that share is beside those of the others: places are given to whoever has had the least
+    time of them for its weight. Raises ConfigurationError for a value below 0, and a weight of 0.
     """
 
     tenant: str = ""
     running: int = setting(0, "How many runs of one tenant take place at once; 0: any number.", least=0)
     queued: int = setting(0, "How many more of them may wait; 0: any number.", least=0)
-    rate: float = setting(0.0, "How many runs a tenant may begin in a second; 0: any number.", least=0)
+    rate: float = setting(
+        0.0, "How many runs a tenant may begin in a second, in sessions, too; 0: any number.", least=0
+    )
+    connections: int = setting(0, "How many connections a tenant may have; 0: a fair share.", least=0)
+    held: Bytes = setting(0, "How many bytes may be held for a tenant; 0: a fair share of max_held.", least=0)
+    messages: float = setting(
+        5000.0, "How many messages of a tenant are read in a second, the others wait; 0: any number.", least=0
+    )
+    weight: float = setting(1.0, "How large the fair share of a tenant is, beside those of the others.", above=0)
 
 
 @checked("RuntimeServerSettings")
@@ -45,6 +56,12 @@ class RuntimeServerSettings:
     `profiles` are those that clients may ask for. `max_running` runs take place at once, `max_queued` wait; a tenant
     may have `quota`, or what `quotas` says of it. `state_directory` keeps what was started and how it ended, for
     `keeps` seconds; it belongs to one server.
+
+    `max_connections` are open at once (0: three quarters of the files that the process may open), and `max_anonymous`
+    of them may be without a key (0: a quarter of the files, at most 256). `max_held` bytes of requests and results are
+    held at once, for all tenants: messages that are half read, runs that are not over, results that are not
+    acknowledged. Where another tenant waits, a place that is not used for `slot_idle` is taken from a tenant that has
+    more than its share: its caller does not confirm, its session is idle, or its program waits for an answer.
 
     A body may have `max_body_bytes`, what is printed `max_output_chars`, and a program takes no longer than
     `max_timeout`; more is refused. `skew` is how far the clocks may differ. A run whose client is away for
@@ -77,7 +94,21 @@ class RuntimeServerSettings:
     max_running: int = setting(8, "How many runs take place at once.", least=1)
     max_queued: int = setting(1000, "How many more may wait.", least=1)
     quota: TenantQuota = TenantQuota()
-    quotas: Sequence[TenantQuota] = setting((), "Other quotas of single tenants: tenant, running, queued, rate.")
+    quotas: Sequence[TenantQuota] = setting(
+        (), "Other quotas of single tenants: tenant, running, queued, rate, connections, held, messages, weight."
+    )
+    max_connections: int = setting(
+        0, "How many connections may be open; 0: three quarters of the files that the process may open.", least=0
+    )
+    max_anonymous: int = setting(
+        0, "How many of them may have shown no key; 0: a quarter of the files, at most 256.", least=0
+    )
+    max_held: Bytes = setting(
+        512 * 1024**2, "How many bytes of requests and results are held at once, for all tenants.", least=1
+    )
+    slot_idle: Seconds = duration(
+        60.0, "A place that is not used for so long is taken back, where another tenant waits.", file_least=0.1
+    )
     state_directory: PathName = setting("", "Where starts and ends are kept; empty: in the state directory.")
     keeps: Seconds = duration(600.0, "For how long they are kept.", file_least=1)
     max_body_bytes: Bytes = setting(32 * 1024**2, "How long a request may be.", least=1)
@@ -114,6 +145,8 @@ class RuntimeServerSettings:
                 f"listening on {self.host} without TLS would show code and tokens to the network; set tls_cert and "
                 "tls_key, or behind_proxy if a proxy in front of it speaks TLS"
             )
+        if self.max_held < self.max_body_bytes:
+            raise ConfigurationError("max_held must not be less than max_body_bytes, so that a request can be held")
         unknown = sorted({*self.profiles} - {*PROFILES})
         if unknown or not self.profiles:
             raise ConfigurationError(f"profiles must be some of {', '.join(PROFILES)}, not {unknown or 'empty'}")

@@ -10,6 +10,7 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.remote import TenantQuota
+from toolexec_remote.server.shares import Pace, Pool
 
 __all__ = ["Admission", "Ticket"]
 
@@ -35,36 +36,31 @@ class Ticket:
 
 
 class _Tenant:
-    """The runs of one tenant."""
+    """The runs of one tenant, and the time that its places took."""
 
     def __init__(self, quota: TenantQuota, now: float) -> None:
         self.quota = quota
         self.waiting: deque[Ticket] = deque()
         self.running = 0
-        self._tokens = max(quota.rate, 1.0)
-        self._filled = now
+        self.used = 0.0  # seconds of places, for its weight
+        self._pace = Pace(quota.rate, now)
+        self._counted = now
 
     def pause(self, now: float) -> float:
         """Return for how many seconds it must wait before its next run; a run that need not wait is counted."""
-        rate = self.quota.rate
-        if not rate:
-            return 0.0
-        self._tokens = min(max(rate, 1.0), self._tokens + (now - self._filled) * rate)
-        self._filled = now
-        if self._tokens < 1:
-            return (1 - self._tokens) / rate
-        self._tokens -= 1
-        return 0.0
+        return self._pace.pause(now)
 
-    @property
-    def may_run(self) -> bool:
-        return bool(self.waiting) and not 0 < self.quota.running <= self.running
+    def count(self, now: float) -> None:
+        """Count the time of its places up to now, whatever is done in them."""
+        self.used += (now - self._counted) * self.running / self.quota.weight
+        self._counted = now
 
 
 class Admission:
-    """Lets *max_running* run at once and *max_queued* wait. Tenants take turns, and the runs of each come in order.
+    """Lets *max_running* run at once and *max_queued* wait. The runs of a tenant come in order, and each place goes to
+    the tenant whose places took the least time for its weight.
 
-    Belongs to one event loop; *clock* is that of `time.monotonic`.
+    Belongs to one event loop; *clock* is that of `time.monotonic`. Where *is_shared* is false there is one tenant only.
     """
 
     def __init__(
@@ -73,22 +69,42 @@ class Admission:
         max_queued: int,
         quota_of: Callable[[str], TenantQuota],
         clock: Callable[[], float],
+        is_shared: Callable[[], bool] = lambda: True,
     ) -> None:
         self.max_running = max_running
         self.max_queued = max_queued
-        self.running = 0
-        self.queued = 0
         self.changed: Callable[[], None] | None = None
         """Called when `running` or `queued` has changed."""
         self._quota_of = quota_of
         self._clock = clock
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._usual = 1.0  # seconds of a run
+        self._virtual = 0.0  # the `used` of the tenant that got the last place
+        self._running = Pool(
+            max_running, lambda each: quota_of(each).running, lambda each: quota_of(each).weight, is_shared
+        )
+        self._queued = Pool(
+            max_queued, lambda each: quota_of(each).queued, lambda each: quota_of(each).weight, is_shared
+        )
+
+    @property
+    def running(self) -> int:
+        """How many run."""
+        return self._running.used
+
+    @property
+    def queued(self) -> int:
+        """How many wait."""
+        return self._queued.used
 
     @property
     def free(self) -> int:
         """How many could run at once."""
         return max(0, self.max_running - self.running - self.queued)
+
+    def free_for(self, account: str) -> int:
+        """How many of a tenant could run at once; 0 where it has its share of the places."""
+        return self.free if self._running.may_take(account) else 0
 
     def enter(self, account: str) -> Ticket:
         """Return a place in the queue.
@@ -96,54 +112,89 @@ class Admission:
         Raises SandboxUnavailableError (`queue_full`, `quota_exceeded`) when there is none; its details say when to come
         again (`retry_after`, in seconds).
         """
+        tenant = self._tenant(account)
+        if self.queued >= self.max_queued:
+            raise _full("queue_full", f"{self.queued} runs wait here already", self._pause(self.queued))
+        if not self._queued.may_take(account):
+            waiting = len(tenant.waiting)
+            raise _full("quota_exceeded", f"{account} has {waiting} runs waiting already", self._pause(waiting))
+        self.pace(account)
+        if not tenant.running and not tenant.waiting:  # what it has not used meanwhile is not saved
+            tenant.used = max(tenant.used, self._virtual)
+        ticket = Ticket(self, account)
+        self._queued.take(account)
+        tenant.waiting.append(ticket)
+        self._fill()
+        return ticket
+
+    def pace(self, account: str) -> None:
+        """Count a run that begins; raises SandboxUnavailableError (`quota_exceeded`) when it is too early for it."""
+        tenant = self._tenant(account)
+        pause = tenant.pause(self._clock())
+        if pause:
+            raise _full("quota_exceeded", f"{account} may begin {tenant.quota.rate:g} runs per second", pause)
+
+    def holds_too_much(self) -> list[str]:
+        """Return the tenants that have more places than their part of them, most first, where one that has less waits
+        for a place: what they do not use of these should be taken back."""
+        active = {name: tenant for name, tenant in self._tenants.items() if tenant.running or tenant.waiting}
+        weights = sum(tenant.quota.weight for tenant in active.values())
+        over = {
+            name: tenant.running / tenant.quota.weight - self.max_running / weights for name, tenant in active.items()
+        }
+        if not any(over[name] < 0 and self._may_run_but_for_room(name, tenant) for name, tenant in active.items()):
+            return []
+        return sorted((name for name, more in over.items() if more > 0), key=lambda name: -over[name])
+
+    def _may_run_but_for_room(self, name: str, tenant: _Tenant) -> bool:
+        cap = tenant.quota.running
+        return bool(tenant.waiting) and not 0 < cap <= tenant.running and not self._running.may_take(name)
+
+    def _tenant(self, account: str) -> _Tenant:
         tenant = self._tenants.get(account)
         if tenant is None:
             tenant = self._tenants[account] = _Tenant(self._quota_of(account), self._clock())
-        quota = tenant.quota
-        if self.queued >= self.max_queued:
-            raise _full("queue_full", f"{self.queued} runs wait here already", self._pause(self.queued))
-        if quota.queued and len(tenant.waiting) >= quota.queued:
-            raise _full(
-                "quota_exceeded", f"{account} has {quota.queued} runs waiting already", self._pause(quota.queued)
-            )
-        pause = tenant.pause(self._clock())
-        if pause:
-            raise _full("quota_exceeded", f"{account} may begin {quota.rate:g} runs per second", pause)
-        ticket = Ticket(self, account)
-        tenant.waiting.append(ticket)
-        self.queued += 1
-        self._fill()
-        return ticket
+        return tenant
 
     def free_place(self, ticket: Ticket, seconds: float) -> None:
         """Take back what `enter` gave."""
         tenant = self._tenants[ticket.account]
         if ticket.turn.done() and not ticket.turn.cancelled():
-            self.running -= 1
+            tenant.count(self._clock())
+            self._running.give(ticket.account)
             tenant.running -= 1
             if seconds:
                 self._usual += _WEIGHT * (seconds - self._usual)
         elif ticket in tenant.waiting:
             tenant.waiting.remove(ticket)
-            self.queued -= 1
+            self._queued.give(ticket.account)
         self._fill()
 
     def _fill(self) -> None:
-        """Let in as many as there is room for, the tenants in turn."""
-        while self.running < self.max_running and self.queued:
-            name = next((name for name, tenant in self._tenants.items() if tenant.may_run), None)
-            if name is None:
-                break
+        """Let in as many as there is room for."""
+        while self.queued and (name := self._next()):
             tenant = self._tenants[name]
             self._tenants.move_to_end(name)
             ticket = tenant.waiting.popleft()
-            self.queued -= 1
+            self._queued.give(name)
             if not ticket.turn.done():
+                self._running.take(name)
+                self._virtual = max(self._virtual, tenant.used)
                 ticket.turn.set_result(None)
-                self.running += 1
                 tenant.running += 1
         if self.changed is not None:
             self.changed()
+
+    def _next(self) -> str:
+        """Return the tenant that gets the next place; "" when none of those that wait may have one."""
+        now = self._clock()
+        found, least = "", math.inf
+        for name, tenant in self._tenants.items():  # who got none for the longest time comes first
+            tenant.count(now)
+            used = tenant.used + self._usual * tenant.running / tenant.quota.weight
+            if tenant.waiting and used < least and self._running.may_take(name):
+                found, least = name, used
+        return found
 
     def _pause(self, waiting: int) -> float:
         return min(_LONGEST_PAUSE, max(1.0, self._usual * waiting / self.max_running))

@@ -21,11 +21,12 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.remote import SigningKey, Stream
+from toolexec.remote import MAX_FRAME_BYTES, MAX_HEAD_BYTES, SigningKey, Stream
 from toolexec.sandbox import CodeResult
 from toolexec_remote.incarnation import HERE, INCARNATION_HEADER
 from toolexec_remote.messages import SUBPROTOCOL, VERSION
 from toolexec_remote.server.capacity import Capacity
+from toolexec_remote.server.doors import Doors
 from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.relay import NoRoute
@@ -70,18 +71,8 @@ class RuntimeApp:
         self._replays = replays
         self._capacity = capacity
         self._gateways = gateways
-        self._spoken: set[object] = set()  # connections that have brought a request
-        self._silent: dict[web.RequestHandler, float] = {}  # the others, and since when they are here
-
-    def sweep(self, server: web.Server, now: float, patience: float) -> None:
-        """Close connections that have not brought a whole request within *patience* seconds; *now* is that of
-        `time.monotonic`. To be called again and again."""
-        here = server.connections
-        self._spoken &= {*here}
-        self._silent = {each: self._silent.get(each, now) for each in here if each not in self._spoken}
-        for each, since in self._silent.items():
-            if now - since > patience:
-                each.force_close()
+        self.doors: Doors | None = None
+        """The connections that the requests come by, if they are counted."""
 
     def made(self) -> web.Application:
         """Return the application."""
@@ -124,8 +115,8 @@ class RuntimeApp:
 
     async def capacity(self, request: web.Request) -> web.Response:
         """Say how much room there is, to those who have a key."""
-        self._verified(request, b"")
-        return web.json_response(await self._capacity.whole())
+        key = self._verified(request, b"")
+        return web.json_response(await self._capacity.whole(key.account))
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Give what is counted, to those who have a key, or the token of scrapers."""
@@ -156,7 +147,7 @@ class RuntimeApp:
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a duplex connection, for those who have a token; that they have its secret, too, they show in it."""
-        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+        key = self._identified(request)
         asked = request.headers.get("Sec-WebSocket-Protocol", "")
         if SUBPROTOCOL not in [each.strip() for each in asked.split(",")]:
             raise InvalidRequestError(
@@ -167,18 +158,28 @@ class RuntimeApp:
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
             heartbeat=settings.ping,
-            max_msg_size=settings.max_message_bytes,
+            max_msg_size=max(settings.max_body_bytes, MAX_FRAME_BYTES) + MAX_HEAD_BYTES,
             compress=False,
         )
         await socket.prepare(request)
-        await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64], request.raw_path)
+        door = self.doors.of(request.protocol) if self.doors is not None else None
+        await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64], request.raw_path, door)
         return socket
+
+    def _identified(self, request: web.Request) -> SigningKey:
+        """Return the key whose token a request has; from now on the connection is one of its tenant."""
+        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+        if self.doors is not None:
+            self.doors.admit(request.protocol, key.account)
+        return key
 
     # -- runs by POST -------------------------------------------------------------------------------------------------
 
     async def execute(self, request: web.Request) -> web.StreamResponse:
         """Run a program, or go on with one that is known by its ID."""
-        self.hub.ring.identify(Credentials.of(request.headers), time())  # others need not send a body
+        account = self._identified(request).account  # others need not send a body
+        if pause := self._service.shares.pause(account):
+            await asyncio.sleep(pause)
         body = await self._body(request)
         key = self._verified(request, body)
         wanted = read_request(body)
@@ -208,7 +209,24 @@ class RuntimeApp:
             outcome = run if isinstance(run, Outcome) else await run.ended()
         if outcome.kind == "refused" and outcome.error is not None:
             return self._refused(key, wanted.run, outcome.error)
-        return await _answered(request, outcome, run_id)
+        return await self._answered(request, outcome, run_id, key.account)
+
+    async def _answered(self, request: web.Request, outcome: Outcome, run_id: str, account: str) -> web.StreamResponse:
+        """Send the response to a request whose run is over, when little else of its tenant is on its way."""
+        size, sending = len(outcome.body), self._service.shares.sending
+        await sending.wait(account, size)
+        try:
+            if _wants_events(request):
+                response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
+                await response.prepare(request)
+                await response.write(_ending(outcome, f"{run_id}:1"))
+                return response
+            answer = _json(outcome.body, run_id)
+            await answer.prepare(request)
+            await answer.write_eof()
+            return answer
+        finally:
+            sending.give(account, size)
 
     def _prover(self, key: SigningKey, run: str) -> Callable[[], str]:
         """Return what proves that a run never started; it proves nothing of a run whose ID is not in its body, as that
@@ -228,7 +246,10 @@ class RuntimeApp:
         most = self._settings.max_body_bytes
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await request.read()
+                body = await request.read()
+            if self.doors is not None and (door := self.doors.of(request.protocol)) is not None:
+                door.consumed()
+            return body
         except web.HTTPRequestEntityTooLarge:
             raise InvalidRequestError(
                 f"the request has more than {most} bytes; send less", code="request_too_large"
@@ -239,7 +260,7 @@ class RuntimeApp:
     def _verified(self, request: web.Request, body: bytes) -> SigningKey:
         """Return the key of a request that was signed just now, for this process."""
         headers, ours = request.headers, self._service.incarnation.id
-        key = self.hub.ring.identify(Credentials.of(headers), time())
+        key = self._identified(request)
         named = headers.get(INCARNATION_HEADER, "")
         if not named:
             raise SandboxDeniedError(_OLD, code="signature_invalid")
@@ -299,12 +320,17 @@ class RuntimeApp:
     @web.middleware
     async def _explained(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Answer what is raised as JSON, with the status that says most about it."""
-        self._spoken.add(request.protocol)
+        door = self.doors.of(request.protocol) if self.doors is not None else None
+        if door is not None:
+            door.asks += 1
         try:
             return await handler(request)
         except ToolExecError as error:
             self._service.metrics.refused(error)
             return _refusal(error)
+        finally:
+            if door is not None:
+                door.asks -= 1
 
 
 class PostWatcher:
@@ -431,16 +457,6 @@ def _ending(outcome: Outcome, name: str, prove: Callable[[], str] = str) -> byte
     if "error" in whole:
         return _event("error", outcome.body.decode(), name)
     return _event("result", json.dumps(whole["result"], separators=(",", ":")), name)
-
-
-async def _answered(request: web.Request, outcome: Outcome, run_id: str) -> web.StreamResponse:
-    """Return the response to a request whose run is over."""
-    if _wants_events(request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
-        await response.prepare(request)
-        await response.write(_ending(outcome, f"{run_id}:1"))
-        return response
-    return _json(outcome.body, run_id)
 
 
 def _json(body: bytes, run_id: str) -> web.Response:

@@ -26,11 +26,11 @@ class Capacity:
         self._looked = -_FRESH
         self._turn = asyncio.Lock()
 
-    def counts(self) -> JSONDict:
-        """Return how many run and wait, and how many could begin at once."""
+    def counts(self, account: str) -> JSONDict:
+        """Return how many run and wait, and how many of a tenant could begin at once."""
         admission, draining = self._service.admission, self._service.draining
         return {
-            "free": 0 if draining else admission.free,
+            "free": 0 if draining else admission.free_for(account),
             "running": admission.running,
             "queued": admission.queued,
             "max_running": admission.max_running,
@@ -48,11 +48,11 @@ class Capacity:
                 self._looked = monotonic()
             return self._known
 
-    async def whole(self) -> JSONDict:
-        """Return all of it."""
+    async def whole(self, account: str) -> JSONDict:
+        """Return all of it, as a tenant has it."""
         return {
             "incarnation": self._service.incarnation.id,
-            "capacity": self.counts(),
+            "capacity": self.counts(account),
             "backends": await self.backends(),
         }
 

@@ -8,6 +8,7 @@ import json
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from secrets import token_hex
 from time import time
 from typing import Any, Final
@@ -34,6 +35,7 @@ from toolexec_remote.messages import (
     encode_remote,
 )
 from toolexec_remote.server.capacity import Capacity
+from toolexec_remote.server.doors import Door
 from toolexec_remote.server.relay import FrameRoute
 from toolexec_remote.server.runs import Outcome, RemoteRun, RunService
 from toolexec_remote.signature import KeyRing, ReplayCache, Target
@@ -42,7 +44,10 @@ from toolexec_remote.wire import RemoteRequest, encode_error, read_request
 __all__ = ["DuplexConnection", "DuplexHub", "DuplexRun"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_MAX_OUTBOX: Final = 256 << 20
+_MAX_OUTBOX: Final = 128 << 20
+_LARGE: Final = 64 << 10
+"""From how many bytes on a message waits for its share of what is on its way out."""
+_HEAD_BYTES: Final = 200
 _MAX_PRINTS: Final = 1 << 20
 _MAX_UNACKNOWLEDGED: Final = 20_000
 """How many runs of a tenant are kept that it has not acknowledged the end of."""
@@ -65,10 +70,12 @@ class DuplexHub:
         self._left = asyncio.Event()  # a run has left, or its client has
         service.admission.changed = self.push_soon
 
-    async def serve(self, socket: web.WebSocketResponse, key: SigningKey, client: str, path: str) -> None:
+    async def serve(
+        self, socket: web.WebSocketResponse, key: SigningKey, client: str, path: str, door: Door | None = None
+    ) -> None:
         """Serve a connection to its end, which came by *path* with the token of *key*. An older one of the same client
         ends as soon as this one has shown that it has the secret of the key."""
-        connection = DuplexConnection(self, socket, key, path)
+        connection = DuplexConnection(self, socket, key, path, door)
         name = key.account, client or str(id(connection))
         try:
             await connection.serve(lambda: self._admit(name, connection))
@@ -118,7 +125,7 @@ class DuplexHub:
             self._push.cancel()
             self._push = None
         for connection in self._connections.values():
-            connection.put(RemoteMessage("capacity", fields=self.capacity.counts()))
+            connection.put(RemoteMessage("capacity", fields=self.capacity.counts(connection.key.account)))
 
     async def aclose(self, linger: float = _LINGER) -> None:
         """Deliver what is left to those who listen, within *linger* seconds, and close all connections."""
@@ -138,14 +145,17 @@ class DuplexHub:
 class DuplexConnection:
     """One WebSocket of one client."""
 
-    def __init__(self, hub: DuplexHub, socket: web.WebSocketResponse, key: SigningKey, path: str) -> None:
+    def __init__(
+        self, hub: DuplexHub, socket: web.WebSocketResponse, key: SigningKey, path: str, door: Door | None = None
+    ) -> None:
         self.hub = hub
         self.key = key
         self.is_admitted: bool = False
         """Whether the other side has shown that it has the secret of the key."""
         self._path = path
+        self._door = door
         self._socket = socket
-        self._outbox: deque[bytes] = deque()
+        self._outbox: deque[RemoteMessage] = deque()
         self._unsent = 0
         self._wake = asyncio.Event()
         self._is_closed = False
@@ -168,6 +178,10 @@ class DuplexConnection:
                 if self._is_closed:
                     break
                 if message.type is WSMsgType.BINARY:
+                    if self._door is not None:
+                        self._door.consumed(len(message.data))
+                    if pause := self.hub.service.shares.pause(self.key.account):
+                        await asyncio.sleep(pause)
                     self._take(message.data)
                 elif message.type is WSMsgType.TEXT:
                     raise ProtocolError("messages are binary here")
@@ -222,9 +236,8 @@ class DuplexConnection:
         """Send a message soon; does nothing when the connection is closed."""
         if self._is_closed or not self._is_greeted:
             return
-        data = encode_remote(message)
-        self._outbox.append(data)
-        self._unsent += len(data)
+        self._outbox.append(message)
+        self._unsent += len(message.body) + _HEAD_BYTES
         self._wake.set()
         if self._unsent > _MAX_OUTBOX:
             logger.warning("a connection of %s is closed: it does not read what it is sent", self.key.id)
@@ -252,23 +265,38 @@ class DuplexConnection:
             "keeps": settings.reconnect,
             "remembers": settings.keeps,
             "limits": {"body_bytes": settings.max_body_bytes, "message_bytes": settings.max_message_bytes},
-            "capacity": self.hub.capacity.counts(),
+            "capacity": self.hub.capacity.counts(self.key.account),
             "backends": await self.hub.capacity.backends(),
         }
 
     async def _send(self) -> None:
         while True:
             while self._outbox:
-                data = self._outbox.popleft()
-                self._unsent -= len(data)
+                message = self._outbox.popleft()
+                self._unsent -= len(message.body) + _HEAD_BYTES
                 try:
-                    await self._socket.send_bytes(data)
+                    await self._send_one(message)
                 except (ConnectionError, RuntimeError):  # the reading task will notice, too
                     self._is_closed = True
                     self._outbox.clear()
                     return
             self._wake.clear()
             await self._wake.wait()
+
+    async def _send_one(self, message: RemoteMessage) -> None:
+        """Send a message. What is large waits until little else of its tenant is on its way, and is copied then."""
+        if message.type == "result" and not message.body:
+            body = self.hub.service.kept_body(self.key.account, message.run)
+            message = replace(message, body=body)
+        size, sending = len(message.body), self.hub.service.shares.sending
+        if size < _LARGE:
+            await self._socket.send_bytes(encode_remote(message))
+            return
+        await sending.wait(self.key.account, size)
+        try:
+            await self._socket.send_bytes(encode_remote(message))
+        finally:
+            sending.give(self.key.account, size)
 
     def _later(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -367,7 +395,9 @@ class DuplexConnection:
 
     async def _open(self, duplex: DuplexRun, request: RemoteRequest) -> None:
         try:
-            await self.hub.service.open_session(self.key.account, duplex.link.run, request, duplex.route)
+            await self.hub.service.open_session(
+                self.key.account, duplex.link.run, request, duplex.route, duplex.end_session
+            )
         except ToolExecError as error:
             self.hub.service.metrics.refused(error)
             duplex.done(Outcome.refused(error))
@@ -388,6 +418,7 @@ class DuplexRun:
         self._hub = hub
         self._connection: DuplexConnection | None = connection
         self._loop = asyncio.get_running_loop()
+        self._held = 0  # bytes of what is not acknowledged, that its tenant has of those that are shared
         self._printed: deque[tuple[Stream, str]] = deque()
         self._flush_is_due = False
         self._is_over = False
@@ -408,6 +439,7 @@ class DuplexRun:
         if connection is not self._connection:
             return
         is_new = self.link.receive(message)
+        self._give_back()
         if self._is_over and not self.link.kept_count:
             self._forget()
             return
@@ -429,6 +461,7 @@ class DuplexRun:
     def resume(self, message: RemoteMessage, connection: DuplexConnection) -> None:
         """Go on over a new connection, with what the client does not have."""
         self.link.receive(message)
+        self._give_back()
         if self._away is not None:
             self._away.cancel()
             self._away = None
@@ -451,7 +484,14 @@ class DuplexRun:
         self.end_session()
         self._forget()
 
+    def _give_back(self, kept: int | None = None) -> None:
+        """Give back the bytes that were acknowledged, or all but *kept*."""
+        kept = min(self._held, self.link.kept_bytes if kept is None else kept)
+        self._hub.service.shares.held.give(self.account, self._held - kept)
+        self._held = kept
+
     def _forget(self) -> None:
+        self._give_back(0)
         self._hub.drop(self)
         if self._away is not None:
             self._away.cancel()
@@ -529,6 +569,10 @@ class DuplexRun:
                 said.append((stream, [text]))
         if not said or self._is_over or self.link.kept_bytes > _MAX_PRINTS:
             return
+        if not self._hub.service.shares.held.may_take(
+            self.account, sum(len(part) for _, parts in said for part in parts)
+        ):
+            return
         prints = [{"type": "print", "id": "0", "payload": {"text": "".join(parts), "stream": at}} for at, parts in said]
         self._show(json.dumps(prints).encode())
 
@@ -544,6 +588,18 @@ class DuplexRun:
         self._send("frame", body=frame)
 
     def _send(self, kind: str, fields: JSONObject | None = None, body: bytes = b"") -> None:
-        message = self.link.send(kind, fields, body)
+        service = self._hub.service
+        is_held = not body or service.shares.held.take(self.account, len(body))
+        if not is_held and kind == "frame":
+            raise ProtocolError(f"too many bytes for {self.account} are held here; the other side is away, or too slow")
+        is_spilled = not is_held and kind == "result" and self.run is not None and self._is_on_disk()
+        message = self.link.send(kind, fields, body, keeps_body=not is_spilled)
+        self._held += len(body) if is_held else 0
+        if is_spilled and self.run is not None:
+            service.forget(self.run)
+            self.run = None
         if self._connection is not None:
             self._connection.put(message)
+
+    def _is_on_disk(self) -> bool:
+        return bool(self._hub.service.kept_body(self.account, self.link.run))

@@ -11,6 +11,7 @@ from toolexec.errors import ToolExecError
 
 if TYPE_CHECKING:
     from toolexec_remote.server.admission import Admission
+    from toolexec_remote.server.shares import Shares
 
 __all__ = ["RemoteMetrics"]
 
@@ -36,15 +37,43 @@ class RemoteMetrics:
         )
         self._running = Gauge("toolexec_remote_running", "Runs and sessions that take place.", registry=registry)
         self._queued = Gauge("toolexec_remote_queued", "Runs that wait.", registry=registry)
+        self._held = Gauge(
+            "toolexec_remote_held_bytes", "Bytes of requests and results that are held.", registry=registry
+        )
+        self._waits = Histogram(
+            "toolexec_remote_queue_seconds", "How long runs waited for a place.", buckets=_SECONDS, registry=registry
+        )
+        self._taken_back = Counter(
+            "toolexec_remote_taken_back",
+            "Places that were not used, and were needed by another tenant.",
+            ["kind"],
+            registry=registry,
+        )
+        self._cut = Counter(
+            "toolexec_remote_cut", "Connections that were cut to leave room for others.", ["why"], registry=registry
+        )
         self._connections = Gauge("toolexec_remote_connections", "Duplex connections.", registry=registry)
         self._reconnects = Counter(
             "toolexec_remote_resumed", "Runs that went on over a new connection.", registry=registry
         )
 
-    def watch(self, admission: Admission) -> None:
-        """Have *admission* say how many run and wait."""
+    def watch(self, admission: Admission, shares: Shares) -> None:
+        """Have *admission* say how many run and wait, and *shares* how much is held."""
         self._running.set_function(lambda: admission.running)
         self._queued.set_function(lambda: admission.queued)
+        self._held.set_function(lambda: shares.held.used + shares.sending.used)
+
+    def waited(self, seconds: float) -> None:
+        """Count how long a run waited for its place."""
+        self._waits.observe(seconds)
+
+    def taken_back(self, kind: str) -> None:
+        """Count a place that was taken back: `unconfirmed`, `waiting` or `session`."""
+        self._taken_back.labels(kind).inc()
+
+    def cut(self, why: str) -> None:
+        """Count a connection that was cut: `anonymous`, `malformed`, `slow` or `held`."""
+        self._cut.labels(why).inc()
 
     def ended(self, kind: str, error: ToolExecError | None, seconds: float) -> None:
         """Count a run that is over."""

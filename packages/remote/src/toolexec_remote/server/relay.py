@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Final, Protocol
 
 from toolexec.errors import ConnectionClosedError, ProtocolError, ToolExecError
@@ -154,6 +154,9 @@ class RelayGateway(CountedGateway):
         super().__init__(proxy, limits)
         self.has_asked: bool = False
         """Whether the program has asked anything: then it has begun."""
+        self.waits_since: float = 0.0
+        """Since when it waits for an answer and has got none; 0: it asks nothing."""
+        self._asking = 0
         self._route = route
         self._records: list[ToolCallRecord] = []
 
@@ -185,10 +188,14 @@ class RelayGateway(CountedGateway):
         began = perf_counter()
         self.has_asked = True
         answer: Answer | None = None
+        self._asking += 1
+        self.waits_since = self.waits_since or monotonic()
         try:
             answer = await self._route.ask(message.type, json.dumps(dict(message.payload)))
             return answer
         finally:
+            self._asking -= 1
+            self.waits_since = monotonic() if self._asking else 0.0
             if message.type == "run_tool":
                 self._note("run", message.payload.get("id"), answer, perf_counter() - began)
             elif message.type == "run_chain" and answer is not None:

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
@@ -21,13 +22,15 @@ from toolexec.errors import (
 )
 from toolexec.errors import Outcome as CallOutcome
 from toolexec.remote import Runtime, RuntimeServerSettings, Stream, effective_profile, judged_kind, refuse_above
-from toolexec.sandbox import CodeResult, ExecuteRequest, Gateway, Limits, Output, SandboxSession
+from toolexec.sandbox import CodeResult, ExecuteRequest, Limits, Output, SandboxSession
 from toolexec_remote.incarnation import ENDED, NEVER_STARTED, Incarnation
 from toolexec_remote.server.admission import Admission, Ticket
+from toolexec_remote.server.idle import idle_places
 from toolexec_remote.server.journal import Journal, Record
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.past import PastRuns
 from toolexec_remote.server.relay import RelayGateway, Route
+from toolexec_remote.server.shares import Shares
 from toolexec_remote.server.tracing import run_span
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result
 
@@ -96,6 +99,19 @@ class RemoteRun:
         self.stopped_for: ToolExecError | None = None
         self.has_begun: bool = False  # a task that is cancelled earlier runs none of what frees its place
         self.seconds = 0.0  # what is left of its time limit, as its caller says; 0: all of it
+        self.size = len(body)
+        self.gateway: RelayGateway | None = None
+        self.ready_since = 0.0  # since when its confirmation is waited for
+
+    @property
+    def unconfirmed_since(self) -> float:
+        """Implement `HeldPlace`."""
+        return self.ready_since if self.state == "ready" else 0.0
+
+    @property
+    def waits_since(self) -> float:
+        """Implement `HeldPlace`."""
+        return self.gateway.waits_since if self.state == "running" and self.gateway is not None else 0.0
 
     @staticmethod
     def digest_of(body: bytes) -> bytes:
@@ -124,10 +140,15 @@ class RemoteRun:
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session of a client, with its place among those that run."""
+    """A session of a client, with its place among those that run. `programs` are under way in it; `give_up` closes it,
+    and says so."""
 
+    account: str
     guest: SandboxSession
     ticket: Ticket
+    give_up: Callable[[], None]
+    idle_since: float
+    programs: int = 0
 
 
 class RunService:
@@ -146,14 +167,17 @@ class RunService:
         """This process; what is signed by it is believed of no other one."""
         self.past = PastRuns(settings.keeps)
         self.journal = Journal(state_directory, settings.keeps, time())
-        self.admission = Admission(settings.max_running, settings.max_queued, settings.quota_of, monotonic)
+        self.shares = Shares(settings)
+        self.admission = Admission(
+            settings.max_running, settings.max_queued, settings.quota_of, monotonic, lambda: self.shares.is_shared
+        )
         self.draining = False
         self._runs: dict[tuple[str, str], RemoteRun] = {}
         self._kept: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._kept_bytes = 0
         self._sessions: dict[tuple[str, str], OpenSession] = {}
         self._pinned: dict[str, Runtime] = {}
-        metrics.watch(self.admission)
+        metrics.watch(self.admission, self.shares)
 
     # -- taking runs --------------------------------------------------------------------------------------------------
 
@@ -179,7 +203,7 @@ class RunService:
         open_session = self._sessions.get((account, session)) if session else None
         if session and open_session is None:
             raise InvalidRequestError(f"there is no session {session} here; open a new one")
-        ticket = self.admission.enter(account) if open_session is None else None
+        ticket = self._placed(account, len(body), open_session)
         run = RemoteRun(account, run_id, body, request, watcher)
         if confirmed:
             run.confirmed.set()
@@ -188,6 +212,19 @@ class RunService:
         work = self._see_through(run, ticket, made, open_session, traceparent)
         run.task = asyncio.create_task(work)
         return run
+
+    def _placed(self, account: str, size: int, session: OpenSession | None) -> Ticket | None:
+        """Return a place for a run, whose request is held from now on; None for one in a session, which has its own."""
+        self.shares.hold(account, size, "a request")
+        try:
+            if session is None:
+                return self.admission.enter(account)
+            self.admission.pace(account)
+        except SandboxUnavailableError:
+            self.shares.held.give(account, size)
+            raise
+        session.programs += 1
+        return None
 
     def _check(self, account: str, run_id: str, request: RemoteRequest) -> None:
         if self.draining:
@@ -221,8 +258,8 @@ class RunService:
         limit = run.request.output_limit or Output().limit
         output = Output(max(1, min(limit, self.settings.max_output_chars)), run.watcher.printed)
         limits: Limits = run.request.fields["limits"]
-        gateway: Gateway = RelayGateway(route, self.runtime.limits.grant(limits, of="this server"))
-        return run.request.made(gateway, output)
+        run.gateway = RelayGateway(route, self.runtime.limits.grant(limits, of="this server"))
+        return run.request.made(run.gateway, output)
 
     def find(self, account: str, run_id: str) -> RemoteRun | None:
         """Return a run that is in memory, if only its end."""
@@ -280,6 +317,9 @@ class RunService:
         seconds = monotonic() - began if began else 0.0
         if ticket is not None:
             ticket.leave(seconds)
+        if session is not None:
+            session.programs -= 1
+            session.idle_since = monotonic()
         self._end(run, outcome, seconds)
 
     def _record_start(self, run: RemoteRun) -> None:
@@ -295,10 +335,12 @@ class RunService:
 
     async def _wait(self, run: RemoteRun, ticket: Ticket) -> None:
         """Wait for the turn of a run, and for its caller to want it still."""
+        asked = monotonic()
         await ticket.turn
+        self.metrics.waited(monotonic() - asked)
         if run.confirmed.is_set():
             return
-        run.state = "ready"
+        run.state, run.ready_since = "ready", monotonic()
         run.watcher.ready(self.settings.go_timeout)
         try:
             async with asyncio.timeout(self.settings.go_timeout):
@@ -387,6 +429,7 @@ class RunService:
             logger.exception("the end of the run %s could not be written down", run.id)
         self.metrics.ended(outcome.kind, outcome.error, seconds)
         key = run.account, run.id
+        self.shares.held.give(run.account, run.size)
         if was_run:
             self._kept[key] = monotonic()
             self._kept_bytes += len(outcome.body)
@@ -407,9 +450,11 @@ class RunService:
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    async def open_session(self, account: str, session_id: str, request: RemoteRequest, route: Route) -> None:
-        """Open a session, which has a place among those that run until it is closed. Raises as `submit` does, and as
-        `Runtime.open_session`."""
+    async def open_session(
+        self, account: str, session_id: str, request: RemoteRequest, route: Route, give_up: Callable[[], None]
+    ) -> None:
+        """Open a session, which has a place among those that run until it is closed, by *give_up*, too, where it is
+        idle and the place is needed. Raises as `submit` does, and as `Runtime.open_session`."""
         self._check(account, session_id, request)
         ticket = self.admission.enter(account)
         try:
@@ -419,13 +464,29 @@ class RunService:
         except BaseException:
             ticket.leave()
             raise
-        self._sessions[account, session_id] = OpenSession(guest, ticket)
+        self._sessions[account, session_id] = OpenSession(account, guest, ticket, give_up, monotonic())
 
     def close_session(self, account: str, session_id: str) -> asyncio.Task[None] | None:
         """Close a session, which takes no more programs from now on; what runs in it is cancelled. None when it is not
         there."""
         session = self._sessions.pop((account, session_id), None)
         return asyncio.create_task(_close(session)) if session is not None else None
+
+    def take_back(self, now: float) -> None:
+        """Take back a place that is not used for too long, from the tenant that has most beyond its share, where
+        another one waits. To be called again and again."""
+        for account in self.admission.holds_too_much():
+            idle = [*idle_places(account, self.active(), self._sessions.values())]
+            longest = min(idle, key=lambda place: place.since, default=None)
+            if longest is not None and now - longest.since > self.settings.slot_idle:
+                self.metrics.taken_back(longest.kind)
+                longest.take_back()
+                return
+
+    def kept_body(self, account: str, run_id: str) -> bytes:
+        """Return the response to a run that is over, which may be on disk alone; empty where there is none."""
+        record = self.journal.find(account, run_id)
+        return record.body if record is not None and record.state == "ended" else b""
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

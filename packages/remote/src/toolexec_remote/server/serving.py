@@ -12,11 +12,13 @@ from time import monotonic, time
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from toolexec.errors import ConfigurationError
 from toolexec.remote import Runtime, RuntimeServerSettings
 from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
+from toolexec_remote.server.doors import Doors
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.runs import RunService
@@ -29,6 +31,7 @@ _TIDY_SECONDS: Final = 30.0
 _SWEEP_SECONDS: Final = 1.0
 _KEEP_ALIVE: Final = 75.0
 _MAX_HEADER_BYTES: Final = 16 << 10
+_BACKLOG: Final = 1024
 
 
 async def serve_runtime(
@@ -54,11 +57,13 @@ async def serve_runtime(
     ring = ring or KeyRing(settings.keys, skew=settings.skew)
     gateways = Gateways(settings.gateway_hosts, allow_private=settings.gateway_private)
     service = RunService(runtime, settings, RemoteMetrics(), Path(settings.state_directory or state_directory))
+    service.shares.tenants = lambda: ring.tenants
     app = RuntimeApp(service, ring, ReplayCache(), Capacity(service), gateways)
     runner = web.AppRunner(
         app.made(),
         handle_signals=False,
         access_log=None,
+        logger=_HttpLogger(service.metrics),
         handler_cancellation=True,
         max_line_size=_MAX_HEADER_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
@@ -66,13 +71,16 @@ async def serve_runtime(
         shutdown_timeout=5.0,
     )
     tidying: list[asyncio.Task[None]] = []
+    listening: asyncio.Server | None = None
     try:
         await runner.setup()
-        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(app, runner, settings.header_timeout))]
-        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
-        await _listen(site, settings)
+        assert runner.server is not None
+        doors = Doors(runner.server, service.shares, service.metrics, tls=context, patience=settings.header_timeout)
+        app.doors = doors
+        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(doors, service))]
+        listening = await _listen(doors, settings)
         if ready is not None:
-            ready(_endpoint(settings, runner))
+            ready(_endpoint(settings, listening))
         await (stop or asyncio.Event()).wait()
         logger.info("draining: %d runs are under way", len(service.active()))
         app.hub.push_soon()
@@ -82,20 +90,39 @@ async def serve_runtime(
         for task in tidying:
             task.cancel()
         await _stop_all(service)
+        if listening is not None:
+            listening.close()
         await app.hub.aclose(linger=0)  # nothing is left where it was drained
         await runner.cleanup()
         await gateways.aclose()
         service.close()
 
 
-async def _listen(site: web.TCPSite, settings: RuntimeServerSettings) -> None:
+async def _listen(doors: Doors, settings: RuntimeServerSettings) -> asyncio.Server:
     try:
-        await site.start()
+        return await asyncio.get_running_loop().create_server(doors, settings.host, settings.port, backlog=_BACKLOG)
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another one, or "
             "stop what uses it"
         ) from error
+
+
+class _HttpLogger(logging.Logger):
+    """What the server of HTTP writes down. What is not HTTP is counted and not written down, so that no stranger fills
+    a disk; all else goes where it would go."""
+
+    def __init__(self, metrics: RemoteMetrics) -> None:
+        super().__init__(f"{__name__}.http")
+        self.parent = logger
+        self._metrics = metrics
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Implement `logging.Logger.handle`."""
+        if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+            self._metrics.cut("malformed")
+        else:
+            super().handle(record)
 
 
 async def _stop_all(service: RunService) -> None:
@@ -115,10 +142,13 @@ async def _tidy(service: RunService) -> None:
             service.journal.prune(time())
 
 
-async def _sweep(app: RuntimeApp, runner: web.AppRunner, patience: float) -> None:
-    while runner.server is not None:
-        app.sweep(runner.server, monotonic(), patience)
-        await asyncio.sleep(min(_SWEEP_SECONDS, patience))
+async def _sweep(doors: Doors, service: RunService) -> None:
+    """Cut connections that take too long, and take back places that are not used."""
+    pause = min(_SWEEP_SECONDS, doors.patience, service.settings.slot_idle)
+    while True:
+        doors.sweep(monotonic())
+        service.take_back(monotonic())
+        await asyncio.sleep(pause)
 
 
 def tls_context(settings: RuntimeServerSettings) -> ssl.SSLContext | None:
@@ -135,7 +165,7 @@ def tls_context(settings: RuntimeServerSettings) -> ssl.SSLContext | None:
     return context
 
 
-def _endpoint(settings: RuntimeServerSettings, runner: web.AppRunner) -> str:
-    address = runner.addresses[0]
+def _endpoint(settings: RuntimeServerSettings, listening: asyncio.Server) -> str:
+    port = listening.sockets[0].getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{'https' if settings.tls_cert else 'http'}://{host}:{address[1]}{settings.path}"
+    return f"{'https' if settings.tls_cert else 'http'}://{host}:{port}{settings.path}"
