@@ -171,11 +171,13 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
 def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     from toolexec.config.blocks import BLOCKS, KEYS
     from toolexec.config.template import (
+        render_endpoint,
         render_provider,
         render_queue,
         render_server,
         render_toolset,
         render_transform,
+        shown_endpoints,
         shown_providers,
         shown_servers,
         shown_settings,
@@ -184,17 +186,19 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     )
 
     settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
-    transforms = shown_transforms(loaded)
+    transforms, endpoints = shown_transforms(loaded), shown_endpoints(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     queues = {name: queue.to_dict() for name, queue in loaded.queues.items()}
     if screen.as_json:
         document: JSONDict = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
+        document |= {"endpoints": endpoints} if endpoints else {}
         document |= {"queues": queues} if queues else {}
         document |= {"providers": providers} if providers else {}
         document |= {"transforms": transforms} if transforms else {}
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
             named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}
+            named |= {f"endpoints.{name}": endpoint.origin for name, endpoint in loaded.endpoints.items()}
             named |= {f"queues.{name}": place for name, place in loaded.queue_origins.items()}
             named |= {f"providers.{name}": provider.origin for name, provider in loaded.providers.items()}
             document["origins"] = {**loaded.origins, **named}
@@ -216,6 +220,9 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         screen.exact("")
     for name, entry in toolsets.items():
         screen.exact(render_toolset(name, entry, [loaded.toolset_origins[name]] if origin else []))
+        screen.exact("")
+    for name, entry in endpoints.items():
+        screen.exact(render_endpoint(name, entry, [loaded.endpoints[name].origin] if origin else []))
         screen.exact("")
     for name, entry in queues.items():
         screen.exact(render_queue(name, entry, [loaded.queue_origins[name]] if origin else []))

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -275,7 +275,7 @@ async def _over_stdio(built: Built, wire: Any, screen: Screen) -> None:
     from toolexec.server.app import ToolServer
     from toolexec.server.stdio import serve_stdio
 
-    server = ToolServer(built.ex, built.serve, results=built.results)
+    server = ToolServer(built.ex, built.serve, results=built.results, index=lambda: built.index)
     async with _Report(built, screen, "over stdio"):
         await serve_stdio(server, wire)
 
@@ -287,16 +287,17 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
     from toolexec.server.http import Health, serve_http
 
     settings = built.serve
-    server = ToolServer(built.ex, settings, results=built.results)
+    server = ToolServer(built.ex, settings, results=built.results, index=lambda: built.index)
     metrics.watch_backends(built.ex.backend_statuses)
     meter = built.ex.meter if built.ex.meter.counts else None
     if meter is not None:
         metrics.watch_context(meter)
     keys = LiveKeys(settings.auth)
-    reload = Reload(built, again, keys=keys, notify=server.notify_changes)
+    endpoints = built.endpoints(settings)
+    reload = Reload(built, again, keys=keys, notify=server.notify_changes, endpoints=endpoints)
     required = built.loaded.settings.http.required_backends
     health = Health.of(built.ex, required=required, also={"settings": lambda: reload.problem})
-    async with server, _Report(built, screen, "") as report, _reloading(reload):
+    async with server, aclosing(endpoints), _Report(built, screen, "") as report, _reloading(reload):
         await serve_http(
             server,
             settings.http,
@@ -306,6 +307,7 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
             keys=keys,
             meter=meter,
             ready=report.say_at,
+            running=endpoints.serve_at,
         )
 
 
@@ -351,7 +353,7 @@ class _Report:
 
     def say(self, where: str) -> None:
         """Say where clients can connect."""
-        loaded, tools = self.built.loaded, len(self.built.ex.index)
+        loaded, tools = self.built.loaded, len(self.built.index)
         counts = [(len(loaded.servers), "MCP server"), (len(loaded.providers), "provider"), (tools, "tool")]
         what = " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n) or "no tools yet"
         self._note(f"serving {what} {where} (--expose {_offer(loaded).expose})")
@@ -359,6 +361,9 @@ class _Report:
     def say_at(self, address: str) -> None:
         """Say that clients can connect at this address."""
         self.say(f"at {address}")
+        root = address.removesuffix(self.built.serve.http.path)
+        for name, endpoint in self.built.loaded.endpoints.items():
+            self._note(f"endpoint {name} at {root}{endpoint.settings.place}")
 
     async def _backends(self) -> None:
         await asyncio.sleep(_PATIENCE)  # the first answer comes first: the server starts them by itself

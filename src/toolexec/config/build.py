@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from toolexec.config import parts
 from toolexec.config.declared import read, values_for
+from toolexec.config.entries import ENDPOINTS
 from toolexec.config.gate_maker import RATES, GateMaker
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from toolexec.backend.base import Backend
     from toolexec.backend.mcp import MCPServer
     from toolexec.discovery.catalogue import SQLiteCatalogue
+    from toolexec.discovery.index import Index
     from toolexec.discovery.stored import StoredIndex
     from toolexec.discovery.toolset import Toolset
     from toolexec.exec import Exec
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceEvent, TraceHook
     from toolexec.run.results import ResultStore
+    from toolexec.server.endpoint_settings import EndpointSettings
+    from toolexec.server.endpoints import Endpoints
     from toolexec.server.settings import ServeSettings
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -46,6 +50,9 @@ __all__ = [
     "Built",
     "backends",
     "build",
+    "by_endpoint",
+    "choose_tools",
+    "endpoint_settings",
     "skill_files",
     "state_directory",
 ]
@@ -104,6 +111,27 @@ class Built:
             return settings
         return replace(settings, tasks=replace(settings.tasks, path=str(self.state / TASKS_FILE)))
 
+    def endpoints(self, settings: ServeSettings) -> Endpoints:
+        """Return the endpoints beside the main one of a server with these *settings*; raises ConfigurationError."""
+        from toolexec.server.endpoints import Endpoints
+
+        made = Endpoints(self.ex, settings, self.index_at, self.results)
+        made.exchange(made.prepare(endpoint_settings(self.loaded)))
+        return made
+
+    @property
+    def index(self) -> Index:
+        """The tools that there are at the main endpoint of a server, for one caller or another."""
+        found = self.index_at("")
+        return found if found is not None else self.ex.index
+
+    def index_at(self, endpoint: str) -> Index | None:
+        """Return the tools that there are at an endpoint; None where the gate does not say."""
+        from toolexec.run.endpoint_rules import EndpointRules
+
+        rules = self.gate.policy if self.gate is not None else None
+        return rules.index(endpoint) if isinstance(rules, EndpointRules) else None
+
     def close(self) -> None:
         """Write down which tools there are and were seen, and close the audit log; to be called when the Exec is
         closed."""
@@ -154,15 +182,22 @@ def build(
     from toolexec.exec.options import Options
 
     python = PythonTools(loaded.python)
-    toolset = served_toolset(loaded) if serving else None
     own = python.ex
+    chooses = serving and by_endpoint(loaded)
+    toolset = served_toolset(loaded) if serving and not chooses else None
     store = cache(partial(_result_store, loaded, own.options.own_gate if own is not None else None))
     if own is not None and own.options.own_gate is not None:
         _refuse_two_gates(loaded, python.place)
+        toolset = served_toolset(loaded) if serving else None
         gate, audit, maker = own.options.own_gate, None, None
     else:
         maker = GateMaker(
-            loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), store=store
+            loaded=loaded,
+            serving=serving,
+            terminal=terminal,
+            state=state or state_directory(),
+            store=store,
+            chooses=chooses,
         )
         gate, audit = maker.make()
     if serving and gate is not None:
@@ -182,6 +217,8 @@ def build(
             if own is None
             else _with(own, loaded, gate, trace, toolset)
         )
+        if gate is not None:
+            choose_tools(gate, ex)
         if isinstance(ex.options.gate, DefaultGate):
             ex.options.gate.approver = terminal
         _fill(ex, loaded, python)
@@ -202,6 +239,25 @@ def build(
         maker=maker,
         state=state or state_directory(),
     )
+
+
+def by_endpoint(loaded: LoadedConfig) -> bool:
+    """Return whether a server that starts with these settings chooses its tools by endpoint, which can change while it
+    runs, and not by one toolset for all, which cannot."""
+    return bool(loaded.endpoints) or not loaded.settings.server.toolsets
+
+
+def endpoint_settings(loaded: LoadedConfig) -> dict[str, EndpointSettings]:
+    """Return the settings of the endpoints beside the main one, by name."""
+    return {name: endpoint.settings for name, endpoint in loaded.endpoints.items()}
+
+
+def choose_tools(gate: Gate, ex: Exec) -> None:
+    """Have the rules of a server with toolsets and endpoints, if those are in *gate*, choose from the tools of *ex*."""
+    from toolexec.run.endpoint_rules import EndpointRules
+
+    if isinstance(gate.policy, EndpointRules):
+        gate.policy.on(ex.index)
 
 
 def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:
@@ -290,6 +346,7 @@ def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:
 
 def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
     given = [block for block in GATE_BLOCKS if loaded.has(block)]
+    given += [f"{ENDPOINTS}.{name}" for name in loaded.endpoints]
     if _has_rates(loaded):
         given.append("limits.rate")
     if loaded.settings.get("context.max_result_tokens"):

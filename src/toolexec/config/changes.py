@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from toolexec.config.entries import ENDPOINTS
 from toolexec.config.gate_maker import RATES
 from toolexec.config.loaded import LoadedConfig
+from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.model.json_value import JSONDict
+
+if TYPE_CHECKING:
+    from toolexec.config.endpoints import Endpoint
 
 __all__ = ["API_KEYS", "Changes", "changes_between"]
 
 API_KEYS: Final = "auth.api_keys"
-_LIVE: Final = frozenset(["limits.code_per_caller", *(f"limits.{name}" for name in RATES)])
+_SERVED: Final = "server.toolsets"
+_LIVE: Final = frozenset([_SERVED, "limits.code_per_caller", *(f"limits.{name}" for name in RATES)])
 _LIVE_BLOCKS: Final = ("policy", "scan", "resilience", "cache")
 _STARTED: Final = frozenset(["resilience.ledger", "resilience.ledger_path"])
-_TABLES: Final = ("toolsets", "transforms", "queues", "journals", "moved", "python", "skills")
+_TABLES: Final = ("transforms", "queues", "journals", "moved", "python", "skills")
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Names only: the `keys` that are exchanged, backends that were `added`, `removed` and `changed`, and what needs a
-    `restart`."""
+    """Names only: the `keys` that are exchanged, backends that were `added`, `removed` and `changed`, endpoints that
+    are `opened`, `closed`, and `reopened` with their sessions lost, and what needs a `restart`."""
 
     keys: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -33,22 +42,27 @@ class Changes:
 
     def __bool__(self) -> bool:
         """Return whether there is anything that a running server takes over."""
-        return bool(self.keys or self.added or self.removed or self.changed)
+        backends, endpoints = (self.added, self.removed, self.changed), (self.opened, self.closed, self.reopened)
+        return bool(self.keys) or any(backends) or any(endpoints)
 
     @property
     def of_gate(self) -> tuple[str, ...]:
         """The keys that the gate goes by."""
-        return tuple(key for key in self.keys if key != API_KEYS)
+        of_rules = [ENDPOINTS] if self.opened or self.closed or self.reopened else []
+        return (*(key for key in self.keys if key != API_KEYS), *of_rules)
 
     def to_dict(self) -> JSONDict:
         """Return them as JSON-able data, without what is empty."""
-        names = {name: list(getattr(self, name)) for name in ("keys", "added", "removed", "changed", "restart")}
+        names = {each.name: list(getattr(self, each.name)) for each in fields(self)}
         return {name: value for name, value in names.items() if value}
 
     def __str__(self) -> str:
         """Return them as a line for a log."""
         parts = {
             "changed": self.keys,
+            "endpoints opened": self.opened,
+            "endpoints closed": self.closed,
+            "endpoints opened again": self.reopened,
             "servers added": self.added,
             "servers removed": self.removed,
             "servers changed": self.changed,
@@ -59,23 +73,50 @@ class Changes:
 
 
 def changes_between(
-    started: LoadedConfig, before: LoadedConfig, after: LoadedConfig, *, has_keys: bool = True, own_gate: bool = False
+    started: LoadedConfig,
+    before: LoadedConfig,
+    after: LoadedConfig,
+    *,
+    has_keys: bool = True,
+    own_gate: bool = False,
+    has_endpoints: bool = True,
+    chooses: bool = True,
 ) -> Changes:
     """Return what *after* changes of *before*; what needs a restart is compared with what was *started*.
 
-    Without *has_keys* nothing accepts API keys; with *own_gate* the settings do not say what the gate is.
+    Without *has_keys* nothing accepts API keys; with *own_gate* the settings do not say what the gate is; without
+    *has_endpoints* there is nothing that serves those; without *chooses* the toolsets are those of the start.
     """
     keeps_cache = any(each.values["cache.path"].value for each in (started, after))
     live = {path for path in after.values if _is_live(path, has_keys, own_gate, keeps_cache)}
-    exchanged = sorted(path for path in live if _value(before, path) != _value(after, path))
+    chooses = chooses and not own_gate
+    live -= set() if chooses else {_SERVED}
+    exchanged = [path for path in live if _value(before, path) != _value(after, path)]
     frozen = {path for path in after.values.keys() - live if _value(started, path) != _value(after, path)}
     frozen |= {name for name in _TABLES if getattr(started, name) != getattr(after, name)}
+    keys = set(exchanged)
+    opened, closed, reopened = set[str](), set[str](), set[str]()
+    if not chooses:
+        frozen |= {TOOLSETS} if started.toolsets != after.toolsets else set()
+    elif before.toolsets != after.toolsets:
+        keys.add(TOOLSETS)
+    if has_endpoints and chooses:
+        opened, closed, other = map(set, _difference(before.endpoints, after.endpoints))
+        for name in other:
+            differing = _differing(name, before.endpoints[name], after.endpoints[name])
+            keys |= differing
+            reopened |= set() if differing else {name}
+    elif started.endpoints != after.endpoints:
+        frozen.add(ENDPOINTS)
     servers = _difference(_servers(before), _servers(after))
     providers = _difference(_providers(before), _providers(after))
     added, removed, changed = (sorted({*one, *two}) for one, two in zip(servers, providers, strict=True))
     moved = {*added} & {*removed}  # from a server to a provider of its name, or back
     return Changes(
-        keys=tuple(exchanged),
+        keys=tuple(sorted(keys)),
+        opened=tuple(sorted(opened)),
+        closed=tuple(sorted(closed)),
+        reopened=tuple(sorted(reopened)),
         added=tuple(name for name in added if name not in moved),
         removed=tuple(name for name in removed if name not in moved),
         changed=tuple(sorted({*changed, *moved})),
@@ -90,6 +131,19 @@ def _is_live(path: str, has_keys: bool, own_gate: bool, keeps_cache: bool) -> bo
     if own_gate or path in _STARTED or (block == "cache" and keeps_cache):
         return False
     return path in _LIVE or block in _LIVE_BLOCKS
+
+
+def _differing(name: str, before: Endpoint, after: Endpoint) -> set[str]:
+    """Return the keys of an endpoint that have changed; none where it has to be opened again."""
+    if not before.settings.differs_by_keys(after.settings):
+        return set()
+    own = f"{ENDPOINTS}.{name}"
+    parts = {
+        f"{own}.{API_KEYS}": before.settings != after.settings,
+        f"{own}.toolsets": before.toolsets != after.toolsets,
+        f"{own}.policy": (before.rules, before.policy) != (after.rules, after.policy),
+    }
+    return {key for key, changed in parts.items() if changed}
 
 
 def _value(loaded: LoadedConfig, path: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.config.blocks import KEYS, Settings
+from toolexec.config.entries import ENDPOINTS
 from toolexec.config.formats import Parsed, Place, UnreadableError, parse_json, parse_toml, parse_yaml
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.providers import BLOCK as PROVIDERS
@@ -26,7 +27,7 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 _PARSERS: Final = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}
 _FORMATS: Final = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 _COMMON_WORDS: Final = ("telemetry",)  # other programs keep something under this name in the same file
-_TOP: Final = (*Settings.model_fields, TOOLSETS, QUEUES, TRANSFORMS, PROVIDERS)
+_TOP: Final = (*Settings.model_fields, TOOLSETS, ENDPOINTS, QUEUES, TRANSFORMS, PROVIDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-__all__ = ["NamedTable"]
+from toolexec.config.formats import Place
+
+__all__ = ["ENDPOINTS", "EndpointEntry", "NamedTable"]
+
+ENDPOINTS: Final = "endpoints"
+"""The table of a file that has the endpoints, each a table by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +22,14 @@ class NamedTable:
     data: Any
     where: str
     origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointEntry:
+    """One endpoint as it is written: its data, what messages name a place in it, where it comes from, and the directory
+    that its files' names count from."""
+
+    data: Any
+    where: Callable[[Place], str]
+    origin: str
+    directory: Path | None = None

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.config import parts
 from toolexec.config.declared import values_for
+from toolexec.config.entries import ENDPOINTS
 from toolexec.config.loaded import LoadedConfig
+from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.errors import ConfigurationError
 from toolexec.run.settings import ApprovalSettings, AuditSettings, PinningSettings, ScanSettings, TelemetrySettings
 
 if TYPE_CHECKING:
     from toolexec.model.origin import Approver
     from toolexec.run.audit import AuditLog
+    from toolexec.run.endpoint_rules import EndpointRules
     from toolexec.run.gate import Gate, GatePart
     from toolexec.run.policy import Policy
     from toolexec.run.results import ResultStore
@@ -40,17 +43,19 @@ def _key_in(file: str) -> bytes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMaker:
     """Makes the parts of the gate that are wanted. *terminal* and *state* are those of `build`; *store* gives what
-    keeps large results."""
+    keeps large results. With *chooses* the gate says which tools there are, at each endpoint of a server; without, the
+    Exec does."""
 
     loaded: LoadedConfig
     serving: bool
     terminal: Callable[[], Approver | None] | None
     state: Path
     store: Callable[[], ResultStore]
+    chooses: bool = False
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
         """Return the gate, None where the default one will do, and the log that it writes."""
-        policy = self._policy()
+        policy = self._rules()
         rates = parts.rate_limit(self.loaded)
         made: dict[str, GatePart | None] = {
             "telemetry": self._telemetry(),
@@ -80,13 +85,13 @@ class GateMaker:
         return Gate(**made, code_shares=parts.code_shares(self.loaded) if self.serving else None), log
 
     def remake(self, before: Gate, changed: Collection[str]) -> Gate:
-        """Return the gate *before* with those parts made again that the *changed* keys describe: policy, scan, rates,
-        shares of code, the cache and what keeps calls going. All others are the same objects, with what they have
-        counted and were answered. Raises ConfigurationError."""
+        """Return the gate *before* with those parts made again that the *changed* keys describe: policy, toolsets,
+        scan, rates, shares of code, the cache and what keeps calls going. All others are the same objects, with what
+        they have counted and were answered. Raises ConfigurationError."""
         blocks = {key.partition(".")[0] for key in changed}
         made: dict[str, GatePart | None] = {}
-        if "policy" in blocks:
-            policy = made["policy"] = parts.policy(self.loaded)
+        if {"policy", TOOLSETS, ENDPOINTS} & blocks or "server.toolsets" in changed:
+            policy = made["policy"] = self._decider()
             by = getattr(before.approval, "by", None)
             made["approval"] = by(policy.decide) if by is not None else self._approval(policy)
         if "scan" in blocks:
@@ -103,10 +108,20 @@ class GateMaker:
     def _wanted(self, *blocks: str) -> bool:
         return self.serving or any(self.loaded.has(block) for block in blocks)
 
-    def _policy(self) -> Policy | None:
-        return parts.policy(self.loaded) if self._wanted("policy", "approval") else None
+    def _rules(self) -> Policy | EndpointRules | None:
+        return self._decider() if self._wanted("policy", "approval") else None
 
-    def _approval(self, policy: Policy) -> GatePart:
+    def _decider(self) -> Policy | EndpointRules:
+        """Return the policy; of a server that shows some of its tools only, or has several endpoints, the rules of
+        each."""
+        if not self.chooses or not (self.loaded.endpoints or self.loaded.settings.server.toolsets):
+            return parts.policy(self.loaded)
+        from toolexec.config.endpoints import rules_at
+        from toolexec.run.endpoint_rules import endpoint_rules
+
+        return endpoint_rules(rules_at(self.loaded))
+
+    def _approval(self, policy: Policy | EndpointRules) -> GatePart:
         from toolexec.config.asking import CallerIsNotAsked
         from toolexec.run.approvals import ApprovalMemory
         from toolexec.run.layers.approval import Approval

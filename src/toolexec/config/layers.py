@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from toolexec.config.blocks import BLOCKS, KEYS, Key, Settings
 from toolexec.config.documents import SERVER_KEYS, Document
-from toolexec.config.entries import NamedTable
+from toolexec.config.entries import ENDPOINTS, EndpointEntry, NamedTable
 from toolexec.config.formats import Place
 from toolexec.config.journals import BLOCK as JOURNALS
 from toolexec.config.journals import journal_key, journal_keys, read_table, take_tables
@@ -80,6 +80,7 @@ class Layers:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
         self.toolset_entries: dict[str, NamedTable] = {}
+        self.endpoint_entries: dict[str, EndpointEntry] = {}
         self.queue_entries: dict[str, NamedTable] = {}
         self.transform_entries: dict[str, TransformEntry] = {}
         self.provider_entries: dict[str, ProviderEntry] = {}
@@ -98,6 +99,8 @@ class Layers:
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
             self._add_named(document, TOOLSETS, table.pop(TOOLSETS), self.toolset_entries)
+        if ENDPOINTS in table:
+            self._add_endpoints(document, table.pop(ENDPOINTS))
         if QUEUES in table:
             self._add_named(document, QUEUES, table.pop(QUEUES), self.queue_entries)
         if TRANSFORMS in table:
@@ -131,6 +134,19 @@ class Layers:
         for name, data in table.items():
             place = (PROVIDERS, str(name))
             self.provider_entries[str(name)] = ProviderEntry(
+                data=plain(data),
+                where=lambda rest, place=place: document.where((*place, *rest)),
+                origin=document.origin(place),
+                directory=document.directory,
+            )
+
+    def _add_endpoints(self, document: Document, table: object) -> None:
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where((ENDPOINTS,)), f"{ENDPOINTS} must be a table of endpoints")
+            return
+        for name, data in table.items():
+            place = (ENDPOINTS, str(name))
+            self.endpoint_entries[str(name)] = EndpointEntry(
                 data=plain(data),
                 where=lambda rest, place=place: document.where((*place, *rest)),
                 origin=document.origin(place),
@@ -203,6 +219,8 @@ class Layers:
                 self._add_server(name, key, environment[name])
             elif block.lower() == TOOLSETS and key:
                 self._add_toolset(name, key, environment[name])
+            elif block.lower() == ENDPOINTS and key:
+                self._add_endpoint(name, key, environment[name])
             elif block.lower() == PROVIDERS and key:
                 self._add_provider(name, key, environment[name])
             elif (found := by_name.get(name) or self._journal_key(path, name)) is not None:
@@ -228,6 +246,15 @@ class Layers:
             return
         known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
         self.toolset_entries[known] = NamedTable(data=data, where=variable, origin=variable)
+
+    def _add_endpoint(self, variable: str, name: str, text: str) -> None:
+        """Take an endpoint from a variable in place of the one with this name, whatever its case; or add it."""
+        data = _json_object(text)
+        if data is None:
+            self._mistakes.add(variable, f"it must be one endpoint as a JSON object, as in {ENDPOINTS}")
+            return
+        known = next((each for each in self.endpoint_entries if folded(each) == folded(name)), name.lower())
+        self.endpoint_entries[known] = EndpointEntry(data=data, where=lambda _: variable, origin=variable)
 
     def _add_provider(self, variable: str, name: str, text: str) -> None:
         """Take a provider from a variable in place of the one with this name, whatever its case; or add it."""
@@ -314,7 +341,7 @@ def _meant(place: Place) -> str:
     *outer, name = map(str, place)
     if not outer:
         return _where_it_belongs(name) or did_you_mean(
-            name, [*Settings.model_fields, TOOLSETS, PROVIDERS, SERVER_KEYS[0]]
+            name, [*Settings.model_fields, TOOLSETS, ENDPOINTS, PROVIDERS, SERVER_KEYS[0]]
         )
     close = did_you_mean(name, BLOCKS[".".join(outer)].names())
     return close if close.startswith("did") else _where_it_belongs(name) or close

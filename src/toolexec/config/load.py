@@ -24,6 +24,7 @@ from toolexec.model.json_value import JSONDict
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.backend.secrets import SecretResolver
+    from toolexec.config.endpoints import Endpoint
 
 __all__ = ["LoadedConfig", "SetFlag", "load_settings", "parse_set"]
 
@@ -78,6 +79,7 @@ def load_settings(
         entries=servers.entries,
         providers=providers,
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
+        endpoints=_endpoints(layers, mistakes),
         queues=read_queues(layers.queue_entries, mistakes),
         queue_origins={name: entry.origin for name, entry in layers.queue_entries.items()},
         transforms=read_transforms(layers.transform_entries, mistakes),
@@ -95,8 +97,24 @@ def load_settings(
     if serving:
         check_served(loaded, layers.toolset_entries, mistakes)
     check_parts(loaded, mistakes, serving=serving)
+    if serving and loaded.endpoints:
+        _check_endpoints(loaded, mistakes)
     mistakes.check()
     return loaded
+
+
+def _endpoints(layers: Layers, mistakes: Mistakes) -> dict[str, Endpoint]:
+    if not layers.endpoint_entries:
+        return {}
+    from toolexec.config.endpoints import read_endpoints
+
+    return read_endpoints(layers.endpoint_entries, layers.toolset_entries, mistakes)
+
+
+def _check_endpoints(loaded: LoadedConfig, mistakes: Mistakes) -> None:
+    from toolexec.config.endpoints import check_served as check_served_endpoints
+
+    check_served_endpoints(loaded, mistakes)
 
 
 def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Document], list[str], list[str]]:

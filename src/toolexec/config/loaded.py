@@ -13,6 +13,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
+    from toolexec.config.endpoints import Endpoint
     from toolexec.config.providers import ConfiguredProvider
     from toolexec.discovery.toolset import Toolset
     from toolexec.durable.queues import Queue
@@ -40,7 +41,8 @@ class LoadedConfig:
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
-    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets, `queues` and
+    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets, `endpoints` are those
+    of a server beside the main one, `queues` and
     `queue_origins` for queues of durable runs. `transforms`
     say how tools are shown, by their own IDs. `journals` has the settings of each kind of journal that is set up, of a
     package or a plugin, by name: all of them, also the defaults. `python` are the Python files and modules, `skills`
@@ -56,6 +58,7 @@ class LoadedConfig:
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict[str, "ConfiguredProvider"])
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict[str, "Endpoint"])
     queues: Mapping[str, Queue] = field(default_factory=dict[str, "Queue"])
     queue_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     transforms: Mapping[str, ToolTransform] = field(default_factory=dict[str, "ToolTransform"])

@@ -27,6 +27,7 @@ from toolexec.runtime.remote.server_settings import TenantQuota
 
 if TYPE_CHECKING:
     from toolexec.code.limits import Limits
+    from toolexec.config.blocks import AuthBlock
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
     from toolexec.durable.record import Record
@@ -213,12 +214,16 @@ def api_key(data: object) -> ApiKey:
 
 def auth_settings(loaded: LoadedConfig) -> AuthSettings:
     """Return who may use the server; raises ConfigurationError."""
+    return auth_of(loaded.settings.auth, has_jwt=loaded.has("auth.jwt"))
+
+
+def auth_of(block: AuthBlock, *, has_jwt: bool) -> AuthSettings:
+    """Return who may use a server, or one endpoint of it, as *block* says; raises ConfigurationError."""
     from toolexec.server.auth import AuthSettings, JwtSettings
 
-    block, tokens = loaded.settings.auth, loaded.settings.auth.jwt
     values = values_for(AuthSettings, block)
     values["api_keys"] = tuple(map(api_key, values["api_keys"]))
-    return AuthSettings(**values, jwt=read(JwtSettings, tokens) if loaded.has("auth.jwt") else None)
+    return AuthSettings(**values, jwt=read(JwtSettings, block.jwt) if has_jwt else None)
 
 
 def http_settings(loaded: LoadedConfig) -> HttpSettings:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.config.build import Built, backends
+from toolexec.config.build import Built, backends, choose_tools, endpoint_settings
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.parts import auth_settings
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolexec.run.gate import Gate
     from toolexec.run.live_gate import Era
     from toolexec.server.auth import ApiKey, LiveKeys
+    from toolexec.server.endpoints import Endpoints, PreparedEndpoints
 
 __all__ = ["Reload"]
 
@@ -38,6 +39,7 @@ class _Prepared:
     keys: tuple[ApiKey, ...]
     gate: Gate
     backends: tuple[Backend, ...]
+    endpoints: PreparedEndpoints | None = None
 
 
 class Reload:
@@ -48,8 +50,8 @@ class Reload:
     connections; one that is out or changed is closed once the calls have ended that began before. When anything is
     wrong nothing changes: the log and `problem` say what. The audit log has a record of what was changed, by name.
 
-    *keys* are the API keys of the server, if it takes any; *notify* is called when other tools may be visible.
-    Raises ConfigurationError for an Exec that was not built for a server.
+    *keys* are the API keys of the server, if it takes any, *endpoints* those beside its main one; *notify* is called
+    when other tools may be visible. Raises ConfigurationError for an Exec that was not built for a server.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Reload:
         *,
         keys: LiveKeys | None = None,
         notify: Callable[[], None] = lambda: None,
+        endpoints: Endpoints | None = None,
     ) -> None:
         gate = built.gate
         if not isinstance(gate, LiveGate):
@@ -68,6 +71,7 @@ class Reload:
         self._load = load
         self._keys = keys
         self._notify = notify
+        self._endpoints = endpoints
         self._loaded = built.loaded
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
@@ -118,19 +122,29 @@ class Reload:
         built, maker = self._built, self._built.maker
         loaded = self._load()
         changes = changes_between(
-            built.loaded, self._loaded, loaded, has_keys=self._keys is not None, own_gate=maker is None
+            built.loaded,
+            self._loaded,
+            loaded,
+            has_keys=self._keys is not None,
+            own_gate=maker is None,
+            has_endpoints=self._endpoints is not None,
+            chooses=maker is not None and maker.chooses,
         )
         gate = self._gate.current
         if maker is not None and changes.of_gate:
             gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)
+            choose_tools(gate, built.ex)
         self._check_names(changes)
         made = tuple(backend for _, backend in backends(loaded, {*changes.added, *changes.changed}))
+        served = None
+        if self._endpoints is not None and maker is not None and maker.chooses:
+            served = self._endpoints.prepare(endpoint_settings(loaded))
         keys = auth_settings(loaded).api_keys
         gone = sorted(self._keys.gone(keys)) if self._keys is not None else []
         if changes and built.audit is not None:
             facts = {name: names for name, names in changes.to_dict().items() if name != "restart"}
             built.audit.append({"note": "the settings were reloaded", **facts, **({"api_keys": gone} if gone else {})})
-        return _Prepared(loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made)
+        return _Prepared(loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made, endpoints=served)
 
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""
@@ -145,6 +159,8 @@ class Reload:
             gone = self._keys.replace(prepared.keys)
             if gone:
                 logger.warning("API keys that are out or changed: %s", ", ".join(sorted(gone)))
+        if self._endpoints is not None and prepared.endpoints is not None:
+            self._endpoints.exchange(prepared.endpoints)
         out = (*changes.removed, *changes.changed)
         retired = [backend for name in out if (backend := ex.retire(name)) is not None]
         ex.add_backends(*prepared.backends)
@@ -153,6 +169,8 @@ class Reload:
         if retired:
             self._begin(self._close(era, retired))
         self._notify()
+        if self._endpoints is not None:
+            self._endpoints.notify_changes()
 
     def _check_names(self, changes: Changes) -> None:
         """Raise ConfigurationError where a backend that the settings know nothing of has the name of a new one."""

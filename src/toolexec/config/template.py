@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from toolexec.config.blocks import BLOCKS, KEYS, Key
+from toolexec.config.blocks import BLOCKS, KEYS, Block, Key, keys_of
 from toolexec.config.journals import BLOCK, journal_keys
 from toolexec.config.loaded import LoadedConfig
 from toolexec.model.json_value import JSONDict
@@ -18,10 +18,12 @@ from toolexec.model.redaction import REDACTED, redactor
 
 __all__ = [
     "key_table",
+    "render_endpoint",
     "render_provider",
     "render_queue",
     "render_server",
     "render_toolset",
+    "shown_endpoints",
     "shown_providers",
     "shown_servers",
     "shown_settings",
@@ -48,6 +50,11 @@ _NO_TOOLSETS: Final = """\
 # [toolsets.safe-read]
 # read_only = true
 # deny = ["secrets:*"]"""
+_NO_ENDPOINTS: Final = """\
+# Endpoints: more than one server in one process, each with tools and callers of its own (docs/serve.md).
+# [endpoints.team-a]
+# toolsets = ["safe-read"]
+# auth = { api_keys = [{ id = "ann", sha256 = "..." }] }"""
 _NO_QUEUES: Final = """\
 # Queues of durable runs, for toolexec runs enqueue and toolexec runs work (docs/queues.md).
 # [queues.mail]
@@ -96,6 +103,11 @@ def render_toolset(name: str, entry: Mapping[str, object], notes: Sequence[str] 
     return _render("toolsets", name, entry, notes)
 
 
+def render_endpoint(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
+    """Return one endpoint as a TOML table, with *notes* above it as comments."""
+    return _render("endpoints", name, entry, notes)
+
+
 def render_queue(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
     """Return one queue as a TOML table, with *notes* above it as comments."""
     return _render("queues", name, entry, notes)
@@ -132,7 +144,7 @@ def template(servers: Sequence[str] = ()) -> str:
             lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
         parts.append("\n".join(lines))
     own = servers or [_NO_SERVERS]
-    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_QUEUES, _NO_PROVIDERS, *own]) + "\n"
+    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_ENDPOINTS, _NO_QUEUES, _NO_PROVIDERS, *own]) + "\n"
 
 
 def key_table() -> str:
@@ -183,6 +195,22 @@ def shown_servers(loaded: LoadedConfig) -> JSONDict:
 def shown_providers(loaded: LoadedConfig) -> JSONDict:
     """Return every provider as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(provider.entry) for name, provider in loaded.providers.items()}
+
+
+def shown_endpoints(loaded: LoadedConfig) -> JSONDict:
+    """Return what is set of every endpoint, by its name, without what is secret."""
+    return {name: _shown_table(endpoint.block) for name, endpoint in loaded.endpoints.items()}
+
+
+def _shown_table(block: Block) -> JSONDict:
+    """Return what is set of a table that users name themselves."""
+    keys = {key.name: key for key in keys_of("", type(block))}
+    found: JSONDict = {}
+    for name in block.names():
+        if name in block.model_fields_set:
+            value = getattr(block, name)
+            found[name] = _shown_table(value) if isinstance(value, Block) else _shown(keys[name], value)
+    return found
 
 
 def shown_transforms(loaded: LoadedConfig) -> JSONDict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from toolexec.config.entries import NamedTable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
 
-__all__ = ["BLOCK", "check_served", "read_toolsets", "served_toolset"]
+__all__ = ["BLOCK", "check_served", "read_toolsets", "served_toolset", "toolset_of"]
 
 BLOCK: Final = "toolsets"
 """The table of a file that has the toolsets, each a table by its name."""
@@ -46,7 +46,14 @@ def served_toolset(loaded: LoadedConfig) -> Toolset | None:
 
     Raises ConfigurationError for a name that no toolset has.
     """
-    names = loaded.settings.server.toolsets
+    return toolset_of(loaded, loaded.settings.server.toolsets)
+
+
+def toolset_of(loaded: LoadedConfig, names: Sequence[str]) -> Toolset | None:
+    """Return all that is in any of the toolsets with these names; None where none is named.
+
+    Raises ConfigurationError for a name that no toolset has.
+    """
     if not names:
         return None
     from toolexec.discovery.toolset import Toolset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import ToolConflictError
 from toolexec.model.declare import FunctionTool, tool
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from toolexec.exec.resources import Resources
     from toolexec.model.tool import Tool
 
-__all__ = ["add_resource_tools", "resource_tools"]
+__all__ = ["LIST_RESOURCES", "add_resource_tools", "resource_tools"]
+
+LIST_RESOURCES: Final = "resources:list"
+"""The ID of the first of these tools."""
 
 
 def add_resource_tools(ex: Exec) -> list[Tool]:
@@ -34,7 +37,7 @@ def resource_tools(resources: Resources) -> list[FunctionTool[..., Any]]:
     What they do passes the gate once more, under the ID of what is read, for the caller of the tool.
     """
 
-    @tool("resources:list", read_only=True)
+    @tool(LIST_RESOURCES, read_only=True)
     async def list_resources(context: ToolContext) -> list[dict[str, Any]]:
         """Lists the resources of MCP servers, and templates of more of them: fill in a `uri_template` for a URI."""
         with acting(context.inner):

@@ -46,6 +46,8 @@ class Caller:
 
     `id` is empty for an anonymous caller. `roles` and `scopes` are what policies speak of; `method` says how
     the caller was identified (`api_key`, `jwt`; empty: not at all); `claims` are facts that came with the proof.
+    `endpoint` names the endpoint of a server that the caller came to; empty is the main one, or none. The same ID of
+    another tenant, or at another endpoint, is another caller: `realm` distinguishes those.
     """
 
     id: str = ""
@@ -54,6 +56,14 @@ class Caller:
     tenant: str = ""
     method: str = ""
     claims: JSONObject = field(default_factory=JSONDict, hash=False, repr=False)
+    endpoint: str = ""
+
+    @property
+    def realm(self) -> str:
+        """Within what the ID is that of one caller: the tenant, at the endpoint. No two pairs of them have the same."""
+        if self.endpoint:  # its name has no slash
+            return f"/{self.endpoint}/{self.tenant}"
+        return f"/{self.tenant}" if self.tenant.startswith("/") else self.tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

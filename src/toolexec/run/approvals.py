@@ -43,7 +43,7 @@ def approved(entry: Registered, caller: Caller) -> Approved:
     definition = {"tool": entry.tool.to_dict(), "binding": entry.binding.to_dict()}
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Approved(tenant=caller.tenant, caller=caller.id, tool_id=entry.tool.id, digest=digest)
+    return Approved(tenant=caller.realm, caller=caller.id, tool_id=entry.tool.id, digest=digest)
 
 
 @checked("ApprovalMemory")

@@ -38,7 +38,7 @@ class CodeShares:
         if run.kind != "code":
             yield
             return
-        caller = (run.origin.caller.tenant, run.origin.caller.id)
+        caller = (run.origin.caller.realm, run.origin.caller.id)
         self._begin(caller)
         try:
             yield

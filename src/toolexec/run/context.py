@@ -206,7 +206,7 @@ class ContextMeter:
     def _account(self, origin: Origin) -> _Account:
         now = self._clock()
         caller = origin.caller
-        key = (caller.method, caller.tenant, caller.id, origin.session)
+        key = (caller.method, caller.realm, caller.id, origin.session)
         account = self._sessions.get(key)
         if account is None:
             owner = self._owner(caller, now) if caller.id else None
@@ -223,7 +223,7 @@ class ContextMeter:
         return account
 
     def _owner(self, caller: Caller, now: float) -> _Account:
-        key = (caller.method, caller.tenant, caller.id, "")
+        key = (caller.method, caller.realm, caller.id, "")
         found = self._callers.get(key)
         return found if found is not None else _kept(self._callers, key, _Account(None, "", now))
 
@@ -246,7 +246,7 @@ class ContextMeter:
 
 def _key(origin: Origin) -> _Key:
     caller = origin.caller
-    return (caller.method, caller.tenant, caller.id, origin.session)
+    return (caller.method, caller.realm, caller.id, origin.session)
 
 
 def _none(key: _Key) -> ContextCost:

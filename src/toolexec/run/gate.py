@@ -268,7 +268,7 @@ class Gate:
             return index, docs
         view: Index = index
         caller = origin.caller
-        question = f"{caller.tenant}\0{caller.id}"
+        question = f"{caller.realm}\0{caller.id}"
         if self._lasting:
             view = self._lasting_view(index, Origin(caller=caller), question)
         if self._passing:

@@ -225,7 +225,7 @@ class ResultStore(ResultSettings):
 
 def _owner(origin: Origin) -> _Owner:
     caller = origin.caller
-    return ("caller", caller.tenant, caller.id) if caller.id else ("session", caller.tenant, origin.session)
+    return ("caller", caller.realm, caller.id) if caller.id else ("session", caller.realm, origin.session)
 
 
 def _written(value: Any) -> bytes:

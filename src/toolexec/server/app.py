@@ -46,6 +46,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.base import Backend
 from toolexec.backend.offers import OfferEvent, OffersMore
+from toolexec.discovery.index import Index
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares
 from toolexec.discovery.view import browsable
@@ -57,6 +58,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.exec.facade import Exec
+from toolexec.exec.resource_tools import LIST_RESOURCES
 from toolexec.exec.run_data import origin_from_json, origin_to_json
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.origin import Approver, Origin, acting
@@ -121,6 +123,8 @@ class ToolServer:
     `async with ToolServer(ex) as server:` starts the backends without waiting for them, and closes everything, *ex*
     too, at the end. `lowlevel` is the SDK's server, for whatever transport carries it. *tools* are the server's own
     tools (default: those that `settings.expose` names); *results* keeps what is too long for a reply.
+    As one more *endpoint* of a server it shows those tools of *ex* that *index* has, if that is given, and leaves *ex*
+    open at its end.
 
     Raises ConfigurationError for settings that make no sense.
     """
@@ -132,8 +136,11 @@ class ToolServer:
         *,
         tools: Sequence[MetaTool] | None = None,
         results: ResultStore | None = None,
+        endpoint: str = "",
+        index: Callable[[], Index] | None = None,
     ) -> None:
         self.ex = ex
+        self.endpoint = endpoint
         settings = settings if settings is not None else ServeSettings()
         self.settings: ServeSettings = settings
         if settings.tasks.durable and ex.options.journal is None:
@@ -149,7 +156,7 @@ class ToolServer:
             code = ex.options.enable_code_execution
             tools = meta_tools(settings.expose, code_enabled=code, list_all=settings.list_all)
             unlisted = () if settings.list_all else unlisted_tools(settings.expose, code_enabled=code)
-        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted)
+        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
@@ -214,6 +221,8 @@ class ToolServer:
             return
         if any(backend.has_offers for backend in self.ex.resources.backends()):
             self._has_resource_tools = True
+            if self.ex.everything.find(LIST_RESOURCES) is not None:  # another endpoint has added them
+                return
             try:
                 self.ex.add_resource_tools()
             except ToolExecError as error:
@@ -227,7 +236,8 @@ class ToolServer:
                 self._changes.notify(event)
 
     async def aclose(self) -> None:
-        """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
+        """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends, unless
+        this is one more endpoint."""
         for stop in self._stop_watching:
             stop()
         self._changes.stop()
@@ -237,7 +247,8 @@ class ToolServer:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
-        await self.ex.aclose()
+        if not self.endpoint:
+            await self.ex.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -289,7 +300,8 @@ class ToolServer:
             ttl=settings.approval_timeout + _STATE_SLACK,
             bind_principal=lambda ctx: Requester.of(ctx).key or None,
         )
-        server.middleware.append(RequestStateBoundary(security, default_audience=settings.name))
+        audience = f"{settings.name}/{self.endpoint}" if self.endpoint else settings.name
+        server.middleware.append(RequestStateBoundary(security, default_audience=audience))
         return server
 
     async def _instruct(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -629,6 +641,7 @@ class _Dispatcher:
         results: ResultStore,
         settings: ServeSettings,
         unlisted: Sequence[MetaTool] = (),
+        index: Callable[[], Index] | None = None,
     ) -> None:
         expose: Expose = settings.expose
         self._ex = ex
@@ -641,7 +654,7 @@ class _Dispatcher:
         self.unlisted = [tool.name for tool in unlisted]
         self._finds_for_code = FIND.name in {tool.name for tool in tools}
         self._listed = [tool.to_mcp(whole=settings.list_all) for tool in tools]
-        self._direct = DirectTools(ex, tuple(self._own)) if expose in ("direct", "auto") else None
+        self._direct = DirectTools(ex, tuple(self._own), index) if expose in ("direct", "auto") else None
         room = room_for_tools(code_enabled=ex.options.enable_code_execution)
         self._auto = AutoExposure(ex, self._direct, room) if self._direct and expose == "auto" else None
         self._beside = [tool.to_mcp(whole=settings.list_all) for tool in beside((*tools, *unlisted))]
@@ -653,7 +666,7 @@ class _Dispatcher:
         if not self._auto.is_small():
             return "code" if self._finds_for_code else "meta"
         absent = any(status.enabled and not status.available for status in self._ex.backend_statuses())
-        return "auto" if absent or not len(self._ex.index) else "few"
+        return "auto" if absent or not (self._direct is not None and len(self._direct.index)) else "few"
 
     def listing(self, version: str) -> _Listed:
         """Return what the current origin may know of, for clients of the protocol *version*."""

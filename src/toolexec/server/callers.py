@@ -133,7 +133,7 @@ def _client_name(name: str) -> str:
 
 
 def _key(caller: Caller) -> str:
-    return f"{caller.method}\0{caller.tenant}\0{caller.id}" if caller.id else ""
+    return f"{caller.method}\0{caller.realm}\0{caller.id}" if caller.id else ""
 
 
 def _scope(ctx: RequestContext) -> JSONDict | None:
@@ -151,7 +151,9 @@ def _caller(ctx: RequestContext) -> Caller:
 def _session(ctx: RequestContext, caller: Caller) -> str:
     """Return the conversation: of the connection where there is one, else all requests of the caller."""
     if is_modern(ctx):
-        return f"caller-{_digest(f'{caller.tenant}/{caller.id}')}" if caller.id else _PROCESS
+        if caller.id:
+            return f"caller-{_digest(f'{caller.realm}/{caller.id}')}"
+        return f"{_PROCESS}-{caller.endpoint}" if caller.endpoint else _PROCESS
     connection = connection_of(ctx)
     known = connection.state.get(_SESSION_KEY)
     if known is None:

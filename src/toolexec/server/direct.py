@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,8 +38,9 @@ _DESCRIPTION = 4000
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Which name is which tool's, in one version of the index."""
+    """Which name is which tool's, in one version of an index."""
 
+    index: Index | None
     version: int
     taken: frozenset[str]
     tool_ids: Mapping[str, str]
@@ -51,16 +52,23 @@ class DirectTools:
 
     A name that would be too long, or that two tools would share, ends in a hash of the tool's ID, so it does not depend
     on which other tools are there at the moment, unless one of them has just that name. *taken* names are never used.
+    *index* gives the tools that there are for any caller, where those are not all of *ex*.
     """
 
-    def __init__(self, ex: Exec, taken: Sequence[str] = ()) -> None:
+    def __init__(self, ex: Exec, taken: Sequence[str] = (), index: Callable[[], Index] | None = None) -> None:
         self._ex = ex
-        self._known = _Names(-1, frozenset(taken), {}, {})
+        self._chosen = index
+        self._known = _Names(None, -1, frozenset(taken), {}, {})
+
+    @property
+    def index(self) -> Index:
+        """The tools that there are, for one caller or another."""
+        return self._chosen() if self._chosen is not None else self._ex.index
 
     @property
     def version(self) -> int:
         """Grows when any tool changes."""
-        return self._ex.index.version
+        return self.index.version
 
     def visible(self) -> list[tuple[str, Tool]]:
         """Name and tool, for all that the current origin may know of, by ID."""
@@ -71,7 +79,7 @@ class DirectTools:
     def every(self) -> list[tuple[str, Tool]]:
         """Return name and tool of all of them, visible to this caller or not, by ID."""
         names = self._names().names
-        return [(names[e.tool.id], e.tool) for e in self._ex.index.tools() if e.tool.id in names]
+        return [(names[e.tool.id], e.tool) for e in self.index.tools() if e.tool.id in names]
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, or None when there is none that the current origin may know of."""
@@ -83,13 +91,13 @@ class DirectTools:
     def of_anybody(self, name: str) -> Tool | None:
         """Return the tool of that name, or None, visible to this caller or not."""
         tool_id = self._names().tool_ids.get(name)
-        entry = self._ex.index.find(tool_id) if tool_id is not None else None
+        entry = self.index.find(tool_id) if tool_id is not None else None
         return entry.tool if entry is not None else None
 
     def _names(self) -> _Names:
         known = self._known
-        index = self._ex.index
-        if known.version != index.version:
+        index = self.index
+        if known.index is not index or known.version != index.version:
             version = index.version
             known = self._known = _name_all(index, version, known.taken)
         return known
@@ -168,7 +176,7 @@ def _name_all(index: Index, version: int, taken: frozenset[str]) -> _Names:
         fits = len(sharing) == 1 and len(name) <= MAX_NAME and name not in taken
         for entry in sharing:
             tool_ids[name if fits else _hashed_name(name, entry.tool.id)] = entry.tool.id
-    return _Names(version, taken, tool_ids, {tool_id: name for name, tool_id in tool_ids.items()})
+    return _Names(index, version, taken, tool_ids, {tool_id: name for name, tool_id in tool_ids.items()})
 
 
 def _plain_name(tool: Tool) -> str:

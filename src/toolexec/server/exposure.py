@@ -6,6 +6,7 @@ from typing import Final
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.discovery.index import Index
 from toolexec.exec.facade import Exec
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.tools.catalogue import json_bytes
@@ -28,7 +29,7 @@ class AutoExposure:
         self._ex = ex
         self._direct = direct
         self._room = room
-        self._measured = (-1, 0)
+        self._measured: tuple[Index | None, int, int] = (None, -1, 0)
         self._too_many = False
         self.was_direct: bool = False
 
@@ -43,18 +44,18 @@ class AutoExposure:
         """Return whether to list the tools of the catalogue now; what is too much once is so until the end. While there
         are none, as when no backend has started yet, it is not, and nothing is decided."""
         self._too_many = not self.is_small()
-        chosen = not self._too_many and len(self._ex.index) > 0
+        chosen = not self._too_many and len(self._direct.index) > 0
         self.was_direct = self.was_direct or chosen
         return chosen
 
     def _size(self) -> int:
         """Return the bytes of all definitions; of very many a part that is too much already."""
-        index = self._ex.index
-        version, size = self._measured
-        if version != index.version:
+        index = self._direct.index
+        measured, version, size = self._measured
+        if measured is not index or version != index.version:
             version, size = index.version, len(index) * _LEAST
             if size <= self._room:
                 shown = MODERN_PROTOCOL_VERSIONS[-1]
                 size = sum(json_bytes(listing(name, tool, shown)) for name, tool in self._direct.every())
-            self._measured = (version, size)
+            self._measured = (index, version, size)
         return size

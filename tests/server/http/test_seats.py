@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from toolexec.server.http.seats import Seat, Seats
-from toolexec.server.http.shares import NoShareError
+from toolexec.model.shares import NoShareError
 
 
 class Held:

@@ -153,7 +153,7 @@ def _owner(call: ToolCall) -> _Owner:
     origin = call.origin
     # Callers who cannot be distinguished from others share a session: only the way back to each is its own.
     session = f"{id(origin.answer)}" if origin.approvals == "once" else origin.session
-    return (origin.caller.method, origin.caller.tenant, origin.caller.id, session)
+    return (origin.caller.method, origin.caller.realm, origin.caller.id, session)
 
 
 def _data(params: pydantic.BaseModel) -> JSONDict:

@@ -22,13 +22,21 @@ _Check: TypeAlias = Callable[[str, Any], None]
 
 def caller_key(caller: Caller) -> str:
     """Return what a caller is called in a table of credentials: its ID, `tenant/ID` for one of a tenant, and `/ID` for
-    an ID with a slash without a tenant, which could be taken for that. Empty for an anonymous caller, and for one whose
-    tenant has a slash."""
+    an ID with a slash without a tenant, which could be taken for that. At an endpoint of a server that is not the main
+    one, it is `/ENDPOINT:ID` and `/ENDPOINT:TENANT:ID`, with `%2F` for each slash and `%3A` for each colon in them.
+    Empty for an anonymous caller, and for one whose tenant has a slash."""
     if not caller.id or "/" in caller.tenant:
         return ""
+    if caller.endpoint:
+        parts = (caller.tenant, caller.id) if caller.tenant else (caller.id,)
+        return f"/{':'.join((caller.endpoint, *map(_without_marks, parts)))}"
     if caller.tenant:
         return f"{caller.tenant}/{caller.id}"
     return f"/{caller.id}" if "/" in caller.id else caller.id
+
+
+def _without_marks(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
 
 
 def check_callers(where: str, given: object, *, has_auth: bool) -> None:

@@ -177,6 +177,7 @@ def origin_part(origin: Origin, key: bytes) -> str:
     """Return who calls, on which path; the session only as a digest."""
     caller = origin.caller
     who = {"id": caller.id, "roles": list(caller.roles), "tenant": caller.tenant, "method": caller.method}
+    who["endpoint"] = caller.endpoint
     session = blake2s(origin.session.encode(errors="replace"), key=key).hexdigest()[:16]
     return inside(
         {

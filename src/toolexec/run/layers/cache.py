@@ -144,7 +144,7 @@ class Cache(CacheSettings):
     def _who(self, caller: Caller) -> str:
         if self.identity == "none":
             return ""
-        return canonical_text([caller.tenant, caller.id] if self.identity == "caller" else [caller.tenant])
+        return canonical_text([caller.realm, caller.id] if self.identity == "caller" else [caller.realm])
 
     def get(self, key: bytes) -> bytes | None:
         """Return the answer under *key*, if there is one that still counts."""

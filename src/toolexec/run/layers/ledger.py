@@ -187,7 +187,7 @@ class _Recorded(Layer):
 
     def _effect(self, entry: Registered, call: ToolCall, args: str, sent: str = "") -> Effect:
         caller = call.origin.caller
-        who = json.dumps([entry.tool.id, caller.tenant, caller.id, call.idempotency_key or f"\0{args}"])
+        who = json.dumps([entry.tool.id, caller.realm, caller.id, call.idempotency_key or f"\0{args}"])
         return new_effect(
             self._effects,
             key=blake2b(who.encode(), digest_size=16).hexdigest(),

@@ -131,7 +131,7 @@ class LinkWatch:
     def _session(self, origin: Origin) -> blake2b:
         """Return what calls must have in common to be compared, as the beginning of a hash."""
         caller = origin.caller
-        parts = (caller.tenant, caller.id, *(("s", origin.session) if origin.session else ("p", origin.parent)))
+        parts = (caller.realm, caller.id, *(("s", origin.session) if origin.session else ("p", origin.parent)))
         text = "".join([f"{len(part)}:{part}" for part in parts])
         return blake2b(text.encode(errors="surrogatepass"), digest_size=12, key=self._key)
 

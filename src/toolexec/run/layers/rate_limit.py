@@ -121,7 +121,7 @@ class RateLimit:
         uses = self._uses(entry)
         if self._per_caller is not None:
             caller = call.origin.caller
-            uses = [*uses, (self._per_caller, (caller.tenant, caller.id))]
+            uses = [*uses, (self._per_caller, (caller.realm, caller.id))]
         with self._lock:
             now = self._now()
             for buckets, key in uses:

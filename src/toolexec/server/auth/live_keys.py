@@ -19,6 +19,11 @@ class LiveKeys:
         self._keys = ApiKeys(auth.api_keys)
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
+    @property
+    def auth(self) -> AuthSettings:
+        """Who may use the server now."""
+        return self._auth
+
     def __len__(self) -> int:
         return len(self._auth.api_keys)
 

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolexec.server.auth.settings import AuthSettings
-from toolexec.server.http.replies import reply_json
+from toolexec.server.http.replies import get_only, reply_json
 
-__all__ = ["WELL_KNOWN", "metadata_address", "metadata_app"]
+__all__ = ["WELL_KNOWN", "metadata_address", "metadata_app", "metadata_paths"]
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
@@ -36,3 +36,12 @@ def metadata_app(auth: AuthSettings, name: str) -> ASGIApp:
         await reply_json(send, 200, document)
 
     return answer
+
+
+def metadata_paths(auth: AuthSettings, name: str, path: str) -> dict[str, ASGIApp]:
+    """Return where the metadata of a server at *path* are read; nothing where none are published."""
+    if not metadata_address(auth):
+        return {}
+    app = get_only(metadata_app(auth, name))
+    own = metadata_address(auth).partition("/.well-known/")[2]
+    return {f"{WELL_KNOWN}{path}": app, f"/.well-known/{own}": app}

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,7 +33,8 @@ class Authentication:
 
     A key or token comes as `Authorization: Bearer …`, a key also as `X-API-Key: …`. Answers 401 for none and for a
     wrong one, 403 when a required scope is missing, 429 after too many wrong ones, 503 when tokens cannot be checked.
-    A stream ends when what proved its caller expires. *on_refusal* receives the reason in one word.
+    A stream ends when what proved its caller expires. *on_refusal* receives the reason in one word. *endpoint* is the
+    one that callers have come to; see `Caller.endpoint`.
 
     Raises what `Tokens` raises.
     """
@@ -46,8 +48,10 @@ class Authentication:
         failures: Failures | None = None,
         tokens: Tokens | None = None,
         keys: LiveKeys | None = None,
+        endpoint: str = "",
     ) -> None:
         self._app = app
+        self._endpoint = endpoint
         self._auth = auth
         self._keys = keys if keys is not None else LiveKeys(auth)
         self._keys.on_removed(self._end_streams)
@@ -67,7 +71,8 @@ class Authentication:
         identity = await self._admit(scope, send)
         if identity is None:
             return
-        scope[CALLER] = identity.caller
+        caller = identity.caller
+        scope[CALLER] = replace(caller, endpoint=self._endpoint) if self._endpoint else caller
         if identity is not _NOBODY:
             scope["user"] = identity.user()  # the SDK ties sessions to it
         seconds = max(identity.expires - time.time(), 0) if is_stream(scope) else math.inf

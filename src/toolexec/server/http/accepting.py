@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from toolexec.model.shares import NoShareError
 from toolexec.server.http.seats import Seat, Seats
-from toolexec.server.http.shares import NoShareError
 
 __all__ = ["Accepting"]
 

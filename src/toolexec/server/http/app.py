@@ -20,15 +20,16 @@ from toolexec.model.origin import Caller
 from toolexec.run.context import ContextMeter
 from toolexec.server.auth.credentials import CALLER
 from toolexec.server.auth.live_keys import LiveKeys
-from toolexec.server.auth.metadata import WELL_KNOWN, metadata_address, metadata_app
+from toolexec.server.auth.metadata import WELL_KNOWN, metadata_paths
 from toolexec.server.auth.middleware import Authentication
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.bodies import BodyLimits
+from toolexec.server.http.endpoint import Endpoint
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
 from toolexec.server.http.middleware import Guard, Requests, SeatClaims
-from toolexec.server.http.replies import refuse, reply, reply_json, reply_text
-from toolexec.server.http.sessions import Sessions
+from toolexec.server.http.replies import get_only, refuse, reply, reply_json, reply_text
+from toolexec.server.http.sessions import SessionRoom, Sessions
 from toolexec.server.http.settings import HttpSettings, check_exposure
 
 __all__ = ["HttpApp", "build_app"]
@@ -59,13 +60,17 @@ class HttpApp:
         self._health = health
         self._metrics = metrics
         self._meter = meter
-        self._sessions = Sessions(lowlevel, http)
+        self._room = SessionRoom(http)
+        self._sessions = Sessions(lowlevel, http, self._room)
+        self._beside: dict[str, Endpoint] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         keys = keys if keys is not None else LiveKeys(auth)
         keys.on_removed(self._end_sessions)
         if metrics is not None:
-            metrics.watch_sessions(self._sessions.count)
+            metrics.watch_sessions(self._room.count)
         self._open = self._open_paths()
+        self._apps: dict[str, ASGIApp] = {**self._open}
         inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._for_callers()), http, on_refusal=self._rejected)
         seated = SeatClaims(inner, on_refusal=self._rejected)
         self._closed: ASGIApp = Authentication(seated, auth, on_refusal=self._rejected, keys=keys)
@@ -86,7 +91,41 @@ class HttpApp:
     async def running(self) -> AsyncGenerator[None, None]:
         """Run the application for the block; at its end all sessions are closed."""
         async with self._sessions.running():
-            yield
+            try:
+                yield
+            finally:
+                closing = [each.aclose() for each in self._beside.values()]
+                await asyncio.gather(*closing, *self._closing, return_exceptions=True)
+
+    def make_endpoint(self, name: str, lowlevel: Server[Any], http: HttpSettings, keys: LiveKeys) -> Endpoint:
+        """Return a place for *lowlevel* at `http.path`, for the callers that `keys.auth` and *keys* let in, as the
+        endpoint *name*; nothing is served there yet.
+
+        Raises ConfigurationError for settings that would leave it open, and what `Authentication` raises.
+        """
+        check_exposure(http, keys.auth)
+        return Endpoint(name, lowlevel, http, keys, self._room, self._rejected)
+
+    def open_endpoint(self, endpoint: Endpoint) -> None:
+        """Serve an endpoint, on the event loop that this runs on."""
+        endpoint.start()
+        self._beside[endpoint.name] = endpoint
+        self._place()
+
+    def close_endpoint(self, name: str) -> asyncio.Task[None]:
+        """Serve the endpoint *name* no more: its streams end, its other requests within `shutdown_grace`, and then its
+        sessions. Returns what waits for that."""
+        endpoint = self._beside.pop(name)
+        self._place()
+        closing = asyncio.get_running_loop().create_task(endpoint.aclose(self._http.shutdown_grace))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        return closing
+
+    def _place(self) -> None:
+        self._apps = {**self._open}
+        for endpoint in self._beside.values():
+            self._apps |= endpoint.paths
 
     async def drain(self, grace: float) -> None:
         """Take no more requests; end streams at once and everything else after *grace* seconds."""
@@ -111,26 +150,23 @@ class HttpApp:
 
     def _open_paths(self) -> dict[str, ASGIApp]:
         """Return what everybody may ask for: that the server lives and is ready, and how to get a token."""
-        paths: dict[str, ASGIApp] = {"/healthz": _get(self._healthz), "/readyz": _get(self._readyz)}
-        if metadata_address(self._auth):
-            metadata = _get(metadata_app(self._auth, self._lowlevel.name))
-            paths |= {WELL_KNOWN: metadata, f"{WELL_KNOWN}{self._http.path}": metadata}
-            own = metadata_address(self._auth).partition("/.well-known/")[2]
-            paths[f"/.well-known/{own}"] = metadata
+        paths: dict[str, ASGIApp] = {"/healthz": get_only(self._healthz), "/readyz": get_only(self._readyz)}
+        if metadata := metadata_paths(self._auth, self._lowlevel.name, self._http.path):
+            paths |= {WELL_KNOWN: metadata[f"{WELL_KNOWN}{self._http.path}"], **metadata}
         return paths
 
     def _for_callers(self) -> ASGIApp:
         http = self._http
         paths: dict[str, ASGIApp] = {http.path: self._sessions}
         if self._health is not None:
-            paths["/health"] = self._for_operators(_get(self._report))
+            paths["/health"] = self._for_operators(get_only(self._report))
         if self._metrics is not None:
-            paths["/metrics"] = self._for_operators(_get(self._scrape))
+            paths["/metrics"] = self._for_operators(get_only(self._scrape))
         if self._meter is not None:
-            paths["/context"] = self._for_operators(_get(self._context))
+            paths["/context"] = self._for_operators(get_only(self._context))
         if http.sse:
             transport = SseServerTransport(http.messages_path, max_request_body_size=http.max_body_bytes)
-            paths[http.sse_path] = _get(_SseStream(self._lowlevel, transport))
+            paths[http.sse_path] = get_only(_SseStream(self._lowlevel, transport))
             paths[http.messages_path] = _SseMessages(transport)
 
         async def route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,7 +179,7 @@ class HttpApp:
         return route
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._open.get(_path(scope), self._closed)
+        app = self._apps.get(_path(scope), self._closed)
         await app(scope, receive, send)
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,18 +252,6 @@ class _SseMessages:
 
             receive = receive_again
         await self._transport.handle_post_message(scope, receive, send)
-
-
-def _get(app: ASGIApp) -> ASGIApp:
-    """*app* for GET and HEAD; everything else is refused."""
-
-    async def check(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in ("GET", "HEAD"):
-            await refuse(send, 405, "this can only be read", [("allow", "GET, HEAD")])
-            return
-        await app(scope, receive, send)
-
-    return check
 
 
 def _path(scope: Scope) -> str:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolexec.model.origin import Caller
 from toolexec.model.redaction import redactor
+from toolexec.model.shares import NoShareError
 from toolexec.server.auth.credentials import CALLER
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.replies import (
@@ -32,7 +33,6 @@ from toolexec.server.http.replies import (
 )
 from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
-from toolexec.server.http.shares import NoShareError
 
 if TYPE_CHECKING:
     from toolexec.server.http.metrics import Metrics

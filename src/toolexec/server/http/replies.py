@@ -12,10 +12,11 @@ from toolexec.model.origin import Caller
 from toolexec.server.auth.credentials import CALLER
 
 if TYPE_CHECKING:  # the settings need no more than the standard library
-    from starlette.types import Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = [
     "Refuse",
+    "get_only",
     "header",
     "is_loopback",
     "is_stream",
@@ -51,7 +52,7 @@ def peer_of(scope: Scope) -> str:
 def owner_of(scope: Scope) -> str:
     """Return for whom a request counts: its proven caller, else its address."""
     caller = scope.get(CALLER)
-    owner = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
+    owner = f"{caller.method}/{caller.realm}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
     return owner or peer_of(scope)
 
 
@@ -103,3 +104,15 @@ async def refuse(send: Send, status: int, message: str, headers: Headers = (), *
     """Answer with an error, and end the connection: a body that is not read must not keep it open."""
     body = {"error": error, "error_description": message}
     await reply_json(send, status, body, [("connection", "close"), *headers])
+
+
+def get_only(app: ASGIApp) -> ASGIApp:
+    """*app* for GET and HEAD; everything else is refused."""
+
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            await refuse(send, 405, "this can only be read", [("allow", "GET, HEAD")])
+            return
+        await app(scope, receive, send)
+
+    return check

@@ -9,7 +9,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final, Protocol
 
-from toolexec.server.http.shares import NoShareError, giving_way
+from toolexec.model.shares import NoShareError, giving_way
 
 __all__ = ["STATE", "Occupant", "Seat", "Seats"]
 

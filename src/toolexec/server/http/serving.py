@@ -98,12 +98,14 @@ async def serve_http(
     meter: ContextMeter | None = None,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
+    running: Callable[[HttpApp], None] | None = None,
 ) -> None:
     """Serve MCP over HTTP until *stop* is set, or this is cancelled; signals are the caller's business.
 
     *keys* are the API keys of *auth*, for one who may replace them meanwhile. *health*, *metrics* and *meter* are what
     operators see at `/health`, `/metrics` and `/context`.
 
+    *running* gets the application once it runs, before any client reaches it: for more endpoints of it.
     *ready* gets the address once clients can connect (with the real port, where `port` is 0). At the end, streams are
     closed and calls may take `http.shutdown_grace` seconds more.
 
@@ -118,6 +120,8 @@ async def serve_http(
     async with _collecting(), _watched(metrics), app.running():  # what is raised in it would come out as a group
         serving = asyncio.create_task(listener.serve())
         try:
+            if running is not None:
+                running(app)
             await _first(serving, listener.listening)
             if ready is not None and not serving.done():
                 ready(_address(http, listener.port))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from time import monotonic
@@ -15,12 +16,12 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from toolexec.model.origin import Caller
+from toolexec.model.shares import NoShareError, giving_way
 from toolexec.server.auth.credentials import CALLER
 from toolexec.server.http.replies import header, owner_of, reply_json
 from toolexec.server.http.settings import HttpSettings
-from toolexec.server.http.shares import NoShareError, giving_way
 
-__all__ = ["Sessions"]
+__all__ = ["SessionRoom", "Sessions"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _HANDSHAKE: Final = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no version belongs to
@@ -29,9 +30,11 @@ _INTERNAL_ERROR: Final = -32603
 
 @dataclass(slots=True)
 class _Session:
-    """A session: whose it is, the request that opened it, when it was last used, and how many requests it has now."""
+    """A session: whose it is, where it is, the request that opened it, when it was last used, and how many requests it
+    has now."""
 
     owner: str
+    home: Sessions
     scope: Scope
     used: float
     requests: int = 0
@@ -42,17 +45,51 @@ class _Session:
         return self.requests == 0
 
 
+class SessionRoom:
+    """The sessions of all endpoints of a server, which share the room for them."""
+
+    def __init__(self, http: HttpSettings) -> None:
+        self.most: int = http.max_sessions
+        self.idle: float = http.session_idle
+        self.open: OrderedDict[str, _Session] = OrderedDict()  # the least recently used one first
+        self.opening: Counter[str] = Counter()  # by owner
+
+    def count(self) -> int:
+        """Return how many sessions there are."""
+        self._forget_idle()
+        return len(self.open)
+
+    def make_room(self, owner: str) -> list[tuple[str, _Session]]:
+        """Take a session out for a new one of *owner*, and return it; empty where none has to end. Raises
+        NoShareError."""
+        if self.count() + self.opening.total() < self.most:
+            return []
+        session_id = giving_way(self.open, owner, self.opening)
+        if session_id is None:
+            return []
+        logger.warning("there are %d sessions; the oldest of %s gives way", self.most, self.open[session_id].owner)
+        return [(session_id, self.open.pop(session_id))]
+
+    def _forget_idle(self) -> None:
+        """Forget sessions that were idle for so long that the SDK has closed them."""
+        oldest = monotonic() - self.idle
+        for session_id, session in [*self.open.items()]:
+            if session.requests == 0 and session.used <= oldest:
+                del self.open[session_id]
+
+
 class Sessions:
     """The SDK's sessions, which can be counted, and of which no caller can take all.
 
-    Once there are as many as there may be, `giving_way` says which one ends for the next, or that it is refused.
+    *room* is shared with other endpoints of the server. Once there are as many as there may be, `giving_way` says which
+    one ends for the next, or that it is refused.
 
     The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
     a session is ended by the request that its own client would end it with. It has no limit of its own: it would count
     the sessions that are being opened, too, and refuse the next caller.
     """
 
-    def __init__(self, lowlevel: Server[Any], http: HttpSettings) -> None:
+    def __init__(self, lowlevel: Server[Any], http: HttpSettings, room: SessionRoom | None = None) -> None:
         self._manager = StreamableHTTPSessionManager(
             lowlevel,
             json_response=http.json_response,
@@ -60,19 +97,11 @@ class Sessions:
             max_request_body_size=http.max_body_bytes,
             max_sessions=None,
         )
-        self._most = http.max_sessions
-        self._idle = http.session_idle
-        self._open: OrderedDict[str, _Session] = OrderedDict()  # the least recently used one first
-        self._opening: Counter[str] = Counter()  # by owner
+        self._room = room if room is not None else SessionRoom(http)
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Sessions can be opened in the block; at its end all are closed."""
         return self._manager.run()
-
-    def count(self) -> int:
-        """Return how many sessions there are."""
-        self._forget_idle()
-        return len(self._open)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of either era; only those of the handshake era have sessions."""
@@ -89,41 +118,56 @@ class Sessions:
 
     async def end_of(self, method: str, ids: frozenset[str]) -> None:
         """End all sessions of the callers with these IDs, who proved them by *method*."""
-        gone = [key for key, session in self._open.items() if _is_of(session.scope.get(CALLER), method, ids)]
-        for session_id, session in [(key, self._open.pop(key)) for key in gone]:
-            await self._end(session_id, session)
+        await self._end_all(lambda session: _is_of(session.scope.get(CALLER), method, ids))
+
+    async def end(self) -> None:
+        """End all sessions."""
+        await self._end_all(lambda _: True)
+
+    async def _end_all(self, which: Callable[[_Session], bool]) -> None:
+        held = self._room.open
+        gone = [key for key, session in held.items() if session.home is self and which(session)]
+        for session_id, session in [(key, held.pop(key)) for key in gone]:
+            await self.end_one(session_id, session)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     async def _begin(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request open a session, where its owner may have one."""
         try:
-            ended = self._make_room(owner)
+            ended = self._room.make_room(owner)
         except NoShareError:
-            await _refuse(send, self._most)
+            await _refuse(send, self._room.most)
             return
-        self._opening[owner] += 1  # with no other request in between
+        opening = self._room.opening
+        opening[owner] += 1  # with no other request in between
         try:
             for session_id, session in ended:
-                await self._end(session_id, session)
+                await session.home.end_one(session_id, session)
             await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None))
         finally:
-            self._opening[owner] -= 1
-            self._opening += Counter()  # without those that are 0
+            opening[owner] -= 1
+            if not opening[owner]:
+                del opening[owner]
 
     async def _continue(self, session_id: str, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         watched = self._watched(send, scope, owner, session_id)
-        session = self._open.get(session_id)
-        if session is None or session.owner != owner:
+        session = self._own(session_id, owner)
+        if session is None:
             await self._manager.asgi_app(scope, receive, watched)
             return
-        self._open.move_to_end(session_id)
+        self._room.open.move_to_end(session_id)
         session.requests += 1
         try:
             await self._manager.asgi_app(scope, receive, watched)
         finally:
             session.requests -= 1
             session.used = monotonic()
+
+    def _own(self, session_id: str, owner: str) -> _Session | None:
+        """Return the session of this endpoint that *owner* has under this ID."""
+        found = self._room.open.get(session_id)
+        return found if found is not None and found.home is self and found.owner == owner else None
 
     def _watched(self, send: Send, scope: Scope, owner: str, session_id: str | None) -> Send:
         async def watch(message: Message) -> None:
@@ -139,33 +183,13 @@ class Sessions:
         if session_id is None:
             opened = next((value for key, value in start.get("headers", ()) if key.lower() == b"mcp-session-id"), b"")
             if opened and status < 400:
-                self._open[opened.decode("latin-1")] = _Session(owner, scope, monotonic())
+                self._room.open[opened.decode("latin-1")] = _Session(owner, self, scope, monotonic())
+        elif self._own(session_id, owner) is None:  # another caller gets the same for one that goes on
+            return
         elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
-            session = self._open.get(session_id)
-            if session is not None and session.owner == owner:  # another caller gets the same for one that goes on
-                del self._open[session_id]
+            del self._room.open[session_id]
 
-    # -- the shares ---------------------------------------------------------------------------------------------
-
-    def _forget_idle(self) -> None:
-        """Forget sessions that were idle for so long that the SDK has closed them."""
-        oldest = monotonic() - self._idle
-        for session_id, session in [*self._open.items()]:
-            if session.requests == 0 and session.used <= oldest:
-                del self._open[session_id]
-
-    def _make_room(self, owner: str) -> list[tuple[str, _Session]]:
-        """Take a session out for a new one of *owner*, and return it; empty where none has to end. Raises
-        NoShareError."""
-        if self.count() + self._opening.total() < self._most:
-            return []
-        session_id = giving_way(self._open, owner, self._opening)
-        if session_id is None:
-            return []
-        logger.warning("there are %d sessions; the oldest of %s gives way", self._most, self._open[session_id].owner)
-        return [(session_id, self._open.pop(session_id))]
-
-    async def _end(self, session_id: str, session: _Session) -> None:
+    async def end_one(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""
         headers = [(b"mcp-session-id", session_id.encode("latin-1")), (b"accept", b"application/json")]
 

@@ -172,7 +172,7 @@ async def _list(call: MetaCall) -> MetaReply:
     version = index.version  # read before the tools are: a change in between makes the cursor invalid, not wrong
     caller = call.origin.caller
     asked = [args.get(key) for key in ("namespace", "backend_kind", "backend_name")]
-    question = ["list_tools", id(call.ex.index), caller.tenant, caller.id, *asked]
+    question = ["list_tools", id(call.ex.index), caller.realm, caller.id, *asked]
     cursor = args.get("cursor")
     start = _seal.read(cursor, version, question) if cursor else 0
     found = await off_loop_if_many(index, partial(_asked, index, *asked))

@@ -16,7 +16,7 @@ class Held(Protocol):
 
     @property
     def owner(self) -> str:
-        """Whose it is; see `replies.owner_of`."""
+        """Whose it is, such as `replies.owner_of` of the server says."""
         ...
 
     @property
