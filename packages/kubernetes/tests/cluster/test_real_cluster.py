@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from packages.kubernetes.tests.cluster.test_fixture_by_kubectl import Kubectl
 from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.examples import pod, wait_for
 from packages.kubernetes.tests.kube.real import RealCluster
+from release.chart import MANIFESTS
 from tests.waiting import until_blocking
 
 _CLUSTERS = {"fixture": "kube", "real": "real", "kubelet": "kubelet"}
@@ -79,3 +82,56 @@ def test_quota_is_refused(place: tuple[KubeCluster, str]) -> None:
     status, data = cluster.request("POST", _path(namespace), pod("one", "true"))
     assert (status, data["reason"]) == (403, "Forbidden")
     assert "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0" in json.dumps(data)
+
+
+_OLDER = {"policy/v1": "policy/v1beta1", "autoscaling/v2": "autoscaling/v2beta2"}
+"""What the server that `make kube` builds calls the versions of the chart, which have the same fields."""
+
+
+def _for_server(manifests: str, namespace: str) -> list[dict[str, Any]]:
+    """Return the chart's objects for a namespace and the old server; Prometheus' operator is not there."""
+    found = [each for each in yaml.safe_load_all(manifests) if each and each["kind"] != "ServiceMonitor"]
+    for each in found:
+        each["metadata"]["namespace"] = namespace
+        each["apiVersion"] = _OLDER.get(each["apiVersion"], each["apiVersion"])
+        if each["kind"] == "Deployment":  # a pause as an action of its own came with version 1.30
+            (container,) = each["spec"]["template"]["spec"]["containers"]
+            container["lifecycle"]["preStop"] = {"exec": {"command": ["sleep", "5"]}}
+    return found
+
+
+def test_the_chart_is_taken(real_cluster: RealCluster, real_namespace: str, tmp_path: Path) -> None:
+    """A real server takes all objects by server-side apply, without a warning and twice alike; budgets, policies and
+    autoscalers are those of the two servers' pods."""
+    kubectl = Kubectl(real_cluster, real_namespace, tmp_path / "cache")
+    objects = _for_server(MANIFESTS.read_text(), real_namespace)
+    text = yaml.safe_dump_all(objects)
+    apply = ("apply", "--server-side", "--field-manager=chart", "--validate=false", "-f", "-")
+    try:
+        for _ in range(2):
+            said = kubectl.run(*apply, stdin=text).splitlines()
+            assert len(said) == len(objects), said
+            assert [line for line in said if not line.endswith("serverside-applied")] == []
+        for part in ("serve", "runtime"):
+            _check_part(kubectl, f"toolexec-{part}")
+    finally:
+        kubectl.run("delete", "hpa,pdb,deployment", "--all", "--cascade=foreground", "--wait=true")
+        for each in real_cluster.pods(real_namespace):
+            real_cluster.delete_pod(real_namespace, each["metadata"]["name"], force=True)
+        until_blocking(lambda: not real_cluster.pods(real_namespace), 0.05)
+
+
+def _check_part(kubectl: Kubectl, name: str) -> None:
+    """Wait until the controllers have found what each object around a server is about."""
+
+    def got(kind: str) -> dict[str, Any]:
+        return json.loads(kubectl.run("get", kind, name, "-o", "json"))
+
+    until_blocking(lambda: got("deployment").get("status", {}).get("replicas", 0) >= 2, 0.2)
+    until_blocking(lambda: got("pdb").get("status", {}).get("expectedPods", 0) >= 2, 0.2)
+    until_blocking(lambda: "AbleToScale" in str(got("hpa")), 0.2)
+    selected = got("networkpolicy")["spec"]["podSelector"]["matchLabels"]
+    labels = ",".join(f"{key}={value}" for key, value in selected.items())
+    pods = json.loads(kubectl.run("get", "pods", "-l", labels, "-o", "json"))["items"]
+    assert {each["spec"]["serviceAccountName"] for each in pods} == {name}
+    assert got("service")["spec"]["selector"].items() <= pods[0]["metadata"]["labels"].items()

@@ -79,6 +79,7 @@ class RealCluster(KubeCluster):
             "--node-monitor-grace-period=16s",
             "--node-monitor-period=1s",
             "--pod-eviction-timeout=2s",
+            "--horizontal-pod-autoscaler-sync-period=1s",
         )
         self._start(
             "kube-scheduler", config, *ports[1:], f"--secure-port={free_port()}", f"--cert-dir={self.directory}/sched"
