@@ -230,3 +230,21 @@ def test_an_image_is_shared_with_all_users(
     assert cli("image", "share", "team/tools").exit_code == 2
     assert "is not shared any more" in cli("image", "share", "--remove", "team/tools").stdout
     assert ImageStore().find("team/tools") is None
+
+
+def test_an_image_is_exported(cli: Cli, cache: Path, tmp_path: Path) -> None:
+    """The command prints the digest of the file, and import takes that file only."""
+    keep("team/tools")
+    file = tmp_path / "image.tar"
+    data = json.loads(cli("image", "export", "team/tools", file, "--json").stdout)
+    assert (data["file"], data["sizeBytes"], data["image"]["name"]) == (str(file), file.stat().st_size, "team/tools")
+    assert cli("image", "import", file, "--name", "again", "--digest", data["fileDigest"]).exit_code == 0
+    refused = cli("image", "import", file, "--name", "no", "--digest", "sha256:0")
+    assert (refused.exit_code, [each.name for each in ImageStore().list()]) == (2, ["again", "team/tools"])
+    assert "get it again" in " ".join(refused.stderr.split())
+    said = cli("image", "export", "team/tool", tmp_path / "other.tar")
+    assert said.exit_code == 2
+    assert "team/tools" in said.stderr
+    assert f"team/tools is in {tmp_path / 'b.tar'}: " in cli(
+        "image", "export", "team/tools", tmp_path / "b.tar"
+    ).stdout.replace("\n", "")

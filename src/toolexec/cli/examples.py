@@ -36,6 +36,7 @@ EXAMPLES: Final = {
     "image": "toolexec image list",
     "image build": "toolexec image build --node --with humanize",
     "image import": "toolexec image import python.tar --name python",
+    "image export": "toolexec image export toolexec-code image.tar",
     "image list": "toolexec image list --json",
     "image verify": "toolexec image verify toolexec-code",
     "image share": "toolexec image share toolexec-code",

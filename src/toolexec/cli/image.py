@@ -1,4 +1,4 @@
-"""`toolexec image`: build, import, list, verify, share and remove images for container sandboxes."""
+"""`toolexec image`: build, import, export, list, verify, share and remove images for container sandboxes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VM_NAME: Final = "toolexec-vm"
 
 image: typer.Typer = typer.Typer(
     no_args_is_help=True,
-    help="Build, import, list, verify, share and remove the images that container sandboxes run programs in.",
+    help="Build, import, export, list, verify, share and remove the images that container sandboxes run programs in.",
 )
 
 
@@ -113,14 +113,30 @@ def image_import(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A tar (also with gzip) of an OCI layout, of docker save or of a root file system; or a directory.",
+            help="A file of image export; a tar of an OCI layout, docker save or a root file system; or a directory.",
         ),
     ],
     name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")],
+    digest: Annotated[
+        str, typer.Option(metavar="sha256:…", help="Take no other file than the one with this digest.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Bring in an image from a file or directory; one that has the name already is replaced."""
-    _perform(context, lambda session: import_(session, source, name), as_json)
+    _perform(context, lambda session: import_(session, source, name, digest=digest), as_json)
+
+
+@image.command("export")
+def image_export(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the image.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; docker load takes it, too.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write an image to a file that image import takes on other machines, with what virtual machines boot."""
+    from toolexec.cli import image_export as command
+
+    _perform(context, lambda session: command.export(session, name, target), as_json)
 
 
 @image.command("list")
@@ -257,13 +273,18 @@ async def _make(
     return OK
 
 
-async def import_(session: Session, source: Path, name: str) -> int:
-    """Bring in an image from *source*. Raises ConfigurationError when it is none, or not acceptable."""
+async def import_(session: Session, source: Path, name: str, *, digest: str = "") -> int:
+    """Bring in an image from *source*, a file with *digest* if one is given. Raises ConfigurationError when it is none,
+    or not acceptable."""
     from toolexec.runtime.images.import_ import import_image
     from toolexec.runtime.images.store import ImageStore
 
     store = ImageStore()
-    return await _make(session, store, lambda view: (import_image(store, source, name, progress=view), True), None)
+
+    def by_import(view: BuildView) -> tuple[StoredImage, bool]:
+        return import_image(store, source, name, digest=digest, progress=view), True
+
+    return await _make(session, store, by_import, None)
 
 
 async def list_images(session: Session) -> int:

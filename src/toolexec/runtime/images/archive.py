@@ -5,22 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final
 
 from toolexec.model.json_value import JSONValue
 from toolexec.runtime.containers.spec import NOBODY, WORK
 from toolexec.runtime.images.layer import write_layer
 
-__all__ = ["DIGEST_LABEL", "PATH", "ArchiveParts", "describe", "machine", "write_archive"]
+__all__ = [
+    "DESCRIPTION",
+    "DIGEST_LABEL",
+    "PATH",
+    "VM_MEMBERS",
+    "ArchiveParts",
+    "describe",
+    "machine",
+    "write_archive",
+]
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for in an image that says nothing else."""
 DIGEST_LABEL: Final = "toolexec.digest"
 """The label that says what an image of an engine was made from: the digest that the store has for it."""
+
+DESCRIPTION: Final = "toolexec/image.json"
+VM_MEMBERS: Final = "toolexec/vm/"
+"""What an exported image has beside its layout: a description, and, by their names, the files that machines boot."""
 
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG: Final = "application/vnd.oci.image.config.v1+json"
@@ -92,8 +107,16 @@ def describe(
     )
 
 
-def write_archive(target: Path, root: Path, digest: str, layer_bytes: int, parts: ArchiveParts) -> None:
-    """Write the archive of the tree *root* to the new file *target*, piece by piece.
+def write_archive(
+    target: Path,
+    root: Path,
+    digest: str,
+    layer_bytes: int,
+    parts: ArchiveParts,
+    *,
+    more: Mapping[str, bytes | Path] = MappingProxyType({}),
+) -> None:
+    """Write the archive of the tree *root* to the new file *target*, piece by piece, and *more* by name.
 
     Raises ValueError when the tree is not what *digest* was made of, and OSError; *target* is of no use then.
     """
@@ -101,6 +124,11 @@ def write_archive(target: Path, root: Path, digest: str, layer_bytes: int, parts
         _add(file, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _add(file, "index.json", parts.index)
         _add(file, "manifest.json", parts.docker)
+        for name, content in more.items():
+            if isinstance(content, bytes):
+                _add(file, name, content)
+            else:
+                _add_file(file, name, content)
         for directory in ("blobs", "blobs/sha256"):
             _head(file, directory, 0, tarfile.DIRTYPE)
         for data in (parts.config, parts.manifest):
@@ -130,6 +158,14 @@ def _head(file: IO[bytes], name: str, size: int, kind: bytes = tarfile.REGTYPE) 
 def _add(file: IO[bytes], name: str, data: bytes) -> None:
     _head(file, name, len(data))
     file.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+
+
+def _add_file(file: IO[bytes], name: str, path: Path) -> None:
+    with path.open("rb") as source:
+        size = os.fstat(source.fileno()).st_size
+        _head(file, name, size)
+        shutil.copyfileobj(source, file, 1 << 20)
+    file.write(bytes(-size % tarfile.BLOCKSIZE))
 
 
 def _blob(digest: str) -> str:

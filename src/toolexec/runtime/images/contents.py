@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.images.region import Region
 
-__all__ = ["MAX_BYTES", "MAX_ENTRIES", "Contents", "Node"]
+__all__ = ["MAX_BYTES", "MAX_ENTRIES", "PLACES", "Contents", "Node"]
 
 MAX_ENTRIES: Final = 400_000
 """How many files, directories and links the layers of an image may have together."""
@@ -31,8 +31,9 @@ _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Sandboxes have file systems of their own there, and what an archive has (devices, say) is of no use.
-_PLACES: Final = {"dev": 0o755, "proc": 0o555, "sys": 0o555, "tmp": 0o1777, "work": 0o755}
+PLACES: Final = {"dev": 0o755, "proc": 0o555, "sys": 0o555, "tmp": 0o1777, "work": 0o755}
+"""Directories that sandboxes have file systems of their own at, and their modes: what an archive has there, such as
+devices, is of no use."""
 
 Kind: TypeAlias = Literal["file", "directory", "link"]
 
@@ -71,7 +72,7 @@ class Contents:
         there.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        return bool(parts) and parts[0] in _PLACES
+        return bool(parts) and parts[0] in PLACES
 
     def next_layer(self) -> None:
         """Begin a layer on top of what is there."""
@@ -86,7 +87,7 @@ class Contents:
             if node.kind == "directory":
                 self._take_over(self.root, node)
             return
-        if parts[0] in _PLACES:
+        if parts[0] in PLACES:
             return
         parent = self._directory(parts[:-1])
         name = parts[-1]
@@ -105,7 +106,7 @@ class Contents:
         """Have the file at *target* also at *path*."""
         parts, source = self._parts(path), self._parts(target)
         self._count(0)
-        if not parts or parts[0] in _PLACES:
+        if not parts or parts[0] in PLACES:
             return
         found = self._directory(source[:-1]).children.get(source[-1]) if source else None
         if found is None or found.kind == "directory":
@@ -125,7 +126,7 @@ class Contents:
         Only root gives files to their owners; for others all belongs to them. Rights to run as another user, devices
         and extended attributes are left out. Raises OSError.
         """
-        for name, mode in _PLACES.items():
+        for name, mode in PLACES.items():
             self.root.children[name] = Node(kind="directory", mode=mode, mtime=self.root.mtime)
         root.mkdir(mode=0o700)
         directory = os.open(root, _DIRECTORY)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.process.steps import BuildStep, OnStep
 from toolexec.runtime.images.contents import Contents, Node
 from toolexec.runtime.images.debian import installed, upstream
+from toolexec.runtime.images.export import Described, check_file
 from toolexec.runtime.images.names import normal_name
 from toolexec.runtime.images.sources import Source, read_source
 from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
@@ -23,12 +26,17 @@ _PYTHON_DIRECTORY: Final = re.compile(r"python3(?:\.\d+)?")
 _LIBRARIES: Final = ("usr/lib", "usr/local/lib")
 
 
-def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep | None = None) -> StoredImage:
+def import_image(
+    store: ImageStore, source: Path, name: str, *, digest: str = "", progress: OnStep | None = None
+) -> StoredImage:
     """Bring the image in the file or directory *source* into *store*, as *name*; what has the name now is replaced.
 
     *source* is a tar (also with gzip) of an OCI layout, of `docker save`, or of a root file system; or a directory with
-    an OCI layout or a root file system. Raises ConfigurationError for what is in another form, is damaged, is for other
-    machines, or has in it what no image should have. The store is as before then.
+    an OCI layout or a root file system. What `export_image` wrote keeps its recipe and what virtual machines boot,
+    and for root its digest. *digest* is that of the file (`sha256:…`), if only that one is to be taken.
+
+    Raises ConfigurationError for what is in another form, is damaged, is for other machines, or has in it what no image
+    should have. The store is as before then.
     """
     name = normal_name(name)
 
@@ -36,6 +44,8 @@ def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep
         if progress is not None:
             progress(BuildStep(name="build", fraction=None, message=f"reading {source.name}"))
 
+    if digest:
+        check_file(source, digest)
     tree = Contents()
     with store.scratch() as work:
         try:
@@ -43,9 +53,22 @@ def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep
             _check(tree, source)
             root = work / "rootfs"
             tree.write(root, _report)
+            about = Described.read(found.about) if found.about is not None else None
+            if about is not None and found.layers != (about.digest,):
+                raise ConfigurationError(
+                    "the image archive is damaged: its description is of another image; get it again"
+                )
+            vm = about.vm_files(found.files, work) if about is not None else None
+            if about is not None:
+                about.restore(root)
         except OSError as error:
             raise ConfigurationError(f"{source} cannot be imported: {error.strerror or error}") from error
-        return store.add(name, root, _facts(tree, found, source), progress=progress)
+        facts = _facts(tree, found, source)
+        if about is None:
+            return store.add(name, root, facts, progress=progress)
+        facts = replace(facts, recipe=about.recipe, kernel=about.kernel)
+        whole = about.digest if os.geteuid() == 0 else ""  # others cannot give files to their owners
+        return store.add(name, root, facts, vm=vm, digest=whole, progress=progress)
 
 
 def _check(tree: Contents, source: Path) -> None:

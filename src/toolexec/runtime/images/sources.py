@@ -20,10 +20,11 @@ from typing import Any, Final, cast
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.runtime.images.archive import machine
+from toolexec.runtime.images.archive import DESCRIPTION, VM_MEMBERS, machine
 from toolexec.runtime.images.contents import MAX_BYTES, MAX_ENTRIES, Contents, Node
 from toolexec.runtime.images.region import Region
 from toolexec.runtime.images.tree import walk
+from toolexec.runtime.images.vm_files import VM_NAMES
 
 __all__ = ["Source", "read_source"]
 
@@ -42,10 +43,17 @@ _Report = Callable[[], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What was found: in which form, and the environment variables that the image sets."""
+    """What was found: in which form, and the environment variables that the image sets.
+
+    `layers` are the digests of its unpacked layers. `about` is the description of an exported image, with `files` that
+    machines boot; None for another one.
+    """
 
     form: str
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    layers: tuple[str, ...] = ()
+    about: JSONObject | None = None
+    files: Mapping[str, Region] = field(default_factory=dict[str, Region])
 
 
 def read_source(path: Path, tree: Contents, work: Path, report: _Report = lambda: None) -> Source:
@@ -108,8 +116,15 @@ class _Reader:
         manifest = self._manifest(find, _document(_needed(find, "index.json")))
         config = _object(_document(self._blob(find, _object(manifest.get("config")))))
         layers = _items(manifest.get("layers"))
-        self._layers([self._blob(find, layer) for layer in layers], config)
-        return Source(form="oci", env=_environment(config))
+        digests = self._layers([self._blob(find, layer) for layer in layers], config)
+        about, files = find(DESCRIPTION), {name: find(f"{VM_MEMBERS}{name}") for name in VM_NAMES}
+        return Source(
+            form="oci",
+            env=_environment(config),
+            layers=digests,
+            about=_object(_document(about)) if about is not None else None,
+            files={name: region for name, region in files.items() if region is not None},
+        )
 
     def _docker(self, find: _Find) -> Source:
         images = _items(_document(_needed(find, "manifest.json")))
@@ -146,8 +161,9 @@ class _Reader:
             raise _damaged(f"the content of {digest} is another one")
         return blob
 
-    def _layers(self, layers: list[Region], config: JSONObject) -> None:
-        """Put the layers on top of each other, each checked against what the image says about it."""
+    def _layers(self, layers: list[Region], config: JSONObject) -> tuple[str, ...]:
+        """Put the layers on top of each other, each checked against what the image says about it; gives their
+        digests."""
         given = config.get("architecture")
         if given not in (None, "", machine()):
             raise ConfigurationError(f"the image is for {str(given)[:50]}, and this machine is {machine()}")
@@ -164,6 +180,7 @@ class _Reader:
                 raise _damaged(f"the content of layer {number + 1} is another one")
             self._tree.next_layer()
             self._layer(plain)
+        return tuple(map(str, cast("list[JSONValue]", known)))
 
     def _layer(self, region: Region) -> None:
         for entry in self._entries(region):

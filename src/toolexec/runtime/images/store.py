@@ -232,26 +232,36 @@ class ImageStore:
             _clear(place)
 
     def add(
-        self, name: str, root: Path, facts: Facts, *, vm: VmFiles | None = None, progress: OnStep | None = None
+        self,
+        name: str,
+        root: Path,
+        facts: Facts,
+        *,
+        vm: VmFiles | None = None,
+        digest: str = "",
+        progress: OnStep | None = None,
     ) -> StoredImage:
         """Keep the directory *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
 
-        *vm* are files for virtual machines, in a directory of their own of the same scratch.
+        *vm* are files for virtual machines, in a directory of their own of the same scratch. *digest* is what the
+        content must have, if that is known.
 
         Readers see the old image, or the new one in full. Raises ConfigurationError for an invalid name, and for
-        a tree with something in it that is not a file, directory or link.
+        a tree with something in it that is not a file, directory or link, or with another digest.
         """
         name = normal_name(name)
         try:
-            digest, layer_bytes = measure_layer(root)
+            found, layer_bytes = measure_layer(root)
             size = tree_size(root) + (tree_size(vm.kernel.parent) if vm is not None else 0)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{root} cannot be kept as an image: {error}") from error
+        if digest not in ("", found):
+            raise ConfigurationError(f"the image {name} has the digest {found}, not {digest}; get it again")
         generation = secrets.token_hex(12)
         about = {
             **{key: dict(value) if isinstance(value, Mapping) else value for key, value in asdict(facts).items()},
             "name": name,
-            "digest": digest,
+            "digest": found,
             "generation": generation,
             "created": datetime.now(UTC).isoformat(),
             "size_bytes": size,

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["VM_DIRECTORY", "VmFiles"]
+__all__ = ["VM_DIRECTORY", "VM_NAMES", "VmFiles"]
 
 VM_DIRECTORY: Final = "vm"
 """Where they are, beside the root file system of the image."""
-_NAMES: Final = {"kernel": "vmlinuz", "vmlinux": "vmlinux", "initrd": "initrd.img", "rootfs": "rootfs.squashfs"}
+VM_NAMES: Final = ("vmlinuz", "vmlinux", "initrd.img", "rootfs.squashfs")
+"""What they are called."""
+_FIELDS: Final = ("kernel", "vmlinux", "initrd", "rootfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,12 @@ class VmFiles:
 
         Raises OSError when one is missing and no digest is given.
         """
-        paths = {field: directory / name for field, name in _NAMES.items()}
+        paths = {field: directory / name for field, name in zip(_FIELDS, VM_NAMES, strict=True)}
         return cls(**paths, digest=digest or _digest(paths))
+
+    def paths(self) -> tuple[Path, ...]:
+        """Return all of them."""
+        return (self.kernel, self.vmlinux, self.initrd, self.rootfs)
 
 
 def _digest(paths: dict[str, Path]) -> str:
