@@ -9,7 +9,9 @@ import re
 import shutil
 import socket
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -134,7 +136,9 @@ class QemuVmm:
 
     async def boot(self, files: VmFiles, shape: Shape, *, template: Path | None = None) -> QemuMachine:
         """Implement `Vmm.boot`; a template has its memory in a file without a name until it is saved."""
-        return await uncut(self._boot(files, shape, is_template=template is not None), undo=QemuMachine.aclose)
+        begun: list[QemuMachine] = []
+        work = self._boot(files, shape, begun, is_template=template is not None)
+        return await uncut(work, stop=partial(_kill, begun), undo=QemuMachine.aclose)
 
     async def save(self, machine: Machine, directory: Path) -> None:
         """Implement `Vmm.save`."""
@@ -157,7 +161,9 @@ class QemuVmm:
 
     async def restore(self, files: VmFiles, shape: Shape, directory: Path) -> QemuMachine:
         """Implement `Vmm.restore`."""
-        return await uncut(self._restore(files, shape, directory), undo=QemuMachine.aclose)
+        begun: list[QemuMachine] = []
+        work = self._restore(files, shape, directory, begun)
+        return await uncut(work, stop=partial(_kill, begun), undo=QemuMachine.aclose)
 
     async def sweep(self) -> None:
         """Implement `Vmm.sweep`: a machine is a process with a control group, and nothing else."""
@@ -192,7 +198,7 @@ class QemuVmm:
             self._cgroups = find_cgroups()
             self._looked = True
 
-    async def _boot(self, files: VmFiles, shape: Shape, *, is_template: bool) -> QemuMachine:
+    async def _boot(self, files: VmFiles, shape: Shape, begun: list[QemuMachine], *, is_template: bool) -> QemuMachine:
         try:
             ram = new_ram(shape.memory_mib << 20)
         except OSError as error:
@@ -203,6 +209,7 @@ class QemuVmm:
         except BaseException:
             os.close(ram)
             raise
+        begun.append(started)
         if is_template:
             started.ram = ram
         else:
@@ -214,13 +221,14 @@ class QemuVmm:
             raise await _ended(started, error) from error
         return started
 
-    async def _restore(self, files: VmFiles, shape: Shape, directory: Path) -> QemuMachine:
+    async def _restore(self, files: VmFiles, shape: Shape, directory: Path, begun: list[QemuMachine]) -> QemuMachine:
         state = ram = -1
         try:
             state = os.open(directory / STATE, os.O_RDONLY | os.O_CLOEXEC)
             ram = await self._memory(directory / RAM, shape)
             walls, group = await self._surroundings(shape)
             machine = self._start(files, shape, ram, walls, group, is_template=False, restore=True)
+            begun.append(machine)
             try:
                 async with asyncio.timeout(_SECONDS):
                     await machine.monitor.start()
@@ -369,6 +377,12 @@ async def _ask(command: list[str]) -> tuple[int, str]:
             return await run_child(command, env={"PATH": PROGRAMS})
     except TimeoutError:
         return -1, f"it did not end within {_SECONDS:g} s"
+
+
+def _kill(begun: Sequence[QemuMachine]) -> None:
+    """End the machines whose monitors who was cancelled would wait for: one may have been stopped."""
+    for machine in begun:
+        machine.kill()
 
 
 async def _ended(machine: QemuMachine, error: BaseException) -> BaseException:
