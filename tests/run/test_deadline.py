@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any
 
 import pytest
 
-from toolexec.run.deadline import DeadlineExceededError, with_deadline
+from toolexec.run.deadline import DeadlineExceededError, LeftBehind, with_deadline
 
 SHORT = 0.02
 LONG = 60.0
@@ -271,3 +271,47 @@ def test_work_that_waits_makes_one_timer() -> None:
 
 async def _call_it(work: Coroutine[Any, Any, Any]) -> None:
     await with_deadline(work, LONG)
+
+
+async def test_work_that_waits_for_a_task_takes_no_more_turns_of_the_loop_within_a_limit() -> None:
+    """The task wakes its caller itself, as it does without a limit, where what is left behind is kept as well."""
+
+    async def turns(work: Awaitable[Any]) -> int:
+        loop, count = asyncio.get_running_loop(), 0
+
+        def tick() -> None:
+            nonlocal count, handle
+            count += 1
+            handle = loop.call_soon(tick)
+
+        handle = loop.call_soon(tick)
+        try:
+            assert await work == 3
+        finally:
+            handle.cancel()
+        return count
+
+    async def through_a_task() -> Any:
+        return await asyncio.ensure_future(answer(3, pauses=2))
+
+    assert await turns(with_deadline(through_a_task(), LONG, LeftBehind())) == await turns(through_a_task())
+
+
+async def test_a_cancelled_caller_is_woken_at_once_and_may_say_why() -> None:
+    """What it waits for is cancelled by its own code only."""
+    waits, never = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        waits.set()
+        await asyncio.shield(never)
+
+    async def caller() -> None:
+        await with_deadline(work(), LONG, LeftBehind())
+
+    task = asyncio.create_task(caller())
+    await waits.wait()
+    await asyncio.sleep(0)
+    task.cancel("enough")
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        await task
+    assert not never.done()
