@@ -386,8 +386,8 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
 
 
-async def test_a_thread_is_free_by_the_time_that_a_job_tells_of_its_end(pool: WorkerThreads) -> None:
-    """Who starts the next job then needs no second thread, however often."""
+async def test_a_thread_is_free_by_the_time_that_its_job_reports_the_end(pool: WorkerThreads) -> None:
+    """The next job that is started then needs no second thread, however often."""
     loop = asyncio.get_running_loop()
     seen: list[int] = []
     for number in range(50):
@@ -397,10 +397,10 @@ async def test_a_thread_is_free_by_the_time_that_a_job_tells_of_its_end(pool: Wo
             seen.append(threading.get_ident())
             return number
 
-        def tell(value: int, done: asyncio.Future[int] = done) -> None:
+        def report(value: int, done: asyncio.Future[int] = done) -> None:
             loop.call_soon_threadsafe(done.set_result, value)
 
-        pool.start(work, done=tell)
+        pool.start(work, done=report)
         assert await done == number
     assert len(set(seen)) == 1
     assert workers(pool) == 1

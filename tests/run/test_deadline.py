@@ -298,7 +298,7 @@ async def test_work_that_waits_for_a_task_takes_no_more_turns_of_the_loop_within
 
 
 async def test_a_cancelled_caller_is_woken_at_once_and_may_say_why() -> None:
-    """What it waits for is cancelled by its own code only."""
+    """The future that it waits for is cancelled by its own code only."""
     waits, never = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def work() -> None:

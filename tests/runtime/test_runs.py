@@ -222,7 +222,7 @@ class TestRunsOfCallers:
     """Work in the tasks of its callers."""
 
     async def test_closing_stops_work_and_leaves_its_caller_uncancelled(self) -> None:
-        """The caller gets a ClosedError, after the work has cleaned up, and can go on."""
+        """Callers get a ClosedError, after the work has cleaned up, and can go on."""
         runs, begun, steps = CallerRuns(), asyncio.Event(), list[str]()
 
         async def work() -> None:
@@ -249,7 +249,7 @@ class TestRunsOfCallers:
         assert len(runs) == 0
 
     async def test_a_cancelled_caller_stays_cancelled_though_its_work_is_closed_too(self) -> None:
-        """Both happen at once: the caller sees its own cancellation, not the closing."""
+        """Callers see their own cancellation, not the closing, where both happen at once."""
         runs, begun = CallerRuns(), asyncio.Event()
 
         async def work() -> None:
@@ -265,7 +265,7 @@ class TestRunsOfCallers:
         assert task.cancelling() == 1
 
     async def test_work_within_work_ends_with_it(self) -> None:
-        """What a program of the same task runs is stopped once, together with the program."""
+        """Work that a program starts in the same task is stopped once, together with the program."""
         runs, begun = CallerRuns(), asyncio.Event()
 
         async def inner() -> None:
@@ -280,7 +280,7 @@ class TestRunsOfCallers:
         assert task.cancelling() == 0
 
     async def test_work_that_closes_what_it_runs_in_goes_on(self) -> None:
-        """It does not wait for itself."""
+        """Closing does not wait for the work that it is called from."""
         runs = CallerRuns()
 
         async def work() -> str:

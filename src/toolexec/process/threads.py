@@ -245,9 +245,9 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
 
 
 def _settle_job(job: Job, outcome: _Outcome) -> None:
-    tell = job.done if outcome[0] else job.failed
-    if tell is not None:
-        tell(outcome[1])
+    notify = job.done if outcome[0] else job.failed
+    if notify is not None:
+        notify(outcome[1])
     if job.future is not None and job.loop is not None:
         with suppress(RuntimeError):  # the loop is closed, so its callers are gone
             job.loop.call_soon_threadsafe(_settle, job.future, outcome)

@@ -199,7 +199,7 @@ def _until_done(waits_for: Any, ends: float | None = None) -> Generator[Any, Any
 
 
 class _Wait:
-    """What a task gets to wait for in place of *future*: it ends with that, and where the task is cancelled it ends and
+    """A stand-in for *future* that a task waits for: it ends with that, and where the task is cancelled it ends and
     leaves the future as it is. A future in between would be a turn of the event loop for each call."""
 
     __slots__ = ("_asyncio_future_blocking", "_context", "_error", "_future", "_is_over", "_wake")

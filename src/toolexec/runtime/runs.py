@@ -166,7 +166,7 @@ class Deadline:
 
 
 class _CallerRun:
-    """What runs in the task of a caller: `ended` is there once `aclose` has cancelled it, and done at its end."""
+    """Work in the task of a caller: `ended` is there once `aclose` has cancelled it, and done at its end."""
 
     __slots__ = ("before", "ended", "task")
 
