@@ -59,6 +59,17 @@ async def test_a_call_is_answered() -> None:
     assert shop.calls == {3: 1}
 
 
+async def test_a_call_that_is_sent_again_is_not_made_again() -> None:
+    """A proxy in between may say everything twice."""
+    shop = Workshop()
+    async with opened(shop) as caller:
+        await caller.post(CALL)
+        status, answer = await caller.post(CALL)
+        assert (await caller.post({**CALL, "id": "2"}))[0] == 200
+    assert (status, answer["payload"]["code"]) == (400, "protocol")
+    assert shop.calls == {3: 2}
+
+
 async def test_a_failure_is_an_answer() -> None:
     """An unknown tool is an error with its code, and no failure of the transport."""
     async with opened(Workshop()) as caller:

@@ -29,6 +29,8 @@ _PATH: Final = "/gateway"
 _GRACE: Final = 1.0
 _MOST: Final = 256
 """How many calls of one run are worked on at a time."""
+_MOST_IDS: Final = 100_000
+"""How many calls of one run are remembered: it makes no more."""
 
 
 class HttpGateway:
@@ -120,6 +122,7 @@ class _OpenRun:
         self._output = output
         self._slots = asyncio.Semaphore(_MOST)
         self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._seen: set[str] = set()  # the IDs of calls that were begun
 
     def accepts(self, token: str) -> bool:
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self.token.encode())
@@ -142,8 +145,11 @@ class _OpenRun:
         return json.dumps({"type": "response", "id": message.id, "payload": {}})
 
     async def _call(self, message: Message) -> str:
-        if not message.id or message.id in self._tasks:
-            raise ProtocolError(f"the request id {message.id!r} is in use or empty")
+        if not message.id or message.id in self._seen or len(self._seen) >= _MOST_IDS:
+            raise ProtocolError(
+                f"the request id {message.id!r} was here before, or is empty; what is sent again is not done again"
+            )
+        self._seen.add(message.id)
         async with self._slots:
             task = self._tasks[message.id] = asyncio.create_task(self._server.answer(message))
             try:
