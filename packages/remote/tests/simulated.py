@@ -11,10 +11,13 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from secrets import token_hex
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
+import aiohttp
+from aiohttp import web
 from packages.remote.tests.servers import KEY
+from packages.remote.tests.simulated_http import HttpLine, Listen, SimulatedPost, Wires
 from packages.remote.tests.virtual import Faults, Line, VirtualLoop
 
 from toolexec.errors import Outcome, SandboxError, SandboxUnavailableError, ToolExecError
@@ -26,6 +29,7 @@ from toolexec_remote import backend as backend_module
 from toolexec_remote import choice as choice_module
 from toolexec_remote import connection as connection_module
 from toolexec_remote import endpoints as endpoints_module
+from toolexec_remote import post as post_module
 from toolexec_remote.backend import RemoteBackend
 from toolexec_remote.discovery import Discovery
 from toolexec_remote.endpoints import Endpoints
@@ -34,8 +38,10 @@ from toolexec_remote.server import journal as journal_module
 from toolexec_remote.server import relay as relay_module
 from toolexec_remote.server import runs as runs_module
 from toolexec_remote.server import shares as shares_module
+from toolexec_remote.server.app import PostWatcher, RuntimeApp
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.duplex import DuplexHub
+from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.relay import Route
 from toolexec_remote.server.runs import RemoteRun, RunService
@@ -92,6 +98,7 @@ def simulated_time() -> Generator[VirtualLoop]:
     """Have the classes of client and server read the clock of a loop, which is given, and disks that are `Disk`s."""
     loop = VirtualLoop()
     clocks = (
+        post_module,
         choice_module,
         connection_module,
         endpoints_module,
@@ -129,6 +136,8 @@ class Server:
         self.disk = disk
         self._world = world
         self._dead = False
+        self._http: web.AppRunner | None = None
+        self._sent: list[Gateways] = []
         dice = world.dice
         settings = RuntimeServerSettings(
             keys=[KEY],
@@ -143,7 +152,7 @@ class Server:
         self.service = _Service(self.runtime, settings, _METRICS, where)
         self.hub = DuplexHub(self.service, KeyRing(settings.keys), ReplayCache(), Capacity(self.service))
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._lines: list[Line] = []
+        self._lines: list[Line | HttpLine] = []
 
     async def _program(self, request: ExecuteRequest) -> Any:
         """Run a program: it begins, may print, calls tools, and takes some time."""
@@ -169,6 +178,23 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def listen(self) -> None:
+        """Serve HTTP, too."""
+        gateways = Gateways((), allow_private=True)
+        gateways._session = aiohttp.ClientSession(connector=self._world.wires())
+        self._sent.append(gateways)
+        capacity = Capacity(self.service)
+        app = RuntimeApp(self.service, self.hub.ring, self.hub.replays, capacity, gateways)
+        self._http = web.AppRunner(app.made(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._http.setup()
+
+    def answer(self, line: HttpLine) -> Any:
+        """Return the protocol of a connection of HTTP; raises OSError where there is none."""
+        if self._http is None or self._http.server is None or self._dead:
+            raise ConnectionRefusedError("nothing listens")
+        self._lines.append(line)
+        return self._http.server()
+
     async def drain(self) -> None:
         """End it in good order."""
         await self.service.drain()
@@ -189,6 +215,10 @@ class Server:
         self.disk.keep()
         self.service.journal.close()
         for line in self._lines:
+            if isinstance(line, HttpLine):
+                line.go_silent()
+                line.server.end(ConnectionResetError("killed"))
+                continue
             line.is_silent = True
             line.server.end()
             line.go_silent()
@@ -203,6 +233,13 @@ class Server:
         for run in self.hub._runs.values():
             if run._away is not None:
                 run._away.cancel()
+        for run in self.service._runs.values():
+            if isinstance(run.watcher, PostWatcher) and run.watcher._away is not None:
+                run.watcher._away.cancel()
+        for gateways in self._sent:
+            await gateways.aclose()
+        if self._http is not None:
+            await self._http.cleanup()
         await self.runtime.aclose()
 
 
@@ -249,8 +286,10 @@ class Gateway:
 class World:
     """What happens with one seed; `problems` says what must not have."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, protocol: Literal["duplex", "post"] = "duplex") -> None:
         self.seed = seed
+        self.protocol: Literal["duplex", "post"] = protocol
+        self.doors: dict[str, Listen] = {}
         self.dice = random.Random(seed)
         random.seed(seed)
         self.faults = Faults(self.dice, self.dice.choice([0.0, 0.02, 0.1]))
@@ -259,11 +298,12 @@ class World:
         self.runs_begun: set[str] = set()
         self.runs_never: list[str] = []
         self.servers: dict[str, Server] = {}
-        self.lines: list[Line] = []
+        self.lines: list[Any] = []
         self.problems: list[str] = []
         self.outcomes: Counter[str] = Counter()
         self._all: list[Server] = []
         self._drains: list[asyncio.Task[None]] = []
+        self._begun: list[asyncio.Task[None]] = []
         self.listed: set[str] = set()
 
     async def run(self) -> None:
@@ -290,9 +330,13 @@ class World:
             plain_http=True,
             reconnect=2.5,
             overhead=2.0,
+            protocol=self.protocol,
         )
         backend = RemoteBackend(settings)
         backend._endpoints = Fleet(self, settings)
+        if backend._post is not None:
+            discovery = backend._endpoints.discovery
+            backend._post = SimulatedPost(settings, discovery, KEY, self.wires, self.doors)
         trouble = asyncio.create_task(self._trouble())
         coming = asyncio.create_task(self._come_and_go() if by_name else asyncio.sleep(0))
         names = [f"{token_hex(2)}-{number}" for number in range(self.dice.randrange(1, 5))]
@@ -312,6 +356,8 @@ class World:
             task.cancel()
         await asyncio.wait([trouble, coming, *late])
         await backend.aclose()
+        if self._begun:
+            await asyncio.wait(self._begun)
         await asyncio.sleep(8.0)  # whatever is still on its way arrives, and may start what it likes
         for server in self._all:
             await server.kill()
@@ -357,11 +403,31 @@ class World:
 
     # -- what happens meanwhile ------------------------------------------------------------------------------------
 
+    def wires(self) -> Wires:
+        """Return what connects to the servers, and to the gateway of the client."""
+        return Wires(self.faults, self._at, self.lines)
+
+    def _at(self, host: str, port: int) -> Listen:
+        if host in self.doors:
+            return self.doors[host]
+        server = self.servers.get(f"http://{host}:{port}/v1/execute")
+        if server is None:
+            raise ConnectionRefusedError("nothing listens")
+        return server.answer
+
     def _start(self, endpoint: str, disk: Disk) -> None:
         self.listed.update(address for address in ADDRESSES if at(address) == endpoint)
         server = Server(self, disk)
-        self.servers[endpoint] = server
+        if self.protocol == "duplex":
+            self.servers[endpoint] = server
+        else:
+            self.servers.pop(endpoint, None)
+            self._begun.append(asyncio.create_task(self._listen(endpoint, server)))
         self._all.append(server)
+
+    async def _listen(self, endpoint: str, server: Server) -> None:
+        await server.listen()
+        self.servers[endpoint] = server
 
     async def look_up(self, _: str, __: int) -> list[str]:
         """Give the addresses that are listed: late, not at all, or some of them, as it happens."""

@@ -6,14 +6,17 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
+from typing import Literal, TypeAlias
 
 import pytest
 from packages.remote.tests.simulated import World, simulated_time
 
 SEEDS = 20
+Protocol: TypeAlias = Literal["duplex", "post"]
+PROTOCOLS: tuple[Protocol, ...] = ("duplex", "post")
 
 
-def simulate(seeds: range) -> Counter[str]:
+def simulate(seeds: range, protocol: Protocol) -> Counter[str]:
     """Let the worlds of these seeds happen; return how the programs ended. Fails with the seeds that went wrong."""
     outcomes: Counter[str] = Counter()
     wrong: dict[int, list[str]] = {}
@@ -21,7 +24,7 @@ def simulate(seeds: range) -> Counter[str]:
     try:
         with simulated_time() as loop:
             for seed in seeds:
-                world = World(seed)
+                world = World(seed, protocol)
                 loop.run_until_complete(world.run())
                 outcomes += world.outcomes
                 if world.problems:
@@ -32,22 +35,25 @@ def simulate(seeds: range) -> Counter[str]:
     return outcomes
 
 
-def test_some_worlds() -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_some_worlds(protocol: Protocol) -> None:
     """Programs end in all three ways, and never in two of them."""
-    outcomes = simulate(range(SEEDS))
+    outcomes = simulate(range(SEEDS), protocol)
     assert outcomes["done"] > SEEDS / 2
 
 
 @pytest.mark.full
-def test_thousands_of_worlds() -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_thousands_of_worlds(protocol: Protocol) -> None:
     """The first thousands of seeds."""
-    outcomes = simulate(range(SEEDS, 2_000))
+    outcomes = simulate(range(SEEDS, 1_000), protocol)
     assert min(outcomes[name] for name in ("done", "never started", "lost")) > 20, outcomes
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("part", range(10))
-def test_a_hundred_thousand_worlds(part: int) -> None:
+def test_a_hundred_thousand_worlds(part: int, protocol: Protocol) -> None:
     """All seeds up to 100,000, or another number of them: `SIMULATED_SEEDS`."""
     share = int(os.environ.get("SIMULATED_SEEDS", "100000")) // 10
-    simulate(range(part * share, (part + 1) * share))
+    simulate(range(part * share, (part + 1) * share), protocol)
