@@ -13,7 +13,15 @@ from packages.remote.tests.processes import KEY
 
 from toolexec.remote import RuntimeServerSettings, SandboxSettings, make_runtime
 from toolexec.runtime import Runtime
+from toolexec.sandbox import ExecuteRequest
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.server import serve_runtime
+
+
+async def _counted(request: ExecuteRequest) -> object:
+    """Do what the program `return tools.shop.count(item=N)` would, whose code is N: for a server that costs little."""
+    assert request.gateway is not None
+    return (await request.gateway.run_tool("shop:count", {"item": int(request.code)})).value
 
 
 async def serve(kind: str, given: dict[str, Any]) -> None:
@@ -22,8 +30,10 @@ async def serve(kind: str, given: dict[str, Any]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     image = given.pop("image", "")
     settings = RuntimeServerSettings(keys=[KEY], **given)
-    made = make_runtime(SandboxSettings(use=(kind,), image=image, max_running=64))
-    async with Runtime(made.backends, deny_unsafe=() if kind == "unsafe_host" else ("standard", "hardened")) as runtime:
+    backends = [ScriptedSandbox(default=_counted)]
+    if kind != "scripted":
+        backends = make_runtime(SandboxSettings(use=(kind,), image=image, max_running=64)).backends
+    async with Runtime(backends, deny_unsafe=() if kind == "unsafe_host" else ("standard", "hardened")) as runtime:
         await serve_runtime(
             runtime,
             settings,

@@ -37,7 +37,8 @@ def settings_for(*servers: RemoteServer, **fields: Any) -> RemoteSettings:
 
 
 class RemoteServer:
-    """A server process with one sandbox, of *kind*; *fields* are further settings of it.
+    """A server process with one sandbox, of *kind* (`scripted`: a program is a number, which it has counted); *fields*
+    are further settings of it.
 
     It listens at *host*, in front of *command* (to be in another network namespace, for one). `with` starts and ends
     it; `kill` and `start` may be called in between, on the same port and with the same state.
