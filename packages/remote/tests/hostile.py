@@ -98,10 +98,10 @@ async def nonsense(endpoint: str) -> AsyncIterator[None]:
 async def half_messages(endpoint: str) -> AsyncIterator[None]:
     """Send most of large messages, on several connections, and not the rest."""
     async with AsyncExitStack() as stack:
-        found = await clients(stack, endpoint, 8)
+        found = await clients(stack, endpoint, 20)
         for client in found:
-            _transport(client).write(b"\x82\xff" + struct.pack(">Q", 30 * _MEGABYTE) + bytes(4))
-        await asyncio.gather(*(_pour(_transport(client), 29 * _MEGABYTE) for client in found))
+            _transport(client).write(b"\x82\xff" + struct.pack(">Q", 15 * _MEGABYTE) + bytes(4))
+        await asyncio.gather(*(_pour(_transport(client), 14 * _MEGABYTE) for client in found))
         yield
 
 
@@ -111,11 +111,11 @@ async def half_bodies(endpoint: str) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         headers = signed_headers(OTHER, Target(await identity(endpoint), "POST", urlsplit(endpoint).path))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"POST {urlsplit(endpoint).path} HTTP/1.1\r\nHost: x\r\nContent-Length: {30 * _MEGABYTE}\r\n{lines}\r\n"
-        writers = [(await _raw(stack, endpoint))[1] for _ in range(8)]
+        head = f"POST {urlsplit(endpoint).path} HTTP/1.1\r\nHost: x\r\nContent-Length: {8 * _MEGABYTE}\r\n{lines}\r\n"
+        writers = [(await _raw(stack, endpoint))[1] for _ in range(40)]
         for writer in writers:
             writer.write(head.encode())
-        await asyncio.gather(*(_pour(writer.transport, 29 * _MEGABYTE) for writer in writers))
+        await asyncio.gather(*(_pour(writer.transport, 7 * _MEGABYTE) for writer in writers))
         yield
 
 
@@ -125,7 +125,7 @@ async def large_requests(endpoint: str) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
         files = {"large.bin": b"x" * (4 * _MEGABYTE)}
-        for number in range(40):
+        for number in range(50):
             with suppress(ConnectionError):
                 await client.execute(f"large-{number}", "while True: pass", timeout=600, files=files)
         yield
@@ -136,11 +136,11 @@ async def unacknowledged(endpoint: str) -> AsyncIterator[None]:
     """Read large results, and acknowledge none."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
-        for number in range(40):
-            await client.execute(f"result-{number}", f"return 'x' * {4 * _MEGABYTE}", timeout=600)
-            await client.expect("result", "refused", run=f"result-{number}")
-            client.links[f"result-{number}"].received = 0
-            client._seen.clear()
+        runs = [f"result-{number}" for number in range(120)]
+        for run in runs:
+            await client.execute(run, f"return 'x' * {2 * _MEGABYTE}", timeout=600)
+        for run in runs:
+            await client.expect("result", "refused", run=run)
         yield
 
 
@@ -150,8 +150,8 @@ async def unread(endpoint: str) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for client in await clients(stack, endpoint, 6):
             _transport(client).pause_reading()
-            for number in range(6):
-                await client.execute(f"{client._name}-{number}", f"return 'x' * {4 * _MEGABYTE}", timeout=600)
+            for number in range(20):
+                await client.execute(f"{client._name}-{number}", f"return 'x' * {2 * _MEGABYTE}", timeout=600)
         yield
 
 

@@ -3,18 +3,22 @@ error, and the server stays within its memory."""
 
 from __future__ import annotations
 
+import json
+import os
+import select
 from collections.abc import Iterator
 
 import pytest
 from packages.remote.tests.hostile import WAYS, memory_of, peak_of, reset_peak
-from packages.remote.tests.servers import Client, ServerProcess, server_process
+from packages.remote.tests.servers import Client, ServerProcess, server_process, signed_get
+from tests.waiting import until
 
 pytestmark = [pytest.mark.full]
 
-HELD = 48 << 20
-BOUND = 4 * HELD
-"""What the server may have beyond what it has when it is quiet: what it holds, copies that are on their way, and what
-its sandboxes take."""
+HELD = 16 << 20
+BOUND = 4 * HELD + (128 << 20)
+"""What the server may have beyond what it has when it is quiet: what it holds, with copies, and what its sandboxes take
+in its process. Each way asks for more than that."""
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         max_running=6,
         max_queued=200,
         max_held=HELD,
+        max_body_bytes=8 << 20,
         max_connections=50,
         max_anonymous=10,
         slot_idle=0.3,
@@ -45,11 +50,43 @@ async def neighbour(endpoint: str, runs: int = 5) -> None:
             assert (result.error, result.value) == (None, 3)
 
 
+async def quiet(endpoint: str) -> None:
+    """Wait until nothing is left of what was there before."""
+
+    async def is_quiet() -> bool:
+        _, body = await signed_get(f"{endpoint}/capacity", endpoint)
+        found = json.loads(body)["capacity"]
+        return found["running"] == found["queued"] == 0
+
+    await until(is_quiet, 0.05)
+
+
+def logged(server: ServerProcess) -> int:
+    """Return how many bytes a server has logged since this was asked before."""
+    assert server.process is not None
+    assert server.process.stderr is not None
+    file, size = server.process.stderr.fileno(), 0
+    while select.select([file], [], [], 0)[0]:
+        size += len(os.read(file, 1 << 16))
+    return size
+
+
+async def test_strangers_fill_no_log(server: ServerProcess) -> None:
+    """What is not HTTP costs at most 100 bytes of log, and is counted."""
+    logged(server)
+    async with WAYS["nonsense"](server.endpoint):
+        pass
+    assert logged(server) <= 100 * 100
+    _, counts = await signed_get(server.endpoint.replace("/v1/execute", "/metrics"), server.endpoint)
+    assert b'toolexec_remote_cut_total{why="malformed"}' in counts
+
+
 @pytest.mark.parametrize("way", [*WAYS])
 async def test_neighbours_notice_nothing(way: str, server: ServerProcess) -> None:
     """The programs of another tenant run as ever, and the memory of the server stays under its bound."""
     assert server.process is not None
     pid = server.process.pid
+    await quiet(server.endpoint)
     await neighbour(server.endpoint, 2)
     base = memory_of(pid)
     reset_peak(pid)

@@ -38,7 +38,7 @@ class TenantQuota:
     connections: int = setting(0, "How many connections a tenant may have; 0: a fair share.", least=0)
     held: Bytes = setting(0, "How many bytes may be held for a tenant; 0: a fair share of max_held.", least=0)
     messages: float = setting(
-        5000.0, "How many messages of a tenant are read in a second, the others wait; 0: any number.", least=0
+        2000.0, "How many messages of a tenant are read in a second, the others wait; 0: any number.", least=0
     )
     weight: float = setting(1.0, "How large the fair share of a tenant is, beside those of the others.", above=0)
 

@@ -180,8 +180,7 @@ class DuplexConnection:
                 if message.type is WSMsgType.BINARY:
                     if self._door is not None:
                         self._door.consumed(len(message.data))
-                    if pause := self.hub.service.shares.pause(self.key.account):
-                        await asyncio.sleep(pause)
+                    await asyncio.sleep(self.hub.service.shares.pause(self.key.account))  # 0: the others come first
                     self._take(message.data)
                 elif message.type is WSMsgType.TEXT:
                     raise ProtocolError("messages are binary here")

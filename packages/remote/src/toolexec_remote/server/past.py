@@ -4,9 +4,11 @@ otherwise."""
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec_remote.server.shares import Pool
 
 __all__ = ["PastRuns", "RunName"]
 
@@ -17,11 +19,13 @@ _MOST: Final = 1_000_000
 
 class PastRuns:
     """Remembers each run that was started for *keeps* seconds after its end, and each that never will be for as long;
-    times are those of a clock that is never set. At most *most* of them: rather than forget one, it takes no more."""
+    times are those of a clock that is never set. At most *most* of them, which tenants share where *is_shared* says so:
+    rather than forget one, it takes no more."""
 
-    def __init__(self, keeps: float, most: int = _MOST) -> None:
+    def __init__(self, keeps: float, most: int = _MOST, is_shared: Callable[[], bool] = lambda: False) -> None:
         self._keeps = keeps
         self._most = most
+        self._room = Pool(most, is_shared=is_shared)
         self._started: set[RunName] = set()
         self._sealed: set[RunName] = set()
         self._over: deque[tuple[float, RunName]] = deque()
@@ -31,7 +35,7 @@ class PastRuns:
         not start any more."""
         if name in self._sealed:
             raise SandboxUnavailableError("this run was given up before it started; use a new ID", retryable=True)
-        if len(self._started) + len(self._sealed) >= self._most:
+        if name not in self._started and not self._room.take(name[0]):
             raise SandboxUnavailableError(
                 f"this server remembers {self._most} runs, and takes no more than that; try again later",
                 code="queue_full",
@@ -41,7 +45,9 @@ class PastRuns:
 
     def take_back(self, name: RunName) -> None:
         """Undo `start`: nothing of the run was run."""
-        self._started.discard(name)
+        if name in self._started:
+            self._started.discard(name)
+            self._room.give(name[0])
 
     def end(self, name: RunName, now: float) -> None:
         """Record that a run is over."""
@@ -52,7 +58,7 @@ class PastRuns:
         if name in self._started:
             return False
         if name not in self._sealed:
-            if len(self._started) + len(self._sealed) >= self._most:
+            if not self._room.take(name[0]):
                 return False
             self._sealed.add(name)
             self._over.append((now, name))
@@ -70,5 +76,6 @@ class PastRuns:
         """Forget what ended too long ago."""
         while self._over and now - self._over[0][0] > self._keeps:
             _, name = self._over.popleft()
+            self._room.give(name[0], (name in self._started) + (name in self._sealed))
             self._started.discard(name)
             self._sealed.discard(name)

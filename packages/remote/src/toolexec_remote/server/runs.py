@@ -165,9 +165,9 @@ class RunService:
         self.metrics = metrics
         self.incarnation = Incarnation()
         """This process; what is signed by it is believed of no other one."""
-        self.past = PastRuns(settings.keeps)
         self.journal = Journal(state_directory, settings.keeps, time())
         self.shares = Shares(settings)
+        self.past = PastRuns(settings.keeps, is_shared=lambda: self.shares.is_shared)
         self.admission = Admission(
             settings.max_running, settings.max_queued, settings.quota_of, monotonic, lambda: self.shares.is_shared
         )
