@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -66,7 +66,7 @@ async def _pour(transport: asyncio.Transport, size: int) -> None:
 
 
 @asynccontextmanager
-async def connections(endpoint: str) -> AsyncIterator[None]:
+async def connections(endpoint: str) -> AsyncGenerator[None]:
     """Open as many connections as there can be."""
     async with AsyncExitStack() as stack:
         await clients(stack, endpoint, 60)
@@ -74,7 +74,7 @@ async def connections(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def strangers(endpoint: str) -> AsyncIterator[None]:
+async def strangers(endpoint: str) -> AsyncGenerator[None]:
     """Open connections without a key, and say nothing."""
     async with AsyncExitStack() as stack:
         for _ in range(300):
@@ -83,7 +83,7 @@ async def strangers(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def nonsense(endpoint: str) -> AsyncIterator[None]:
+async def nonsense(endpoint: str) -> AsyncGenerator[None]:
     """Send what is not HTTP, without a key."""
     async with AsyncExitStack() as stack:
         for _ in range(100):
@@ -95,7 +95,7 @@ async def nonsense(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def half_messages(endpoint: str) -> AsyncIterator[None]:
+async def half_messages(endpoint: str) -> AsyncGenerator[None]:
     """Send most of large messages, on several connections, and not the rest."""
     async with AsyncExitStack() as stack:
         found = await clients(stack, endpoint, 20)
@@ -106,7 +106,7 @@ async def half_messages(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def half_bodies(endpoint: str) -> AsyncIterator[None]:
+async def half_bodies(endpoint: str) -> AsyncGenerator[None]:
     """Send most of large requests by POST, and not the rest."""
     async with AsyncExitStack() as stack:
         headers = signed_headers(OTHER, Target(await identity(endpoint), "POST", urlsplit(endpoint).path))
@@ -120,7 +120,7 @@ async def half_bodies(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def large_requests(endpoint: str) -> AsyncIterator[None]:
+async def large_requests(endpoint: str) -> AsyncGenerator[None]:
     """Have large requests wait."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -132,7 +132,7 @@ async def large_requests(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def unacknowledged(endpoint: str) -> AsyncIterator[None]:
+async def unacknowledged(endpoint: str) -> AsyncGenerator[None]:
     """Read large results, and acknowledge none."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -145,7 +145,7 @@ async def unacknowledged(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def unread(endpoint: str) -> AsyncIterator[None]:
+async def unread(endpoint: str) -> AsyncGenerator[None]:
     """Ask for large results on several connections, and read none of them."""
     async with AsyncExitStack() as stack:
         for client in await clients(stack, endpoint, 6):
@@ -156,7 +156,7 @@ async def unread(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def places(endpoint: str) -> AsyncIterator[None]:
+async def places(endpoint: str) -> AsyncGenerator[None]:
     """Have as many programs wait as there can be."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -166,7 +166,7 @@ async def places(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def unconfirmed(endpoint: str) -> AsyncIterator[None]:
+async def unconfirmed(endpoint: str) -> AsyncGenerator[None]:
     """Ask for programs, and confirm the start of none."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -177,7 +177,7 @@ async def unconfirmed(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def sessions(endpoint: str) -> AsyncIterator[None]:
+async def sessions(endpoint: str) -> AsyncGenerator[None]:
     """Open sessions, and run nothing in them."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -189,7 +189,7 @@ async def sessions(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def hanging_calls(endpoint: str) -> AsyncIterator[None]:
+async def hanging_calls(endpoint: str) -> AsyncGenerator[None]:
     """Run programs that call a tool, and never answer."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
@@ -200,7 +200,7 @@ async def hanging_calls(endpoint: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def floods(endpoint: str) -> AsyncIterator[None]:
+async def floods(endpoint: str) -> AsyncGenerator[None]:
     """Send requests that are refused, as fast as they are taken."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
