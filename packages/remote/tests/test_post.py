@@ -16,7 +16,7 @@ from packages.remote.tests.servers import KEY, OTHER, identity, runtime_server, 
 from tests.engines.certificates import make_certificates
 from tests.waiting import PATIENCE, until
 
-from toolexec.errors import CodeError, ConfigurationError
+from toolexec.errors import CodeError, ConfigurationError, SandboxUnavailableError
 from toolexec.remote import RuntimeServerSettings, SigningKey
 from toolexec.sandbox import ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
@@ -407,6 +407,34 @@ async def test_health_readiness_and_metrics(endpoint: str) -> None:
         text = said.decode()
         assert 'toolexec_remote_runs_total{outcome="ok"} 1.0' in text
         assert "toolexec_remote_running 0.0" in text
+
+
+async def test_a_server_is_ready_when_its_sandboxes_are_built(tmp_path: Path) -> None:
+    """Until then it takes runs, but no probe sends it any; a sandbox that cannot be built keeps it no longer."""
+    let, fails = asyncio.Event(), SandboxUnavailableError("there is no compiler")
+
+    class Built(ScriptedSandbox):
+        async def start(self) -> None:
+            await let.wait()
+            raise fails
+
+    async with runtime_server(tmp_path, Built({"one": 1})) as endpoint, aiohttp.ClientSession() as session:
+        url = endpoint.replace("/v1/execute", "/ready")
+
+        async def status() -> int:
+            async with session.get(url) as response:
+                said = await response.json()
+                assert said["status"] in ("ok", "a sandbox is being built")
+                return response.status
+
+        assert await status() == 503
+        assert (await signed_post(endpoint, body("one")))[0] == 200
+        let.set()
+
+        async def is_ready() -> bool:
+            return await status() == 200
+
+        await until(is_ready)
 
 
 async def test_tls_and_certificates_of_clients(tmp_path: Path, programs: Programs) -> None:

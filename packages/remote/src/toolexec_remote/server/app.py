@@ -95,9 +95,12 @@ class RuntimeApp:
         return web.json_response({"status": "ok"})
 
     async def ready(self, _: web.Request) -> web.Response:
-        """Say whether runs are taken: with the status 503 while it drains, or while no sandbox is there."""
-        has_one = any(each["available"] for each in await self._capacity.backends())
-        why = "draining" if self._service.draining else "" if has_one else "no sandbox is available"
+        """Say whether runs are taken, and quickly: with the status 503 while it drains, while a sandbox is being built,
+        or while none is there."""
+        service = self._service
+        why = "draining" if service.draining else "a sandbox is being built" if service.building else ""
+        if not why and not any(each["available"] for each in await self._capacity.backends()):
+            why = "no sandbox is available"
         return web.json_response({"status": why or "ok"}, status=503 if why else 200)
 
     async def identity(self, request: web.Request) -> web.Response:

@@ -172,6 +172,7 @@ class RunService:
             settings.max_running, settings.max_queued, settings.quota_of, monotonic, lambda: self.shares.is_shared
         )
         self.draining = False
+        self.building = False  # a sandbox is being made, which a first run would have to wait for
         self._runs: dict[tuple[str, str], RemoteRun] = {}
         self._kept: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._kept_bytes = 0

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.remote import Runtime, RuntimeServerSettings
 from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
@@ -77,7 +77,8 @@ async def serve_runtime(
         assert runner.server is not None
         doors = Doors(runner.server, service.shares, service.metrics, tls=context, patience=settings.header_timeout)
         app.doors = doors
-        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(doors, service))]
+        service.building = True
+        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(doors, service), _build(service))]
         listening = await _listen(doors, settings)
         if ready is not None:
             ready(_endpoint(settings, listening))
@@ -132,6 +133,21 @@ async def _stop_all(service: RunService) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
+
+
+async def _build(service: RunService) -> None:
+    """Have the sandboxes made that are made at their first use, so that the first run is like any other one."""
+    try:
+        for backend in service.runtime.backends:
+            start = getattr(backend, "start", None)
+            if start is None:
+                continue
+            try:
+                await start()
+            except ToolExecError as error:  # the capacity says so, too, and others may be there
+                logger.warning("the sandbox %s cannot be built: %s", backend.kind, error)
+    finally:
+        service.building = False
 
 
 async def _tidy(service: RunService) -> None:
