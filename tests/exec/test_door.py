@@ -224,6 +224,7 @@ def test_settings_of_code(name: str, value: Any) -> None:
         (lambda: tool(tags="abc"), "tags must be a list of strings, not a string"),
         (lambda: Exec().add_mcp("x", url="http://localhost", header={}), "did you mean headers?"),
         (lambda: Exec().add_mcp("x", url="http://localhost", enabled="no"), "enabled must be true or false"),
+        (lambda: Exec().add_mcp("x", url="http://localhost", transport="tcp"), "transport must be one of auto, stdio"),
         (lambda: Exec().sync.add_mcp("x", command="x", conect_timeout=3), "did you mean connect_timeout?"),
         (lambda: MCPServer(name="x", url="http://localhost", transport="htp"), "did you mean http?"),
         (lambda: WasmConfig(packages="numpy"), "packages must be a list of strings, not a string"),

@@ -355,8 +355,10 @@ def _kinds_of(kind: type) -> dict[str, _Kind]:
     for base in (*getattr(kind, "__orig_bases__", ()), kind):
         if typing.is_typeddict(base):
             for name, text in inspect.get_annotations(base).items():
-                plain = text.__forward_arg__ if isinstance(text, typing.ForwardRef) else text
-                found.setdefault(name, _kind(_annotation(plain, base.__module__)))
+                plain, module = text, base.__module__
+                if isinstance(text, typing.ForwardRef):  # it knows where it is written, which may be in a base
+                    plain, module = text.__forward_arg__, text.__forward_module__ or module
+                found.setdefault(name, _kind(_annotation(plain, module)))
     return found
 
 
