@@ -19,6 +19,7 @@ __all__ = [
     "Backend",
     "BackendFactory",
     "BackendStatus",
+    "KeepsSessions",
     "LiveBackend",
     "LoginBackend",
     "RefreshableBackend",
@@ -140,6 +141,15 @@ class RefreshableBackend(Protocol):
 
         Raises nothing for one that cannot be read: its tools stay, and the status has the reason.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsSessions(Protocol):
+    """A backend that keeps something for each session of callers."""
+
+    def end_session(self, session: str) -> None:
+        """Close what is kept for a session that is over; on the event loop of the backend. Raises nothing."""
         ...
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from toolexec.backend.base import Backend, BackendFactory
+from toolexec.backend.base import Backend, BackendFactory, KeepsSessions
 from toolexec.backend.local import LocalBackend
 from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError
 from toolexec.errors.hints import did_you_mean
@@ -90,6 +90,14 @@ class BackendRegistry:
             self._running.discard(name)
         if backend is not None:
             await backend.aclose()
+
+    def end_session(self, session: str) -> None:
+        """Have backends close what they keep for a session that is over."""
+        with self._lock:
+            known = [*self._backends.values(), *self._retired]
+        for backend in known:
+            if isinstance(backend, KeepsSessions):
+                backend.end_session(session)
 
     def retire(self, name: str) -> Backend | None:
         """Take a backend out without closing it, and return it; None where there is none of that name.

@@ -74,6 +74,7 @@ from toolexec.server.callers import (
     asks_for_task,
     can_be_asked,
     can_elicit,
+    connection_of,
     is_modern,
     offers_tasks,
 )
@@ -101,6 +102,7 @@ __all__ = ["ToolServer"]
 logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
 _NAMESPACES = 60
+_NOTED = "toolexec.session_noted"
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
@@ -397,6 +399,7 @@ class ToolServer:
 
     async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> JSONDict | InputRequiredResult:
         requester = Requester.of(ctx)
+        self._note_session(ctx, requester)
         args: JSONObject = params.arguments if params.arguments is not None else {}
         if params.request_state is not None:
             replies = params.input_responses or {}
@@ -424,6 +427,16 @@ class ToolServer:
                 return await self._advance(run, ctx, params.name, requester)
         return await self._at_once(ctx, requester, job)
 
+    def _note_session(self, ctx: RequestContext, requester: Requester) -> None:
+        """Have backends learn when the session of a connection is over, if they keep anything for it. Calls of the
+        newer era come on no lasting connection: what is kept for their caller ends when it is idle."""
+        if is_modern(ctx):
+            return
+        connection = connection_of(ctx)
+        if not connection.state.get(_NOTED):
+            connection.state[_NOTED] = True
+            connection.exit_stack.callback(self.ex.backends.end_session, requester.session)
+
     async def _at_once(self, ctx: RequestContext, requester: Requester, job: _Job) -> JSONDict:
         """Do a job while its request lasts; its client is asked meanwhile, where that is possible."""
         timeout = self.settings.approval_timeout
@@ -438,6 +451,7 @@ class ToolServer:
     ) -> JSONDict | InputRequiredResult:
         """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
         requester = Requester.of(ctx)
+        self._note_session(ctx, requester)
         digest = digest_of(what, args)
         if params.request_state is not None:
             run = self._suspended.resume(params.request_state, requester.key, digest, params.input_responses or {})

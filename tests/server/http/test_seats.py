@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from toolexec.server.http.seats import Seat, Seats
 from toolexec.model.shares import NoShareError
+from toolexec.server.http.seats import Seat, Seats
 
 
 class Held:

@@ -27,6 +27,7 @@ from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
+from toolexec.backend.mcp.instances import Instances
 from toolexec.backend.mcp.listing import Listing, read_listing
 from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, read_offers
 from toolexec.backend.mcp.relay import Relay
@@ -78,6 +79,9 @@ class MCPBackend:
     It never fails to start: a server that cannot be reached leaves the backend unavailable, with the reason in its
     status, and is tried again within the server's restart budget. A server that dies is started again; calls that were
     under way fail with ConnectionLostError. When the server's tools change, so do the backend's.
+
+    With the server's `isolation`, calls go to instances of it, of each session or caller; see `MCPServer`. Changes of
+    single resources are not passed on then, as they may differ in each.
     """
 
     kind: BindingKind = "mcp"
@@ -102,6 +106,7 @@ class MCPBackend:
         self._reading = asyncio.Lock()
         self._offer_listeners: list[OfferListener] = []
         self._watched: Counter[str] = Counter()
+        self._instances = Instances(server, self._instance) if server.isolation != "shared" else None
 
     def status(self) -> BackendStatus:
         """Return how the server is."""
@@ -115,7 +120,7 @@ class MCPBackend:
             reason=reason,
             tools=len(self._tools),
             skipped=self._skipped | {name: str(why) for name, why in self._known_offers.faults.items()},
-            info=where | self._connection.info() | self._figures.info(),
+            info=where | self._connection.info() | self._figures.info() | self._isolated(),
         )
 
     async def start(self) -> None:
@@ -124,8 +129,26 @@ class MCPBackend:
             await self._connection.start()
 
     async def aclose(self) -> None:
-        """Close the connection and end the server's process with all that it started."""
+        """Close the connection, and all instances, and end the server's process with all that it started."""
+        if self._instances is not None:
+            await self._instances.aclose()
         await self._connection.aclose()
+
+    def end_session(self, session: str) -> None:
+        """Close the instances of a session that is over; see `KeepsSessions.end_session`."""
+        if self._instances is not None:
+            self._instances.end_session(session)
+
+    def _instance(self) -> MCPBackend:
+        """Return one more connection to the server, for one session or caller."""
+        made = MCPBackend(replace(self.server, isolation="shared"))
+        made.relay.active = self.relay.active
+        return made
+
+    def _isolated(self) -> JSONDict:
+        return (
+            {} if self._instances is None else {"isolation": self.server.isolation, "instances": len(self._instances)}
+        )
 
     async def list_tools(self) -> Sequence[Tool]:
         """Return the server's tools as last read; connects first if that has not happened yet.
@@ -175,11 +198,15 @@ class MCPBackend:
         login = await self._own_login()
         await login.probe()
         status = await log_in(login, show, device=device, scopes=scopes)
+        if self._instances is not None:
+            await self._instances.close_all()  # the next ones use the login
         await self.refresh()
         return status
 
     async def log_out(self) -> bool:
         """Forget the login to the server; see `LoginBackend.log_out`."""
+        if self._instances is not None:
+            await self._instances.close_all()
         return await (await self._own_login()).logout()
 
     async def _own_login(self) -> OAuthSession:
@@ -192,13 +219,22 @@ class MCPBackend:
     async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         begun = time.perf_counter()
         try:
-            with self.relay.during(call):
-                reply = await self._ask(name, call, on_progress)
+            reply = await self.reply(name, call, on_progress)
         except ToolExecError as error:
             self._figures.failed(error.message)
             raise
         self._figures.answered(begun)
         return reply
+
+    async def reply(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
+        """Return the reply of a call: made here, or by the instance for the one whose call it is; raises as `call`."""
+        if self._instances is None or not self.enabled:
+            with self.relay.during(call):
+                return await self._ask(name, call, on_progress)
+        with self._instances.used_by(call.origin) as instance:
+            if self._method(call) != "tools/call":
+                await instance.offers()  # by which it says what the ID of a resource means there
+            return await instance.reply(name, call, on_progress)
 
     async def _ask(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         if not self.enabled:
@@ -290,7 +326,8 @@ class MCPBackend:
         if not self.enabled:
             return frozenset()
         capabilities = self._connection.capabilities
-        return may_offer(capabilities) if capabilities is not None else _UNKNOWN
+        found = may_offer(capabilities) if capabilities is not None else _UNKNOWN
+        return found if self._instances is None else found - {"subscribe"}
 
     @property
     def has_offers(self) -> bool:
@@ -343,7 +380,11 @@ class MCPBackend:
         return stop
 
     async def watch(self, uri: str) -> None:
-        """Subscribe to changes of the resource; raises BackendUnavailableError and ExecutionError."""
+        """Subscribe to changes of the resource; raises BackendUnavailableError and ExecutionError, the latter also
+        where each session or caller has an instance of the server."""
+        if self._instances is not None:
+            message = f"MCP server {self.name} has other resources for each {self.server.isolation}; read {uri[:200]}"
+            raise ExecutionError(f"{message} again instead of subscribing to it", backend=self.name)
         self._watched[uri] += 1
         if self._watched[uri] > 1:
             return

@@ -16,9 +16,11 @@ from toolexec.model.settings import check_ranges, checked
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.settings import OAuthSettings, read_oauth
 
-__all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
+__all__ = ["Isolation", "MCPServer", "MCPSettings", "MCPTransport"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+Isolation: TypeAlias = Literal["shared", "session", "caller"]
+"""Who shares the state of a server: all callers, those of one session, or one caller."""
 MCPTransport: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; `auto` goes by whether it is a command or a URL."""
 _PROOFS: Final = ("client_id", "client_secret", "private_key")
@@ -38,6 +40,9 @@ class MCPSettings(TypedDict, total=False):
     max_restarts: int
     restart_window: float
     stop_timeout: float
+    isolation: Isolation
+    max_instances: int
+    instance_idle: float
     secrets: SecretResolver | None
     hidden: frozenset[str]
     auth: OAuthSettings | Mapping[str, Any] | str | None
@@ -54,6 +59,11 @@ class MCPServer:
     pause, at once when a call needs it, but at most `max_restarts` times within `restart_window` seconds; a command
     that cannot be started is tried again only when a call needs it. `stop_timeout` is how long a process may take to
     end by itself. `namespace` is that of the tools' IDs; the default is the name. All times are in seconds.
+
+    `isolation` is for a server that keeps state between calls: with `session` each session has a connection of its own,
+    to a command a process of its own, and with `caller` each caller; nothing of one reaches another (`shared`: all use
+    one). There are at most `max_instances` of these; one that no call needs for `instance_idle` seconds is closed, and
+    those of a session at its end. One more connection lists the tools, and no call goes there.
 
     With `secrets`, references in command, args, env, cwd, url, headers and auth are filled in at each connect and not
     before: a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values
@@ -81,6 +91,9 @@ class MCPServer:
     max_restarts: int = 5
     restart_window: float = 60.0
     stop_timeout: float = 2.0
+    isolation: Isolation = "shared"
+    max_instances: int = 20
+    instance_idle: float = 600.0
     secrets: SecretResolver | None = field(default=None, compare=False)
     hidden: frozenset[str] = field(default=frozenset(), compare=False)
     auth: OAuthSettings | Mapping[str, Any] | str | None = None
@@ -100,6 +113,8 @@ class MCPServer:
                 "connect_timeout": self.connect_timeout,
                 "restart_window": self.restart_window,
                 "stop_timeout": self.stop_timeout,
+                "instance_idle": self.instance_idle,
+                "max_instances": self.max_instances,
             },
             least={"max_restarts": self.max_restarts},
         )

@@ -38,8 +38,15 @@ _KNOWN_KEYS = frozenset(
         "max_restarts",
         "restart_window",
         "stop_timeout",
+        "isolation",
+        "max_instances",
+        "instance_idle",
         "auth",
     ]
+)
+_AS_WRITTEN = (
+    *("connect_timeout", "max_restarts", "restart_window", "stop_timeout"),
+    *("isolation", "max_instances", "instance_idle"),
 )
 _FOREIGN_KEYS = frozenset(
     [
@@ -171,10 +178,8 @@ def _read(name: str, entry: JSONValue, directory: Path, secrets: SecretResolver 
         secrets=secrets,
         auth=read_oauth(entry.get("auth")),
     )
-    numbers = {
-        key: entry[key] for key in ("connect_timeout", "max_restarts", "restart_window", "stop_timeout") if key in entry
-    }
-    return replace(server, **numbers) if numbers else server
+    more = {key: entry[key] for key in _AS_WRITTEN if key in entry}
+    return replace(server, **more) if more else server
 
 
 def _located(directory: Path, cwd: str, secrets: SecretResolver | None) -> str | Path:
