@@ -13,12 +13,13 @@ import pytest
 from tests import tiers
 from tests.command_line import commands_of
 from tests.test_docs import DOCUMENTS, blocks, by_name, commands
-from website import api, build, check, finish, mermaid
+from website import api, build, check, finish
 from website.commands import commands_page
 from website.errors import errors_page
 from website.examples import examples_page
 from website.modules import API_PAGES, entries
 from website.navigation import page_titles
+from website.npm import PackageError
 from website.settings import settings_page
 from website.sources import ROOT, DeadLinkError, rewritten
 
@@ -191,8 +192,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("mkdocs") is None or find_spec("mkdocstrings_handlers") is None:
         tiers.missing("the generator of the site is not installed", "make docs")
     try:
-        mermaid.script()
-    except mermaid.MermaidError as error:
+        finish.MERMAID.path()
+    except PackageError as error:
         tiers.missing(str(error), "make docs")
     from website.__main__ import make
 

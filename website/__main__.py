@@ -10,7 +10,7 @@ from pathlib import Path
 from website.build import SiteError, assemble, build, pages
 from website.check import problems_of
 from website.finish import finish
-from website.mermaid import MermaidError
+from website.npm import PackageError
 from website.sources import ROOT, DeadLinkError
 
 
@@ -37,7 +37,7 @@ def main() -> int:
     except SiteError as error:
         print("\n".join(error.problems), file=sys.stderr)
         return 1
-    except (DeadLinkError, MermaidError) as error:
+    except (DeadLinkError, PackageError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"The site is in {site}: open {site / 'index.html'}")

@@ -112,10 +112,11 @@ def build(config: Path) -> None:
 
 
 def _ranked(path: str, text: str) -> str:
-    """Return a page with its weight in the search: a task or a concept is found before a class that has its words."""
-    weight = (
-        4 if path.startswith(("start.", "tasks/", "concepts/")) else 0.3 if path.startswith("reference/api/") else 1
-    )
+    """Return a page with its weight in the search: what a word means comes first, then the tasks, and a class that has
+    the word in its name last.
+    """
+    weights = {"concepts/": 8, "start.": 4, "tasks/": 4, "reference/api/": 0.3}
+    weight = next((each for start, each in weights.items() if path.startswith(start)), 1)
     return f"---\nsearch:\n  boost: {weight}\n---\n\n{text}"
 
 

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Final
 
 from website.api import api_markdown
-from website.mermaid import script
 from website.modules import API_PAGES
 from website.navigation import page_titles
+from website.npm import PackageFile
 
-__all__ = ["as_markdown", "finish", "llms", "llms_full"]
+__all__ = ["MERMAID", "as_markdown", "finish", "llms", "llms_full"]
+
+MERMAID: Final = PackageFile(
+    "mermaid", "11.17.2", "dist/mermaid.min.js", "581ed7d74bd9048d0e3a91363927d72ef22942d7722546b27f7cc29e35390eb8"
+)
+"""The script that draws the pictures: the site loads nothing from other hosts."""
 
 _ABOUT: Final = (
     "toolexec is the execution layer between an LLM agent and its tools: it finds a tool from a query, checks the "
     "arguments, runs it wherever it lives, and returns one clean result. It also runs code that a model wrote."
 )
 _SCRIPT: Final = "assets/mermaid.min.js"
-_DIALOG: Final = 'data-md-component="search" role="dialog"'
 
 
 def as_markdown(contents: dict[str, str]) -> dict[str, str]:
@@ -59,9 +63,11 @@ def finish(site: Path, contents: dict[str, str]) -> None:
         (site / path).write_text(text, encoding="utf-8")
         page = (site / path).with_suffix(".html")
         page.write_text(_with_links(page.read_text(encoding="utf-8"), path), encoding="utf-8")
+    for page in site.rglob("*.html"):
+        page.write_text(_reachable(page.read_text(encoding="utf-8")), encoding="utf-8")
     (site / "llms.txt").write_text(llms(markdown), encoding="utf-8")
     (site / "llms-full.txt").write_text(llms_full(markdown), encoding="utf-8")
-    shutil.copy(script(), site / _SCRIPT)
+    shutil.copy(MERMAID.path(), site / _SCRIPT)
 
 
 def _with_links(html: str, path: str) -> str:
@@ -69,14 +75,21 @@ def _with_links(html: str, path: str) -> str:
     name = path.rpartition("/")[2]
     link = f'<a class="site-markdown" rel="alternate" type="text/markdown" href="{name}">Markdown</a>'
     html = html.replace("<h1", f"{link}<h1", 1)
-    # What the theme leaves out for those who use a keyboard or a screen reader.
-    html = html.replace(
-        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
-    )
-    html = html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
     if 'class="mermaid"' in html:
         up = "../" * path.count("/")
         html = re.sub(
             r"(?=<script src=\"[^\"]*bundle[^\"]*\")", f'<script src="{up}{_SCRIPT}"></script>', html, count=1
         )
     return html
+
+
+def _reachable(html: str) -> str:
+    """Return a page with what the theme leaves out for those who use a keyboard, a screen reader or a small screen:
+    names, focus, and pictures that scroll where they would be too small to read.
+    """
+    html = html.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+    html = html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
+    picture = r'<div class="site-picture" role="group" aria-label="Picture" tabindex="0">\g<0></div>'
+    return re.sub(r'<pre class="mermaid">.*?</pre>', picture, html, flags=re.DOTALL)
