@@ -1,9 +1,10 @@
-"""Make and check releases: `python -m release version 1.2.3`, `python -m release build`, `python -m release check`."""
+"""Make and check releases: `python -m release version 1.2.3`, `... build`, `... check`; and `... image --base BASE`."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from release.building import build_all, digest
 from release.chart import MANIFESTS, rendered
 from release.checking import problems_of
+from release.image import bill_of, build_images
 from release.projects import ROOT, ReleaseError, source_url, version
 from release.versions import set_version, unequal
 
@@ -53,6 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("--dist", type=Path, default=ROOT / "dist")
         command.add_argument("--tag", default="", help="what the release is of; then nothing may be unreleased")
         command.add_argument("--repository", default="", help="where it is made, as an address")
+    images = commands.add_parser("image", help="build the container images from dist, without a registry or an index")
+    images.add_argument("--dist", type=Path, default=ROOT / "dist")
+    images.add_argument("--base", required=True, help="an image that the engine has, with Python and pip")
+    images.add_argument("--python", default=sys.executable, help="a Python of the base's minor version, with pip")
+    images.add_argument("--engine", default="docker", help="the command, such as podman")
+    images.add_argument("--bills", type=Path, default=ROOT / "build", help="where to put their bills of materials")
     options = parser.parse_args(arguments)
     try:
         if options.command == "version":
@@ -62,6 +70,13 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         if options.command == "manifests":
             MANIFESTS.write_text(rendered(), encoding="utf-8")
+            return 0
+        if options.command == "image":
+            options.bills.mkdir(parents=True, exist_ok=True)
+            for image in build_images(options.dist, options.base, python=options.python, engine=options.engine):
+                bill = options.bills / f"{image.replace(':', '-')}.cdx.json"
+                bill.write_text(json.dumps(bill_of(image, engine=options.engine), indent=1) + "\n", encoding="utf-8")
+                print(f"{image}  {bill}")
             return 0
         problems = problems_of_tree(tag=options.tag, repository=options.repository)
         if not problems and options.command == "build":
