@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> ImageStore:
 
 @pytest.fixture
 def other(tmp_path: Path) -> ImageStore:
-    """That of another machine."""
+    """The store of another machine."""
     return ImageStore(tmp_path / "other")
 
 
@@ -148,7 +148,7 @@ def test_what_was_changed_is_not_imported(
 
 
 def test_another_file_than_that_of_the_digest(store: ImageStore, other: ImageStore, tmp_path: Path) -> None:
-    """It is refused before anything of it is read, and so is one that is not there."""
+    """Refuse it before anything of it is read, and a file that is not there."""
     export_image(store, keep(store, vm=False), tmp_path / "image.tar")
     for path, why in ((tmp_path / "image.tar", "not sha256:0"), (tmp_path / "none.tar", "cannot be read")):
         with pytest.raises(ConfigurationError, match=why):

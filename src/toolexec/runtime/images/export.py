@@ -101,13 +101,13 @@ class Described:
     def read(cls, found: JSONObject) -> Described:
         """Return what *found* says. Raises ConfigurationError for another form."""
         recipe, given = found.get("recipe"), found.get("directories")
-        texts = [found.get(name) for name in ("digest", "vm_digest", "kernel")]
+        strings = [found.get(name) for name in ("digest", "vm_digest", "kernel")]
         rows = [_row(each) for each in cast("list[JSONValue]", given)] if isinstance(given, list) else [None]
         directories = tuple(row for row in rows if row is not None)
-        is_whole = isinstance(recipe, dict) and all(isinstance(text, str) for text in texts) and None not in rows
+        is_whole = isinstance(recipe, dict) and all(isinstance(text, str) for text in strings) and None not in rows
         if found.get("form") != _FORM or not is_whole:
             raise ConfigurationError("the image was exported by another version of toolexec; export it again with this")
-        digest, vm_digest, kernel = map(str, texts)
+        digest, vm_digest, kernel = map(str, strings)
         return cls(
             digest=digest,
             vm_digest=vm_digest,
@@ -157,7 +157,7 @@ class Described:
 
 
 def _unusual(root: Path) -> Iterator[list[JSONValue]]:
-    """Yield the directories that an import makes anew, and those with a bit that it does not take from a layer."""
+    """Yield the directories that an import makes itself, and those with a bit that it does not take from a layer."""
     for path, status in walk(root):
         name = path.relative_to(root).as_posix()
         if stat.S_ISDIR(status.st_mode) and (status.st_mode & stat.S_ISGID or Contents.is_covered(name)):
