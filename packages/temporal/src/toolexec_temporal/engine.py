@@ -29,6 +29,7 @@ from toolexec_temporal.messages import (
     Child,
     Rules,
     RunInput,
+    memo_of,
     read_call,
     read_record,
     record_to_json,
@@ -147,7 +148,7 @@ class TemporalEngine:
         given = RunInput(record_to_json(record), self._rules(), delay=delay)
         async with _explained(record.id):
             is_new = await self._begun(
-                Child(self._name(record.id), self.settings.task_queue, given, _memo(record, delay))
+                Child(self._name(record.id), self.settings.task_queue, given, memo_of(record, delay))
             )
         if is_new:
             return
@@ -397,7 +398,7 @@ class TemporalEngine:
             RunInput(record_to_json(run), self._rules(), scheduled=settings.prefix),
             id=self._name(schedule.name),
             task_queue=self.settings.task_queue,
-            memo=_memo(run),
+            memo=memo_of(run),
             typed_search_attributes=first_attributes(run)
             if settings.search_attributes
             else TypedSearchAttributes.empty,
@@ -539,16 +540,6 @@ def _lost(error: Exception, run_id: str) -> JSONDict:
 
 def _waits(progress: JSONDict) -> tuple[Wait, ...]:
     return tuple(Wait(**wait) for wait in progress.get("waits", ()))
-
-
-def _memo(record: RunRecord, delay: float = 0.0) -> JSONDict:
-    """Return what the server keeps of a run beside its history."""
-    memo: JSONDict = {"kind": record.kind, "digest": record.digest, "caller": record.caller}
-    if record.created:
-        memo["created"] = record.created
-    if record.queue:
-        memo |= {"queue": record.queue, "priority": record.priority, "ready": record.created + delay}
-    return memo
 
 
 def _counted(name: str, runs: Sequence[tuple[RunRecord, float]]) -> QueueRecord:

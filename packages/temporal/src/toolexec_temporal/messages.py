@@ -21,6 +21,7 @@ __all__ = [
     "RunInput",
     "SandboxInput",
     "call_to_json",
+    "memo_of",
     "read_call",
     "read_record",
     "record_to_json",
@@ -146,3 +147,15 @@ def read_call(data: Mapping[str, Any]) -> CallRecord:
     """Return what `call_to_json` has written."""
     given: dict[str, Any] = {**data, "at": tuple(data.get("at") or ()) or None}
     return CallRecord(**given)
+
+
+def memo_of(record: RunRecord, delay: float = 0.0) -> JSONDict:
+    """Return what the server keeps of a run beside its history."""
+    memo: JSONDict = {"kind": record.kind, "digest": record.digest, "caller": record.caller}
+    if record.created:
+        memo["created"] = record.created
+    if record.queue:
+        memo |= {"queue": record.queue, "priority": record.priority, "ready": record.created + delay}
+    if record.started:
+        memo["started"] = record.started
+    return memo

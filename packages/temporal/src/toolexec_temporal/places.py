@@ -18,7 +18,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import Priority, RetryPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCStatusCode
 
 from toolexec.errors import ConfigurationError
@@ -133,7 +133,8 @@ class PlaceKeeper:
                 held.cancel()
                 await asyncio.wait({held, stops})
         if held.cancelled() or isinstance(held.exception(), WorkflowUpdateRPCTimeoutOrCancelledError):
-            raise ApplicationError("this worker holds the place no longer")
+            benign = ApplicationErrorCategory.BENIGN  # another worker takes it: no reason for a warning
+            raise ApplicationError("this worker holds the place no longer", category=benign)
         error = held.exception()
         is_over = isinstance(error, WorkflowUpdateFailedError) or (
             isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND

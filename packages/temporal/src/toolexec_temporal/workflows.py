@@ -64,6 +64,7 @@ from toolexec_temporal.messages import (
     Exchange,
     RunInput,
     call_to_json,
+    memo_of,
     read_call,
     read_record,
     record_to_json,
@@ -185,7 +186,8 @@ class _Run:
             carried = self._carried()
             await _cancelled(program)
             await self._place.give_back()
-            workflow.continue_as_new(RunInput(self._given.record, self._rules, carried))
+            memo = memo_of(self._record) if self._record.queue else None  # a new history has the first one otherwise
+            workflow.continue_as_new(RunInput(self._given.record, self._rules, carried), memo=memo)
         await self._place.give_back()
         calls = [] if self._record.kind == "chain" else [*self._calls.values()]
         ended = self._fitting({**program.result(), "calls": calls})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,8 +63,7 @@ class Bench:
 
     async def is_queued(self, name: str) -> bool:
         """Return whether a run waits for its place, by its workflow's word."""
-        engine = self.ex.options.journal
-        assert isinstance(engine, TemporalEngine)
+        engine = _engine(self.ex)
         handle = (await engine.client()).get_workflow_handle(f"{engine.settings.prefix}{name}")
         return bool((await handle.query("progress"))["queued"])
 
@@ -121,6 +121,27 @@ async def test_a_run_that_waits_holds_no_place(settings: TemporalSettings) -> No
     assert bench.most == 1
 
 
+async def test_a_new_history_takes_the_place_again(settings: TemporalSettings) -> None:
+    """A long run of a queue goes on in a new history; it is known as one that has begun, and still one run takes place."""
+    bench = Bench(replace(settings, max_events=50), worker_concurrency=1)
+    steps = [Step("q:mark", {"name": str(number)}) for number in range(12)]
+    async with bench.ex as ex, ex.worker(isolations=[]):
+        await bench.put("long", *steps, Step("q:hold", {"name": "held"}))
+        await until(lambda: len(bench.done) == 12, 0.05)
+        await bench.put("short")
+        client = await _engine(ex).client()
+        known = await client.get_workflow_handle(f"{settings.prefix}long").describe()
+        assert known.raw_description.workflow_execution_info.first_run_id != known.run_id, "there is a new history"
+        run = next(run for run in await ex.runs.list() if run.id == "long")
+        assert (run.state, run.queue) == ("running", "q")
+        assert run.started > 0
+        bench.gate.set()
+        for name in ("long", "short"):
+            (await ex.runs.follow(name)).raise_for_error()
+    assert bench.most == 1
+    assert sorted(bench.done) == sorted([*map(str, range(12)), "held", "long", "short"])
+
+
 async def test_a_run_begins_after_its_delay(settings: TemporalSettings) -> None:
     """Until then it is counted as one that is delayed."""
     bench = Bench(settings)
@@ -156,6 +177,12 @@ async def test_a_limit_of_all_workers_is_refused(settings: TemporalSettings) -> 
                 pass
         with pytest.raises(ConfigurationError, match="queue q has concurrency"):
             await ex.schedules.add("s", every=60, chain=MARK, queue="q")
+
+
+def _engine(ex: Exec) -> TemporalEngine:
+    engine = ex.options.journal
+    assert isinstance(engine, TemporalEngine)
+    return engine
 
 
 async def _is(ex: Exec, name: str, state: str) -> bool:
