@@ -72,7 +72,7 @@ def logged(server: ServerProcess) -> int:
 
 
 async def test_strangers_fill_no_log(server: ServerProcess) -> None:
-    """What is not HTTP costs at most 100 bytes of log, and is counted."""
+    """A request that is not HTTP costs at most 100 bytes of log, and is counted."""
     logged(server)
     async with WAYS["nonsense"](server.endpoint):
         pass

@@ -150,7 +150,7 @@ async def test_some_places_are_free_for_those_who_have_none() -> None:
 
 
 async def test_a_tenant_holds_too_much_only_where_another_one_waits() -> None:
-    """And then it is the one that has most beyond its part."""
+    """The one that has most beyond its part comes first."""
     queue = waits([0.0], running=2)
     first = [queue.enter("many") for _ in range(3)]
     assert queue.holds_too_much() == []

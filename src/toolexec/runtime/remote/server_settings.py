@@ -25,8 +25,8 @@ class TenantQuota:
     """How much one tenant may have: `running` and `queued` runs at a time, new ones per second (`rate`), `connections`,
     bytes that are `held` for it, and `messages` per second. 0: a fair share of what the server has, and any rate.
 
-    `weight` says how large that share is beside those of the others: places are given to whoever has had the least
-    time of them for its weight. Raises ConfigurationError for a value below 0, and a weight of 0.
+    `weight` says how large that share is beside those of the others: the next place goes to the tenant that has had the
+    least time of them for its weight. Raises ConfigurationError for a value below 0, and a weight of 0.
     """
 
     tenant: str = ""

@@ -103,7 +103,7 @@ class Admission:
         return max(0, self.max_running - self.running - self.queued)
 
     def free_for(self, account: str) -> int:
-        """How many of a tenant could run at once; 0 where it has its share of the places."""
+        """Return how many of a tenant could run at once; 0 where it has its share of the places."""
         return self.free if self._running.may_take(account) else 0
 
     def enter(self, account: str) -> Ticket:

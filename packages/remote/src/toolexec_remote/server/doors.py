@@ -30,27 +30,27 @@ class Spoken(Protocol):
     """The protocol behind a door, which speaks HTTP."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
     def eof_received(self) -> bool | None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         ...
 
 
@@ -74,7 +74,7 @@ class Door(asyncio.Protocol):
     # -- the connection -----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if not self._doors.enter(self):
@@ -109,7 +109,7 @@ class Door(asyncio.Protocol):
             self.data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         self._doors.leave(self)
         self._settle(0)
         if self._early is None:
@@ -117,23 +117,23 @@ class Door(asyncio.Protocol):
             self.spoken.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         if self._early is not None:
             self._early.append(data)
         elif self._count(data):
             self.spoken.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         return self.spoken.eof_received() if self._early is None else None
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         if self._early is None:
             self.spoken.pause_writing()
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Do as `asyncio.Protocol` says."""
         if self._early is None:
             self.spoken.resume_writing()
 

@@ -16,7 +16,7 @@ _OTHERS: Final = "while another tenant waited for its place"
 
 
 class HeldPlace(Protocol):
-    """A run that has a place, as far as this module is concerned."""
+    """A run that has a place, and what this module needs of it."""
 
     @property
     def account(self) -> str:
