@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from packages.remote.tests.servers import OTHER, Client, identity
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 from toolexec.sandbox import ExecuteRequest
 from toolexec_remote.signature import Target, signed_headers
@@ -55,14 +55,18 @@ def _transport(client: Client) -> asyncio.Transport:
     return client._socket._conn.transport
 
 
+async def _drained(transport: asyncio.Transport) -> None:
+    """Wait until little is left to be sent, or the connection is over."""
+    await until(lambda: transport.is_closing() or transport.get_write_buffer_size() <= len(_PART), 0.001)
+
+
 async def _pour(transport: asyncio.Transport, size: int) -> None:
     """Send so many bytes, unless the other side ends it before."""
     for _ in range(size // len(_PART)):
         if transport.is_closing():
             return
         transport.write(_PART)
-        while transport.get_write_buffer_size() > len(_PART) and not transport.is_closing():
-            await asyncio.sleep(0.001)
+        await _drained(transport)
 
 
 @asynccontextmanager
@@ -220,8 +224,7 @@ async def _flood(client: Client) -> None:
             number += 1
             text = json.dumps({**frame, "run": f"flood-{number}"}).encode() + b"\n"
             transport.write(bytes([0x82, 0x80 | len(text)]) + bytes(4) + text)
-        while transport.get_write_buffer_size() > 1 << 16 and not transport.is_closing():
-            await asyncio.sleep(0.001)
+        await _drained(transport)
         await asyncio.sleep(0)
 
 
