@@ -71,7 +71,6 @@ def idle_places(account: str, runs: Iterable[HeldPlace], sessions: Iterable[Idle
             why = SandboxFailedError(
                 f"the program waited for the answer to a call {_OTHERS}, and its tenant had more places than its "
                 "share; it was stopped",
-                code="quota_exceeded",
             )
             yield IdlePlace("waiting", run.waits_since, partial(run.stop, why))
     for session in sessions:
