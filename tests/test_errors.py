@@ -126,7 +126,7 @@ FURTHER_CODES = {
     ),
     "InvalidSchemaError": ("unsupported_schema",),
     "InvalidToolError": ("example_too_large", "invalid_binding"),
-    "PolicyError": ("effect_in_progress", "no_credentials", "outcome_unknown"),
+    "PolicyError": ("effect_in_progress", "no_caller", "no_credentials", "outcome_unknown"),
     "RunError": (
         "run_not_found",
         "run_ended",
