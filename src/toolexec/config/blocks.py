@@ -319,7 +319,15 @@ class CatalogueBlock(Block):
 @of(
     From(RetrySettings, renamed={"budget": "retry_budget"}),
     From(BreakerSettings, renamed={"failures": "breaker_failures", "reset": "breaker_reset"}),
-    From(BulkheadSettings, renamed={"limit": "max_concurrent", "queue": "max_queue", "wait": "max_wait"}),
+    From(
+        BulkheadSettings,
+        renamed={
+            "limit": "max_concurrent",
+            "queue": "max_queue",
+            "wait": "max_wait",
+            "per_caller": "max_per_caller",
+        },
+    ),
     kinds={"attempt_timeout": Seconds},
     defaults={"attempt_timeout": 0.0, "limit": 50},
 )

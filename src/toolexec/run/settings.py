@@ -189,6 +189,9 @@ class BulkheadSettings:
     _: KW_ONLY
     queue: int = setting(100, "How many more calls of it may wait for their turn.", least=0)
     wait: Seconds = setting(5.0, "For how long they may wait.", least=0)
+    per_caller: int = setting(
+        0, "How many of these, waiting ones among them, one caller may have; 0: any number.", least=0
+    )
 
 
 @checked("CacheSettings")

@@ -13,6 +13,7 @@ from tests.waiting import until
 
 from toolexec.errors import BackendBusyError, ConfigurationError
 from toolexec.model import ToolCall
+from toolexec.model.origin import Caller, Origin
 from toolexec.process.slots import Slots
 from toolexec.run import Result, Runner
 from toolexec.run.layers.bulkhead import Bulkhead
@@ -197,3 +198,24 @@ def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any]) -> None:
     """Numbers out of range raise at once."""
     with pytest.raises(ConfigurationError):
         Bulkhead(**rules)
+
+
+async def test_one_caller_has_so_many_at_a_time(workshop: Workshop) -> None:
+    """A call above its share is refused at once with nothing done, and leaves the places of others alone."""
+    counter = Counter(workshop, limit=5, per_caller=2)
+    ann, bob = (Origin(caller=Caller(id=name)) for name in ("ann", "bob"))
+    tasks = counter.begin(2, origin=ann)
+    await counter.reached(2)
+    error = await raised(counter.runner, ToolCall("hub:post", origin=ann))
+    assert isinstance(error, BackendBusyError)
+    assert "2 calls of the backend hub by this caller" in error.message
+    tasks += counter.begin(2, origin=bob)
+    await counter.reached(4)
+    for door in counter.doors:
+        door.set()
+    await asyncio.gather(*tasks)
+    tasks = counter.begin(1, origin=ann)
+    await counter.reached(5)
+    counter.doors[-1].set()
+    await asyncio.gather(*tasks)
+    await until(lambda: counter.running == 0)
