@@ -77,18 +77,24 @@ class Engine:
         return state["Health"]["Status"]
 
 
-@pytest.fixture(scope="module")
-def engine(wheels: Path) -> Iterator[Engine]:
-    """Give a daemon that has both images, each built on Debian's packages without a network."""
+@pytest.fixture(scope="session")
+def base() -> str:
+    """Return the image that both are built on, where it is; that is known before the wheels are built."""
     if ImageStore().find(BASE) is None:
         missing(f"there is no image {BASE}", f"toolexec image build --name {BASE} --with pip")
+    return BASE
+
+
+@pytest.fixture(scope="module")
+def engine(base: str, wheels: Path) -> Iterator[Engine]:
+    """Give a daemon that has both images, each built on Debian's packages without a network."""
     daemon = DockerDaemon()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", daemon.host)
         patch.setenv("DOCKER_BUILDKIT", "0")  # what Debian has of Docker comes without the other builder
         try:
             daemon.start()
-            assert build_images(wheels, BASE) == [f"{name}:{version()}" for name in TARGETS.values()]
+            assert build_images(wheels, base) == [f"{name}:{version()}" for name in TARGETS.values()]
             yield Engine(daemon)
         finally:
             daemon.stop()
