@@ -68,6 +68,17 @@ def test_an_image_has_no_more_than_it_needs(target: str, port: int) -> None:
         assert f"org.opencontainers.image.{label}=" in text, label
 
 
+@pytest.mark.parametrize("target", ["build-serve", "build-runtime"])
+def test_what_pip_is_given_reaches_the_stages_that_install(target: str) -> None:
+    """An argument is gone in the stages that are made from its own: each of pip's is a variable there, too."""
+    instructions = stages()[target]
+    assert any("pip --python" in rest for word, rest in instructions if word == "RUN")
+    given = {rest.partition("=")[0] for word, rest in instructions if word == "ARG" and rest.startswith("PIP_")}
+    variables = " ".join(rest for word, rest in instructions if word == "ENV")
+    assert given == {"PIP_NO_INDEX"}
+    assert [name for name in given if f"{name}=${{{name}}}" not in variables] == []
+
+
 def test_what_an_image_copies_is_sent_to_the_builder() -> None:
     """Each file is there, or built, and .dockerignore lets it through; all others it keeps away."""
     first, *allowed = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] != "#"]
