@@ -1,6 +1,7 @@
 """Programs as models write them: how many run at the first try, and how many a mechanical reader of the message fixes.
 
-Each is run in the sandbox with the tools below. What fails is changed as its message says, and in no other way ("write
+Each is run in the sandbox with the tools below. What fails, or has another value than it is to have, is changed as its
+message says, or the notes of its result, and in no other way ("write
 `this` instead of `that`", "leave `that` out", "did you mean this?", "send it with language='...'"), and is run again.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolexec import Exec, tool
+from toolexec import CodeResult, Exec, tool
 
 __all__ = ["CORPUS", "Outcome", "Program", "Share", "add_tools", "fixed", "judge", "programs", "shares"]
 
@@ -109,12 +110,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a program: `ran` at the first try, `fixed` from its message, or its last `message`."""
+    """What became of a program: `ran` at the first try, `fixed` from its message, or its first `message`. One that was
+    `misled` was changed as its messages say, ran, and has another value."""
 
     program: Program
     ran: bool
     fixed: bool
     message: str = ""
+    misled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +144,29 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     """Run a program, and again as its message says, at most three times."""
     code, language = program.code, program.language
     result = await ex.execute_code(code, language=language, **settings)
-    first = "" if result.error is None else str(result.error)
+    first = said(result)
     ran = result.error is None and result.value == program.value
+    is_changed = False
     for _ in range(_MOST_TRIES):
-        if result.error is None:
+        if ran or (result.error is None and result.value == program.value):
             break
-        changed = fixed(code, language, str(result.error))
+        changed = fixed(code, language, said(result))
         if changed == (code, language):
             break
         code, language = changed
+        is_changed = True
         result = await ex.execute_code(code, language=language, **settings)
-    is_fixed = not ran and result.error is None and result.value == program.value
+    is_right = result.error is None and result.value == program.value
+    is_fixed = not ran and is_right
     if program.for_reader:
         is_fixed = not ran and all(text in first for text in program.says)
-    return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}")
+    misled = is_changed and result.error is None and not is_right
+    return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled)
+
+
+def said(result: CodeResult) -> str:
+    """Return what a model is told beside the value: the error, or else the notes."""
+    return str(result.error) if result.error is not None else "; ".join(result.notes)
 
 
 def fixed(code: str, language: str, message: str) -> tuple[str, str]:
@@ -168,7 +180,9 @@ def fixed(code: str, language: str, message: str) -> tuple[str, str]:
     if found := _PROMISE.search(message):
         return re.sub(rf"(?<!await ){re.escape(found[1])}\(", f"await {found[1]}(", code), language
     if found := _NO_TOOL.search(message):
-        for old, new in zip(found[1].split(":"), found[2].split(":"), strict=False):
+        parts = found[1].split(":"), found[2].split(":")
+        pairs = zip(*parts, strict=True) if len(parts[0]) == len(parts[1]) else [(found[1], found[2])]
+        for old, new in pairs:
             code = _replaced(code, old, new)
         return code, language
     for found in _NO_NAME.finditer(message):

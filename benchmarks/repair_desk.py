@@ -1,4 +1,4 @@
-"""The tools that the fourth blind set of programs calls: a help desk, with pages, bare values, texts and checked names."""
+"""The tools that the fourth blind set of programs calls: those of a help desk."""
 
 from __future__ import annotations
 
@@ -11,9 +11,30 @@ __all__ = ["add_desk_tools"]
 
 _TICKETS: list[dict[str, Any]] = [
     {"id": "T-1", "subject": "Login fails", "status": "open", "priority": "high", "tags": ["auth", "bug"], "by": "ana"},
-    {"id": "T-2", "subject": "Invoice missing", "status": "open", "priority": "normal", "tags": ["billing"], "by": "ben"},
-    {"id": "T-3", "subject": "Slow dashboard", "status": "open", "priority": "low", "tags": ["perf", "bug"], "by": "ana"},
-    {"id": "T-4", "subject": "Refund request", "status": "pending", "priority": "high", "tags": ["billing"], "by": "cid"},
+    {
+        "id": "T-2",
+        "subject": "Invoice missing",
+        "status": "open",
+        "priority": "normal",
+        "tags": ["billing"],
+        "by": "ben",
+    },
+    {
+        "id": "T-3",
+        "subject": "Slow dashboard",
+        "status": "open",
+        "priority": "low",
+        "tags": ["perf", "bug"],
+        "by": "ana",
+    },
+    {
+        "id": "T-4",
+        "subject": "Refund request",
+        "status": "pending",
+        "priority": "high",
+        "tags": ["billing"],
+        "by": "cid",
+    },
     {"id": "T-5", "subject": "Export broken", "status": "open", "priority": "high", "tags": ["bug"], "by": "dee"},
 ]
 _PLANS = {"ana": (101, "pro"), "ben": (102, "free"), "cid": (103, "pro"), "dee": (104, "free")}

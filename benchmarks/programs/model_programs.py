@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.repair import add_tools, judge, programs, shares
+from benchmarks.repair_desk import add_desk_tools
 from benchmarks.repair_tools import add_office_tools
 from toolexec import Exec
 
-BLIND = ("blind", "blind2", "blind3")
+BLIND = ("blind", "blind2", "blind3", "blind4")
 """The sets that were written without a look at the repairs."""
 
 
@@ -20,6 +21,10 @@ async def main(meter: Meter) -> None:
     async with Exec() as ex:
         add_office_tools(ex)
         outcomes += [await judge(ex, each) for each in programs("blind3")]
+    async with Exec() as ex:
+        add_desk_tools(ex)
+        outcomes += [await judge(ex, each) for each in programs("blind4")]
+    meter.record("model_programs.misled", sum(each.misled for each in outcomes))
     meter.record("model_programs.programs", len(outcomes))
     for name in ("later", *BLIND):
         prefix = "model_programs" if name == "later" else f"model_programs.{name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.repair import Outcome, add_tools, judge, programs, shares
+from benchmarks.repair_desk import add_desk_tools
 from benchmarks.repair_tools import add_office_tools
 
 from toolexec import Exec
@@ -13,11 +14,14 @@ FLOORS = {"python": (0.8, 0.95), "javascript": (0.6, 0.95)}
 
 BLIND_FLOORS = {
     "blind": {"python": (0.83, 0.92), "javascript": (0.7, 0.95)},
-    "blind2": {"python": (0.85, 0.8), "javascript": (0.8, 0.95)},
-    "blind3": {"python": (0.8, 0.95), "javascript": (0.8, 0.75)},
+    "blind2": {"python": (0.85, 0.95), "javascript": (0.8, 0.95)},
+    "blind3": {"python": (0.8, 0.95), "javascript": (0.8, 0.95)},
+    "blind4": {"python": (0.35, 0.95), "javascript": (0.4, 0.95)},
 }
-"""The same for each set of programs that were written blindly; a fourth of them is wrong. A few fail in silence, and one of
+"""The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last set. One of
 the first set finds another tool than its author thought."""
+
+ADDS = {"blind3": add_office_tools, "blind4": add_desk_tools}
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""
@@ -26,7 +30,7 @@ NOT_FIXED = {"ways-python-133"}
 async def outcomes_of(names: tuple[str, ...], every: int = 1) -> list[Outcome]:
     """The outcomes of each such program of these files."""
     async with Exec() as ex:
-        (add_office_tools if "blind3" in names else add_tools)(ex)
+        ADDS.get(names[0], add_tools)(ex)
         return [await judge(ex, program) for name in names for program in programs(name)[::every]]
 
 
@@ -61,6 +65,7 @@ async def test_programs_that_were_written_blindly(name: str) -> None:
         first, rest = BLIND_FLOORS[name][language]
         assert share.ran >= first, (language, share)
         assert share.fixed >= rest, (language, share)
+    assert not any(outcome.misled for outcome in outcomes)
     for outcome in outcomes:
         assert all(said in outcome.message for said in outcome.program.says), (outcome.program, outcome.message)
         assert not (outcome.ran and outcome.program.says), outcome.program

@@ -42,6 +42,12 @@ def describe_error(
     message = error.message.replace(MASK, _shown(instance, secret=secret))
     if keyword == "additionalProperties":
         expected, message = _unexpected(detail.get("unexpected") or [], error.schema_path, schema, message)
+    if keyword in ("anyOf", "oneOfNotValid", "oneOf") and (choices := _choices(schema, error.schema_path)):
+        shown = [json.dumps(each, ensure_ascii=False) for each in choices]
+        expected, message = (
+            choices,
+            f"{_shown(instance, secret=secret)} is not one of {' or '.join((', '.join(shown[:-1]), shown[-1]))}",
+        )
     return Violation(
         path="".join(f"/{pointer(step)}" for step in path),
         keyword=keyword,
@@ -69,6 +75,24 @@ def _unexpected(
         close = difflib.get_close_matches(name, known, n=1)
         hints.append(f"{shorten(name)!r} is not a known name" + (f"; did you mean {close[0]!r}?" if close else ""))
     return known, "; ".join(hints) if hints else message
+
+
+def _choices(schema: object, schema_path: Sequence[str | int]) -> list[JSONValue]:
+    """Return the values that alternatives allow, where all of them list theirs: an enum that may be null is one."""
+    branches = _at(schema, list(schema_path))
+    found: list[JSONValue] = []
+    for branch in branches if isinstance(branches, list) else ():
+        if not isinstance(branch, dict):
+            return []
+        if isinstance(branch.get("enum"), list):
+            found += branch["enum"]
+        elif "const" in branch:
+            found.append(branch["const"])
+        elif branch.get("type") == "null":
+            found.append(None)
+        else:
+            return []
+    return found if len(found) > 1 else []
 
 
 def _at(node: JSONValue, path: Sequence[str | int]) -> JSONValue:

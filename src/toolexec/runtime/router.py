@@ -14,6 +14,7 @@ from toolexec.code.limits import Limits, counted, trace_of
 from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.prepare import MAX_REPAIRED
+from toolexec.code.repair.silent import about_value
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
@@ -212,6 +213,9 @@ class Runtime:
         """
         result = _completed(result, request)
         error = result.error
+        tools = request.gateway if isinstance(request.gateway, Tools) else None
+        if error is None and tools is not None and len(request.code) <= MAX_REPAIRED:
+            result.notes = [*result.notes, *about_value(request.code, request.language or "python", tools)]
         if not isinstance(error, CodeError):
             return result
         failure = Failure(
@@ -228,7 +232,6 @@ class Runtime:
         ran = backend.kind, request.language or "python"
         fitting = await self._fitting(needed_by(failure), request) if failure.is_isolated else []
         elsewhere = [place for place in fitting if place != ran]
-        tools = request.gateway if isinstance(request.gateway, Tools) else None
         if advice := advise(failure, elsewhere, tools):
             error.message = f"{error.message}; {advice}"
             error.details["advice"] = advice

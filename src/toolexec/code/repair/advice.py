@@ -13,9 +13,11 @@ from typing import Final, Protocol, runtime_checkable
 
 from toolexec.code.repair.arguments import about_arguments
 from toolexec.code.repair.calls import about_calls
+from toolexec.code.repair.chains import about_chains
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.languages import about_language
+from toolexec.code.repair.operands import about_operands
 from toolexec.code.repair.own_imports import own_import
 from toolexec.code.repair.results import about_results
 from toolexec.code.repair.source import instead
@@ -176,7 +178,8 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
         return advice
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    advice = about_calls(failure, tools) or about_arguments(failure) or about_results(failure, tools)
+    advice = about_calls(failure, tools) or about_arguments(failure, tools) or about_chains(failure)
+    advice = advice or about_operands(failure) or about_results(failure, tools)
     if advice := advice or about_language(failure):
         return advice
     return _about_javascript(failure) if failure.language == "javascript" else ""

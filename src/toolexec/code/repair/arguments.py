@@ -2,39 +2,186 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import calls_of, instead, split
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
 
 __all__ = ["about_arguments"]
 
 _REFUSED: Final = re.compile(r"(?:InputValidationError|ToolError): arguments of (\S+) are not valid: ")
 _UNKNOWN: Final = re.compile(r"'(\w+)' is not a known name(?!; did you mean)")
-_MISSING: Final = re.compile(r'"(\w+)" is a required property')
+_MISSING: Final = re.compile(r'\(root\): "(\w+)" is a required property')
+_MISSING_IN: Final = re.compile(r'/(\w+): "(\w+)" is a required property')
 _TYPE: Final = re.compile(r'/(\w+): (".*?"|[\w.+-]+) is not of type "(integer|number|string|boolean)"')
+_TEXT_FOR: Final = re.compile(r'/(\w+): ".*" is not of type "(?:object|array)"')
+_CHOICE: Final = re.compile(r'/(\w+): "([^"]*)" is not one of ([^\n]*?)(?=; |$)')
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_OPPOSITES: Final = ("un", "in", "im", "non", "not", "dis", "de")
+_SAME: Final = tuple(
+    frozenset(group.split())
+    for group in (
+        "limit count k max max_count max_items max_results n num_results page_size per_page size take top top_k top_n",
+        "after continuation_token cursor next next_cursor next_page_token next_token page_token starting_after",
+        "keyword keywords q query question search search_term term text",
+        "departure from from_address from_city from_location from_place origin source src start",
+        "arrival dest destination end target to to_address to_city to_location to_place",
+        "body content message text",
+        "headline subject title",
+        "address email email_address mail recipient to",
+    )
+)
+"""Names that APIs have for one thing: an argument that is not known is the one of the tool with another of them."""
 
 
-def about_arguments(failure: Failure) -> str:
+def about_arguments(failure: Failure, tools: Tools | None = None) -> str:
     """Return what to write instead; "" where nothing certain can be said."""
     refused = _REFUSED.match(failure.message)
     if refused is None:
         return ""
+    properties = _properties_of(refused[1], tools)
     unknown, missing = _UNKNOWN.findall(failure.message), _MISSING.findall(failure.message)
+    if unknown and missing and (advice := _wrapped(unknown, missing, properties, refused[1], failure)):
+        return advice
     if len(unknown) == 1 and len(missing) == 1:
         return _renamed(unknown[0], missing[0], failure)
+    if unknown and (advice := _by_another_name(unknown, missing, properties, refused[1], failure, tools)):
+        return advice
     if unknown and not missing:
         return _left_out(unknown[0], refused[1], failure)
+    if found := _MISSING_IN.search(failure.message):
+        return _renamed_in(found[1], found[2], properties, refused[1], failure, tools)
+    if found := _TEXT_FOR.search(failure.message):
+        return _as_it_is(found[1], failure)
+    if found := _CHOICE.search(failure.message):
+        return _chosen(found[1], found[2], re.findall(r'"([^"]*)"', found[3]), failure)
     if found := _TYPE.search(failure.message):
         return _converted(found[1], found[2], found[3], failure)
     return ""
 
 
+def _properties_of(tool_id: str, tools: Tools | None) -> Mapping[str, Any]:
+    """Return the arguments of a tool, each with its schema; what is a reference to a part of it is followed."""
+    entry = tools.index.find(tool_id) if tools is not None and tools.allows(tool_id) else None
+    schema = entry.tool.input_schema.to_json() if entry is not None else None
+    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
+        return {}
+    known = schema.get("$defs")
+    return {name: _followed(each, known if isinstance(known, dict) else {}) for name, each in properties.items()}
+
+
+def _followed(schema: JSONValue, known: Mapping[str, JSONValue]) -> JSONValue:
+    target = schema.get("$ref") if isinstance(schema, dict) else None
+    return known.get(target.removeprefix("#/$defs/")) if isinstance(target, str) else schema
+
+
+def _inner(schema: object) -> Mapping[str, Any]:
+    """Return the properties of an argument that is an object."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _call_of(tool_id: str, failure: Failure) -> tuple[str, str, str]:
+    """Return the only call of a tool in the program: its name there, its text, and what is in its brackets."""
+    short = re.sub(r"\W", "_", tool_id.rpartition(":")[2])
+    names = list(dict.fromkeys(re.findall(rf"(?<![\w.])((?:\w+\.)*{re.escape(short)})\(", failure.code)))
+    calls = [(name, *call) for name in names for call in calls_of(name, failure.code)]
+    return calls[0] if len(calls) == 1 else ("", "", "")
+
+
+def _wrapped(
+    unknown: list[str], missing: list[str], properties: Mapping[str, Any], tool_id: str, failure: Failure
+) -> str:
+    """Advise on what belongs into an argument that is an object with these names."""
+    holders = [name for name in missing if {*unknown} <= {*_inner(properties.get(name))}]
+    called, old, inner = _call_of(tool_id, failure)
+    if len(holders) != 1 or len(missing) != 1 or not old:
+        return ""
+    is_python = failure.language == "python"
+    parts = split(inner if is_python else inner.strip().removeprefix("{").removesuffix("}"))
+    within, beside = [], []
+    for part in parts:
+        found = re.match(r"(['\"]?)(\w+)\1\s*(?:=(?!=)|:|$)\s*", part)
+        if found is None:
+            return ""
+        value = part[found.end() :] or found[2]
+        (within if found[2] in unknown else beside).append(f'"{found[2]}": {value}' if is_python else part)
+        if is_python and found[2] not in unknown:
+            beside[-1] = part
+    held = f"{{{', '.join(within)}}}" if is_python else f"{{ {', '.join(within)} }}"
+    new = f"{holders[0]}={held}" if is_python else f"{holders[0]}: {held}"
+    given = ", ".join([new, *beside])
+    return f"`{holders[0]}` has them: {instead(old, f'{called}({given})' if is_python else f'{called}({{ {given} }})')}"
+
+
+def _by_another_name(
+    unknown: list[str],
+    missing: list[str],
+    properties: Mapping[str, Any],
+    tool_id: str,
+    failure: Failure,
+    tools: Tools | None,
+) -> str:
+    """Advise on the first name for which the tool has another one that means the same."""
+    given = {*_given(tool_id, tools)}
+    free = missing or [name for name in properties if name not in given]
+    for name in unknown:
+        meant = [other for other in free if any(name.lower() in same and other.lower() in same for same in _SAME)]
+        if len(meant) == 1:
+            return _renamed(name, meant[0], failure)
+    return ""
+
+
+def _given(tool_id: str, tools: Tools | None) -> Mapping[str, Any]:
+    """Return the arguments of the last call of a tool that was refused."""
+    calls = [call for call in tools.tool_calls() if call.tool_id == tool_id and call.error] if tools is not None else []
+    return calls[-1].args or {} if calls else {}
+
+
 def _renamed(old: str, new: str, failure: Failure) -> str:
     found = re.search(rf"(?<![\w.])(['\"]?){old}\1\s*(?:=(?!=)|:)", failure.code)
     return instead(found[0], found[0].replace(old, new)) if found is not None else ""
+
+
+def _renamed_in(
+    holder: str, missing: str, properties: Mapping[str, Any], tool_id: str, failure: Failure, tools: Tools | None
+) -> str:
+    """Advise on the only key of an object that its argument does not know, for the only one that is missing."""
+    known, value = _inner(properties.get(holder)), _given(tool_id, tools).get(holder)
+    others = [key for key in value if key not in known] if isinstance(value, Mapping) else []
+    if len(_MISSING_IN.findall(failure.message)) > 1 or len(others) != 1:
+        return ""
+    written = re.findall(rf"(?<![\w.])['\"]?{re.escape(others[0])}['\"]?\s*:", failure.code)
+    about = f"`{holder}` has {', '.join(known)}"
+    return f"{about}: {instead(written[0], written[0].replace(others[0], missing))}" if len(written) == 1 else about
+
+
+def _as_it_is(name: str, failure: Failure) -> str:
+    """Advise on an object or a list that was made text of."""
+    for dump in ("json.dumps", "JSON.stringify"):
+        for old, inner in calls_of(dump, failure.code):
+            if (
+                re.search(rf"(?<![\w.])['\"]?{name}['\"]?\s*[=:]\s*{re.escape(old)}", failure.code)
+                and len(split(inner)) == 1
+            ):
+                return f"`{name}` is taken as it is, not as text: {instead(old, inner)}"
+    return ""
+
+
+def _chosen(name: str, value: str, choices: list[str], failure: Failure) -> str:
+    """Advise on the value that is nearly the same, and not its opposite."""
+    folded = {each.lower().replace("_", "").replace("-", ""): each for each in choices}
+    plain = value.lower().replace("_", "").replace("-", "").replace(" ", "")
+    close = [plain] if plain in folded else difflib.get_close_matches(plain, list(folded), 1, cutoff=0.8)
+    if not close or any(plain == opposite + close[0] or close[0] == opposite + plain for opposite in _OPPOSITES):
+        return ""
+    found = re.search(rf"(?<![\w.])(['\"]?{name}['\"]?\s*[=:]\s*)(['\"]){re.escape(value)}\2", failure.code)
+    return instead(found[0], f"{found[1]}{found[2]}{folded[close[0]]}{found[2]}") if found is not None else ""
 
 
 def _left_out(name: str, tool_id: str, failure: Failure) -> str:

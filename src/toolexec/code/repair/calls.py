@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from toolexec.code.names import python_name
 from toolexec.code.repair.bare_names import Bare, catalogue_of
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import calls_of, instead, split
@@ -23,6 +24,7 @@ _POSITIONAL: Final = re.compile(r"TypeError: tools take (?:keyword arguments|one
 _NOT_TEXT: Final = re.compile(
     r"TypeError: the JSON object must be str, bytes or bytearray, not|SyntaxError: .*(?:JSON|token|\[object)"
 )
+_HYPHEN: Final = re.compile(r"\btools\.(\w+)\.(\w+(?:-\w+)+)")
 _AWAIT: Final = "SyntaxError: 'await' outside async function"
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {"true": "True", "false": "False", "null": "None", "undefined": "None"},
@@ -38,6 +40,8 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         return instead(word, other) if other is not None else _about_name(word, failure, tools)
     if (found := _POSITIONAL.match(failure.message)) and tools is not None:
         return _about_positional(found[1], failure, tools)
+    if tools is not None and (advice := _about_hyphen(failure, tools)):
+        return advice
     if failure.message.startswith(_AWAIT) and failure.source:
         line = failure.source.strip()
         without = re.sub(r"\bawait[ \t]+", "", line)
@@ -46,6 +50,16 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         name = "json.loads" if failure.language == "python" else "JSON.parse"
         for old, inner in calls_of(name, failure.source):
             return f"the result of a tool is a value already: {instead(old, inner)}"
+    return ""
+
+
+def _about_hyphen(failure: Failure, tools: Tools) -> str:
+    """Advise on the name of a tool with a hyphen, which is a difference for the language."""
+    for found in _HYPHEN.finditer(failure.source):
+        entry = tools.index.find(f"{found[1].replace('.', ':')}:{found[2]}")
+        if entry is not None and tools.allows(entry.tool.id):
+            old = f"tools.{found[1]}.{found[2]}"
+            return f"a name has no `-` here: {instead(old, f'tools.{found[1]}.{python_name(found[2])}')}"
     return ""
 
 
@@ -95,6 +109,8 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
             if failure.language == "python":
                 named = [each for each in given if re.match(r"\w+\s*=(?!=)", each)]
                 plain = given[: len(given) - len(named)]
+                spread = _spread(plain, names)
+                plain, named = (plain[:-1], [*spread, *named]) if spread else (plain, named)
                 pairs = [*(f"{name}={value}" for name, value in zip(names, plain, strict=False)), *named]
                 new = f"{called}({', '.join(pairs)})"
             else:
@@ -102,6 +118,16 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
                 new = f"{called}({{{', '.join(pairs)}}})"
             return f"{said}: {instead(old, new)}"
     return said
+
+
+def _spread(given: list[str], names: list[str]) -> list[str]:
+    """Return what a last dict has, as arguments by name: where its keys are names of arguments, and behind others."""
+    last = given[-1] if len(given) > 1 else ""
+    if not (last.startswith("{") and last.endswith("}")):
+        return []
+    pairs = [re.fullmatch(r"(['\"])(\w+)\1\s*:\s*(.+)", each, re.DOTALL) for each in split(last[1:-1])]
+    found = [f"{pair[2]}={pair[3]}" for pair in pairs if pair is not None and pair[2] in names[len(given) - 1 :]]
+    return found if found and len(found) == len(pairs) else []
 
 
 def arguments_of(schema: JSONValue) -> list[str]:

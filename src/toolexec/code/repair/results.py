@@ -9,17 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.javascript_reads import about_javascript_reads
+from toolexec.code.repair.promises import about_promises
+from toolexec.code.repair.python_reads import OTHER_NAMES, about_python_reads
+from toolexec.code.repair.shapes import VALUE, WRAPPERS
 from toolexec.code.repair.source import calls_of, instead
-from toolexec.code.repair.wrong_forms import VALUE, about_forms
+from toolexec.code.repair.wrong_forms import about_forms
 from toolexec.code.tools import Tools
 
 __all__ = ["about_results"]
-
-WRAPPERS: Final = frozenset(
-    {"body", "content", "data", "json", "output", "payload", "response", "result", "structuredContent"}
-    | {"structured_content", "value"}
-)
-"""Where other APIs have the value of a call."""
 
 _ATTRIBUTE: Final = re.compile(r"AttributeError: '(dict|Record|list|str)' object has no attribute '(\w+)'")
 _KEY: Final = re.compile(r"KeyError: '([^'\n]+)'")
@@ -32,16 +30,6 @@ _METHOD: Final = re.compile(
     r"|object of type 'builtin_function_or_method' has no len\(\))"
 )
 _COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
-_OTHER_NAMES: Final = {
-    "push": "append",
-    "toUpperCase": "upper",
-    "toLowerCase": "lower",
-    "trim": "strip",
-    "startsWith": "startswith",
-    "endsWith": "endswith",
-}
-"""What methods of JavaScript are called in Python."""
-
 _METHODS: Final = ("items", "keys", "values", "copy", "get", "pop", "update")
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
@@ -50,6 +38,8 @@ _MOST_KEYS: Final = 200
 
 def about_results(failure: Failure, tools: Tools | None) -> str:
     """Return what to write instead; "" where nothing certain can be said."""
+    if tools is not None and (advice := _about_reads(failure, tools)):
+        return advice
     keys = _keys_of(tools) if tools is not None else set[str]()
     if advice := about_forms(failure, tools, keys):
         return advice
@@ -66,11 +56,21 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
     return ""
 
 
+def _about_reads(failure: Failure, tools: Tools) -> str:
+    """Advise on a read that finds nothing, by the values that the calls of the run have given."""
+    if failure.language == "python":
+        return about_python_reads(failure, tools)
+    if failure.language != "javascript" or failure.kind != "TypeError" or "promise" in failure.message:
+        return ""
+    advice = next(about_promises(failure.code), "")
+    return advice or about_javascript_reads(failure.code, failure.line, tools)
+
+
 def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> str:
     found = re.search(rf"{_BASE}\.{re.escape(name)}\b(?!\s*\()", failure.source)
     if kind in ("list", "str"):
-        if name in _OTHER_NAMES:
-            return instead(f".{name}(", f".{_OTHER_NAMES[name]}(")
+        if other := OTHER_NAMES.get(name):
+            return instead(f".{name}(", f".{other}(")
         return instead(found[0], f"len({found[1]})") if found is not None and name == "length" else ""
     if name not in keys and keys:
         whole = re.search(rf"{_BASE}\.{re.escape(name)}\b(?:\(\))?{_REST}", failure.source)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["calls_of", "instead", "split"]
+__all__ = ["calls_of", "end_of", "ends_of", "instead", "split"]
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 
@@ -19,13 +19,13 @@ def instead(old: str, new: str) -> str:
 def calls_of(name: str, code: str) -> Iterator[tuple[str, str]]:
     """Yield each call of *name* in *code*: its text, and what is between its brackets."""
     for found in re.finditer(rf"(?<![\w.]){re.escape(name)}\(", code):
-        end = _end_of(code, found.end() - 1)
+        end = end_of(code, found.end() - 1)
         if end:
             yield code[found.start() : end], code[found.end() : end - 1].strip()
 
 
-def _end_of(code: str, start: int) -> int:
-    """The place behind the bracket that closes the one at *start*; 0 without one."""
+def end_of(code: str, start: int) -> int:
+    """Return the place behind the bracket that closes the one at *start*; 0 without one."""
     expected: list[str] = []
     quote = ""
     at = start
@@ -46,6 +46,27 @@ def _end_of(code: str, start: int) -> int:
     return 0
 
 
+def ends_of(code: str) -> dict[int, int]:
+    """Return where each bracket is that closes one, by the place of the one that opens it: each place is the one behind
+    it. Those in texts are not looked at."""
+    found: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    quote, at = "", 0
+    while at < len(code):
+        char = code[at]
+        if quote:
+            at += char == "\\"
+            quote = "" if char == quote or (char == "\n" and quote != "`") else quote
+        elif char in "\"'`":
+            quote = char
+        elif char in _CLOSING:
+            opened.append((_CLOSING[char], at))
+        elif opened and char == opened[-1][0]:
+            found[opened.pop()[1]] = at + 1
+        at += 1
+    return found
+
+
 def split(inner: str) -> list[str]:
     """Return the arguments of a call, one by one."""
     found: list[str] = []
@@ -55,7 +76,7 @@ def split(inner: str) -> list[str]:
             found.append(inner[start:at].strip())
             start = at + 1
         elif inner[at] in _CLOSING:
-            at = max(_end_of(inner, at) - 1, at)
+            at = max(end_of(inner, at) - 1, at)
         elif inner[at] in "\"'`":
             end = re.compile(rf"(?:\\.|[^\\])*?{inner[at]}", re.DOTALL).match(inner, at + 1)
             at = end.end() - 1 if end is not None else at

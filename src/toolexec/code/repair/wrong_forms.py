@@ -8,12 +8,11 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.shapes import VALUE
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["VALUE", "about_forms"]
-
-VALUE: Final = "the result of a tool is a value already"
+__all__ = ["about_forms"]
 
 _GENERATOR: Final = re.compile(r"TypeError: (?:'async_generator' object is not iterable|can only join an iterable)$")
 _NOT_OBJECT: Final = re.compile(

@@ -1,0 +1,34 @@
+"""Steps of chains that are not as `run_chain` takes them, as what to write in their place."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.shapes import WRAPPERS
+from toolexec.code.repair.source import instead
+
+__all__ = ["about_chains"]
+
+_SETTING: Final = re.compile(r"InvalidChainError: step \d+: a step has no setting '(\w+)'; did you mean (\w+)\?")
+_AROUND: Final = re.compile(
+    rf"InvalidChainError: step \d+: '((?:steps[.\[]\d+\]?|\w+))\.({'|'.join(sorted(WRAPPERS))})(\.[^']*)?' "
+    r"cannot be looked up: there is no '\2'"
+)
+
+
+def about_chains(failure: Failure) -> str:
+    """Return what to write instead; "" where nothing certain can be said."""
+    if found := _SETTING.match(failure.message):
+        for old, new in (
+            (f'"{found[1]}"', f'"{found[2]}"'),
+            (f"'{found[1]}'", f"'{found[2]}'"),
+            (f"{found[1]}:", f"{found[2]}:"),
+        ):
+            if old in failure.code:
+                return instead(old, new)
+    if found := _AROUND.match(failure.message):
+        step, rest = found[1], found[3] or ""
+        return f"a step is its value already: {instead(f'{step}.{found[2]}{rest}', step + rest)}"
+    return ""

@@ -1,0 +1,100 @@
+"""Operators and operands that Python does not take, as what to write in their place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.source import instead
+
+__all__ = ["about_operands"]
+
+_TO_TEXT: Final = re.compile(r'TypeError: can only concatenate str \(not "(?:int|float)"\) to str')
+_TO_NUMBER: Final = re.compile(r"TypeError: unsupported operand type\(s\) for \+: '(?:int|float)' and 'str'")
+_OPERATORS: Final = (
+    (re.compile(r"&&"), "and"),
+    (re.compile(r"\|\|"), "or"),
+    (re.compile(r"(?<![=!])===(?!=)"), "=="),
+    (re.compile(r"!=="), "!="),
+    (re.compile(r"(?<![\w)])!(?=[\w(])"), "not "),
+    (re.compile(r"\belse\s+if\b"), "elif"),
+)
+"""What operators of JavaScript are in Python."""
+
+
+def about_operands(failure: Failure) -> str:
+    """Return what to write instead; "" where nothing certain can be said."""
+    if failure.language != "python":
+        return ""
+    if failure.kind == "SyntaxError":
+        return _of_javascript(failure)
+    if _TO_TEXT.match(failure.message):
+        return _as_text(failure)
+    if _TO_NUMBER.match(failure.message):
+        return _as_numbers(failure)
+    return ""
+
+
+def _of_javascript(failure: Failure) -> str:
+    """Advise on operators of JavaScript, where that makes a program of it."""
+    lines = failure.code.splitlines()
+    if not 0 < failure.line <= len(lines):
+        return ""
+    code, said = failure.code, ""
+    for pattern, new in _OPERATORS:
+        if found := pattern.search(lines[failure.line - 1]):
+            code = pattern.sub(new, code)
+            said = said or instead(found[0], new.strip() if new != "not " else new)
+    if not said:
+        return ""
+    try:
+        compile(code, "code", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return f"this is JavaScript's operator: {said}"
+
+
+def _as_text(failure: Failure) -> str:
+    """Advise on the one operand that is not certainly text, beside one that is."""
+    sums = [node for node in _on_line(failure) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)]
+    others = [node.right for node in sums if _is_text(node.left) and not _is_text(node.right)]
+    found = [ast.get_source_segment(failure.code, node) or "" for node in others]
+    if len(found) != 1 or not found[0]:
+        return ""
+    return f"text is joined with text: {instead(f'+ {found[0]}', f'+ str({found[0]})')}"
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add) and (_is_text(node.left) or _is_text(node.right))
+    is_str = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str"
+    return is_str or isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _as_numbers(failure: Failure) -> str:
+    """Advise on a sum of texts."""
+    found: list[tuple[str, str]] = []
+    for node in _on_line(failure):
+        is_sum = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum" and node.args
+        if is_sum and isinstance(node, ast.Call) and isinstance(node.args[0], ast.GeneratorExp | ast.ListComp):
+            whole = ast.get_source_segment(failure.code, node) or ""
+            item = ast.get_source_segment(failure.code, node.args[0].elt) or ""
+            before = whole[: whole.find(item)]
+            found.append((before + item, f"{before}float({item})"))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            value = ast.get_source_segment(failure.code, node.value) or ""
+            found.append((f"+= {value}", f"+= float({value})"))
+    return f"the values are text: {instead(*found[0])}" if len(found) == 1 and found[0][0] else ""
+
+
+def _on_line(failure: Failure) -> Iterator[ast.AST]:
+    try:
+        nodes = list(ast.walk(ast.parse(failure.code)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.expr | ast.stmt) and node.lineno <= failure.line <= (node.end_lineno or node.lineno):
+            yield node

@@ -1,0 +1,167 @@
+"""Reads of results that find nothing, promises that nothing awaits, and arguments of another shape, as what to write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from benchmarks.repair import fixed, said
+
+from toolexec import Exec, tool
+from toolexec.code.repair.promises import about_promises
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What is sent."""
+
+    sku: str
+    count: int
+
+
+@tool("desk:list_cards", read_only=True)
+def list_cards(limit: int = 2, cursor: str | None = None) -> dict[str, Any]:
+    """Lists cards."""
+    return {"cards": [{"id": 1, "owner": {"mail": "a@x"}}, {"id": 2, "owner": {"mail": "b@x"}}], "next_cursor": cursor}
+
+
+@tool("desk:get_note", read_only=True)
+def get_note(number: int) -> dict[str, Any]:
+    """Reads a note."""
+    return {"number": number, "text_size": 5, "tags": ["a"], "author": {"name": "Ida"}}
+
+
+@tool("desk:settings", read_only=True)
+def settings() -> str:
+    """Reads the settings."""
+    return '{"most": 5}'
+
+
+@tool("desk:count_cards", read_only=True)
+def count_cards() -> int:
+    """Counts the cards."""
+    return 2
+
+
+@tool("desk:send")
+def send(parcel: Parcel, to: str = "", speed: Literal["slow", "fast"] | None = None) -> str:
+    """Sends a parcel."""
+    return f"{parcel.count} {parcel.sku} {to} {speed}"
+
+
+@pytest.fixture
+async def ex() -> AsyncIterator[Exec]:
+    """An Exec with the tools of a desk."""
+    async with Exec() as ex:
+        for each in (list_cards, get_note, settings, count_cards, send):
+            ex.add(each)
+        yield ex
+
+
+REPAIRED: list[tuple[str, str, Any]] = [
+    ("python", "page = desk.list_cards()\nreturn [c['id'] for c in page]", [1, 2]),
+    ("python", "page = desk.list_cards()\nreturn [c['id'] for c in page['items']]", [1, 2]),
+    ("python", "page = desk.list_cards()\nreturn page[0]['id']", 1),
+    ("python", "page = desk.list_cards()\nreturn page['cards'][0]['owner_mail']", "a@x"),
+    ("python", "page = desk.list_cards()\nreturn page['cards'][0]['mail']", "a@x"),
+    ("python", "note = await desk.get_note(number=1)\nreturn note['name']", "Ida"),
+    ("python", "note = desk.get_note(number=1).get('note', {})\nreturn note.get('number')", 1),
+    ("python", "s = desk.settings()\nreturn s['most']", 5),
+    ("python", "n = desk.count_cards()\nreturn n['total']", 2),
+    ("python", "n = desk.count_cards()\nreturn 'cards: ' + n", "cards: 2"),
+    ("python", "return sum(x for x in ['1', '2'])", 3),
+    ("python", "return 1 if 2 > 1 && 3 > 2 else 0", 1),
+    ("python", "return desk.list_cards(page_token='7')['next_cursor']", "7"),
+    ("python", "return desk.send(sku='a', count=2)", "2 a  None"),
+    ("python", "return desk.send(parcel={'sku': 'a', 'number': 2}, speed='Fast')", "2 a  fast"),
+    ("javascript", "const page = await tools.desk.list_cards();\nreturn page.map((c) => c.id)", [1, 2]),
+    ("javascript", "const { items } = await tools.desk.list_cards();\nreturn items.map((c) => c.id)", [1, 2]),
+    ("javascript", "const page = await tools.desk.list_cards({cursor: '3'});\nreturn page.nextCursor", "3"),
+    ("javascript", "const n = await tools.desk.count_cards();\nreturn n.total", 2),
+    ("javascript", "const s = await tools.desk.settings();\nreturn s.most", 5),
+    ("javascript", "return tools.desk.send({ sku: 'a', count: 2 })", "2 a  None"),
+    (
+        "javascript",
+        "const notes = [1, 2].map(async (n) => await tools.desk.get_note({ number: n }));\n"
+        "return notes.map((note) => note.number)",
+        [1, 2],
+    ),
+    (
+        "javascript",
+        "const kept = [1, 2].filter(async (n) => (await tools.desk.get_note({ number: n })).number > 1);\nreturn kept",
+        [2],
+    ),
+]
+
+
+@pytest.mark.parametrize(("language", "code", "value"), REPAIRED)
+async def test_what_to_write(ex: Exec, language: str, code: str, value: Any) -> None:
+    """A program that is changed as its error, or the notes of its result, say has the value that was meant."""
+    result = await ex.execute_code(code, language=language)
+    assert result.error is not None or result.value != value
+    for _ in range(3):
+        if result.error is None and result.value == value:
+            break
+        changed, _ = fixed(code, language, said(result))
+        assert changed != code, said(result)
+        code = changed
+        result = await ex.execute_code(code, language=language)
+    assert result.value == value, (code, said(result))
+
+
+SILENT: list[tuple[str, str]] = [
+    ("python", "return desk.get_note(number=1).get('subtitle', '')"),
+    ("python", "note = desk.get_note(number=1)\nreturn note.get('parent', {}).get('number')"),
+    ("python", "note = desk.get_note(number=1)\nreturn [c for c in note.get('comments', [])]"),
+    ("javascript", "const note = await tools.desk.get_note({ number: 1 });\nreturn note.subtitle ?? 5"),
+    (
+        "javascript",
+        "const note = await tools.desk.get_note({ number: 1 });\nreturn note.tags.length + note.tags[0].length",
+    ),
+    ("javascript", "let n = await tools.desk.count_cards();\nn = n.toFixed(1);\nreturn n"),
+]
+
+
+@pytest.mark.parametrize(("language", "code"), SILENT)
+async def test_what_may_be_absent(ex: Exec, language: str, code: str) -> None:
+    """Nothing is said of a program that ran and read what a result may leave out."""
+    result = await ex.execute_code(code, language=language)
+    assert result.error is None
+    assert result.notes == []
+
+
+UNSAID: list[str] = [
+    "return desk.get_note(number=1)['comments']",
+    "note = desk.get_note(number=1)\nreturn [c for c in note['comments']]",
+    "return desk.send(parcel={'sku': 'a', 'count': 1}, speed='unslow')",
+    "rows = [{'a': 1}]\nreturn rows[0]['b']",
+]
+
+
+@pytest.mark.parametrize("code", UNSAID)
+async def test_what_is_not_certain(ex: Exec, code: str) -> None:
+    """Where nothing is meant for certain, the message has no text to write."""
+    error = (await ex.execute_code(code)).error
+    assert error is not None
+    assert "write `" not in str(error)
+
+
+def test_promises_that_are_awaited() -> None:
+    """Nothing is said of promises that are gathered, raced, looped over with `await`, or left for the end."""
+    for code in (
+        "const a = [1].map(async (n) => n);\nreturn await Promise.all(a)",
+        "const a = [1].map(async (n) => n);\nfor (const each of a) { x += await each }",
+        "const a = [1].map(async (n) => n);\nreturn (await Promise.allSettled(a)).map((s) => s.value)",
+        "[1].forEach(async (n) => { await f(n) })",
+        "async function f() { return 1 }\nconst p = f();\nreturn p.then((n) => n)",
+        "const kept = rows.filter((row) => row.open)",
+    ):
+        assert list(about_promises(code)) == [], code
+
+
+async def test_choices_of_an_argument_that_may_be_null(ex: Exec) -> None:
+    """An argument that is one of some values, or null, is refused with all of them."""
+    error = (await ex.execute_code("desk.send(parcel={'sku': 'a', 'count': 1}, speed='late')")).error
+    assert '"late" is not one of "slow", "fast" or null' in str(error)
