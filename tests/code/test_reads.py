@@ -84,13 +84,12 @@ REPAIRED: list[tuple[str, str, Any]] = [
     ("javascript", "return tools.desk.send({ sku: 'a', count: 2 })", "2 a  None"),
     (
         "javascript",
-        "const notes = [1, 2].map(async (n) => await tools.desk.get_note({ number: n }));\n"
-        "return notes.map((note) => note.number)",
+        "const notes = [1, 2].map(async (n) => tools.desk.get_note({ number: n }));\nreturn notes.map((x) => x.number)",
         [1, 2],
     ),
     (
         "javascript",
-        "const kept = [1, 2].filter(async (n) => (await tools.desk.get_note({ number: n })).number > 1);\nreturn kept",
+        "return [1, 2].filter(async (n) => (await tools.desk.get_note({ number: n })).number > 1)",
         [2],
     ),
 ]

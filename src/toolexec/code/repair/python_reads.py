@@ -19,6 +19,7 @@ __all__ = ["OTHER_NAMES", "about_python_reads", "silent_python_reads"]
 
 _MOST: Final = 200
 _DEPTH: Final = 12
+_METHODS: Final = frozenset({"get", "items", "keys", "values"})
 _SAME: Final = frozenset({"list", "sorted", "reversed", "tuple", "iter"})
 _BY_ID: Final = frozenset({"tools.run", "tools.run_tool", "call_tool", "run_tool", "tools.call"})
 _AS_LIST: Final = frozenset(
@@ -83,6 +84,7 @@ class _Program:
         self._names: dict[str, list[_Bound]] = {}
         self._unknown: set[str] = set()
         self._functions: dict[str, ast.expr | None] = {}
+        self._later: dict[str, dict[str, None]] = {}
         self._known: dict[str, list[JSONValue]] = {}
         self._made: dict[str, list[JSONValue]] = {}
         for node in self._nodes:
@@ -196,11 +198,16 @@ class _Program:
         """Return the keys that are read from the name that a read is given."""
         if not isinstance(above, ast.Assign) or above.value is not node or not isinstance(above.targets[0], ast.Name):
             return ()
-        name = above.targets[0].id
-        reads = [each for each in self.reads() if isinstance(self._base(each), ast.Name)]
-        keys = [self._key(each) for each in reads if ast.unparse(self._base(each)) == name]
-        methods = {"get", "items", "keys", "values"}
-        return tuple(dict.fromkeys(each for each in keys if isinstance(each, str) and each not in methods))
+        return tuple(self._keys_of().get(above.targets[0].id, ()))
+
+    def _keys_of(self) -> dict[str, dict[str, None]]:
+        """Return the keys that are read from each name, but for the names of methods."""
+        if not self._later:
+            for each in self.reads():
+                base, key = self._base(each), self._key(each)
+                if isinstance(base, ast.Name) and isinstance(key, str) and key not in _METHODS:
+                    self._later.setdefault(base.id, {})[key] = None
+        return self._later
 
     def _tail(self, node: ast.expr) -> str:
         """Return the text of a read with what other APIs have around a value behind it."""
