@@ -523,7 +523,12 @@ GROUPS: dict[str, tuple[Row, ...]] = {
             unit="share",
             bar=0.95,
         ),
-        Row(key="model_programs.misled", what="that run with another value once changed as told", unit="count", bar=0),
+        Row(
+            key="model_programs.misled",
+            what="that run with another value once changed as their messages say",
+            unit="count",
+            bar=0,
+        ),
         Row(key="model_programs.right", what="right programs of the whole corpus that run", unit="share", bar=1.0),
         Row(key="model_programs.wrong", what="wrong ones that their messages fix", unit="share", bar=0.95),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.repair import add_tools, judge, programs, shares
-from benchmarks.repair_desk import add_desk_tools
+from benchmarks.repair_support import add_support_tools
 from benchmarks.repair_tools import add_office_tools
 from toolexec import Exec
 
@@ -22,7 +22,7 @@ async def main(meter: Meter) -> None:
         add_office_tools(ex)
         outcomes += [await judge(ex, each) for each in programs("blind3")]
     async with Exec() as ex:
-        add_desk_tools(ex)
+        add_support_tools(ex)
         outcomes += [await judge(ex, each) for each in programs("blind4")]
     meter.record("model_programs.misled", sum(each.misled for each in outcomes))
     meter.record("model_programs.programs", len(outcomes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.repair import Outcome, add_tools, judge, programs, shares
-from benchmarks.repair_desk import add_desk_tools
+from benchmarks.repair_support import add_support_tools
 from benchmarks.repair_tools import add_office_tools
 
 from toolexec import Exec
@@ -21,7 +21,7 @@ BLIND_FLOORS = {
 """The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last set. One of
 the first set finds another tool than its author thought."""
 
-ADDS = {"blind3": add_office_tools, "blind4": add_desk_tools}
+ADDS = {"blind3": add_office_tools, "blind4": add_support_tools}
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""

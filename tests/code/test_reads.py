@@ -21,31 +21,31 @@ class Parcel:
     count: int
 
 
-@tool("desk:list_cards", read_only=True)
+@tool("office:list_cards", read_only=True)
 def list_cards(limit: int = 2, cursor: str | None = None) -> dict[str, Any]:
     """Lists cards."""
     return {"cards": [{"id": 1, "owner": {"mail": "a@x"}}, {"id": 2, "owner": {"mail": "b@x"}}], "next_cursor": cursor}
 
 
-@tool("desk:get_note", read_only=True)
+@tool("office:get_note", read_only=True)
 def get_note(number: int) -> dict[str, Any]:
     """Reads a note."""
     return {"number": number, "text_size": 5, "tags": ["a"], "author": {"name": "Ida"}}
 
 
-@tool("desk:settings", read_only=True)
+@tool("office:settings", read_only=True)
 def settings() -> str:
     """Reads the settings."""
     return '{"most": 5}'
 
 
-@tool("desk:count_cards", read_only=True)
+@tool("office:count_cards", read_only=True)
 def count_cards() -> int:
     """Counts the cards."""
     return 2
 
 
-@tool("desk:send")
+@tool("office:send")
 def send(parcel: Parcel, to: str = "", speed: Literal["slow", "fast"] | None = None) -> str:
     """Sends a parcel."""
     return f"{parcel.count} {parcel.sku} {to} {speed}"
@@ -53,7 +53,7 @@ def send(parcel: Parcel, to: str = "", speed: Literal["slow", "fast"] | None = N
 
 @pytest.fixture
 async def ex() -> AsyncIterator[Exec]:
-    """An Exec with the tools of a desk."""
+    """An Exec with the tools of an office."""
     async with Exec() as ex:
         for each in (list_cards, get_note, settings, count_cards, send):
             ex.add(each)
@@ -61,35 +61,35 @@ async def ex() -> AsyncIterator[Exec]:
 
 
 REPAIRED: list[tuple[str, str, Any]] = [
-    ("python", "page = desk.list_cards()\nreturn [c['id'] for c in page]", [1, 2]),
-    ("python", "page = desk.list_cards()\nreturn [c['id'] for c in page['items']]", [1, 2]),
-    ("python", "page = desk.list_cards()\nreturn page[0]['id']", 1),
-    ("python", "page = desk.list_cards()\nreturn page['cards'][0]['owner_mail']", "a@x"),
-    ("python", "page = desk.list_cards()\nreturn page['cards'][0]['mail']", "a@x"),
-    ("python", "note = await desk.get_note(number=1)\nreturn note['name']", "Ida"),
-    ("python", "note = desk.get_note(number=1).get('note', {})\nreturn note.get('number')", 1),
-    ("python", "s = desk.settings()\nreturn s['most']", 5),
-    ("python", "n = desk.count_cards()\nreturn n['total']", 2),
-    ("python", "n = desk.count_cards()\nreturn 'cards: ' + n", "cards: 2"),
+    ("python", "page = office.list_cards()\nreturn [c['id'] for c in page]", [1, 2]),
+    ("python", "page = office.list_cards()\nreturn [c['id'] for c in page['items']]", [1, 2]),
+    ("python", "page = office.list_cards()\nreturn page[0]['id']", 1),
+    ("python", "page = office.list_cards()\nreturn page['cards'][0]['owner_mail']", "a@x"),
+    ("python", "page = office.list_cards()\nreturn page['cards'][0]['mail']", "a@x"),
+    ("python", "note = await office.get_note(number=1)\nreturn note['name']", "Ida"),
+    ("python", "note = office.get_note(number=1).get('note', {})\nreturn note.get('number')", 1),
+    ("python", "s = office.settings()\nreturn s['most']", 5),
+    ("python", "n = office.count_cards()\nreturn n['total']", 2),
+    ("python", "n = office.count_cards()\nreturn 'cards: ' + n", "cards: 2"),
     ("python", "return sum(x for x in ['1', '2'])", 3),
     ("python", "return 1 if 2 > 1 && 3 > 2 else 0", 1),
-    ("python", "return desk.list_cards(page_token='7')['next_cursor']", "7"),
-    ("python", "return desk.send(sku='a', count=2)", "2 a  None"),
-    ("python", "return desk.send(parcel={'sku': 'a', 'number': 2}, speed='Fast')", "2 a  fast"),
-    ("javascript", "const page = await tools.desk.list_cards();\nreturn page.map((c) => c.id)", [1, 2]),
-    ("javascript", "const { items } = await tools.desk.list_cards();\nreturn items.map((c) => c.id)", [1, 2]),
-    ("javascript", "const page = await tools.desk.list_cards({cursor: '3'});\nreturn page.nextCursor", "3"),
-    ("javascript", "const n = await tools.desk.count_cards();\nreturn n.total", 2),
-    ("javascript", "const s = await tools.desk.settings();\nreturn s.most", 5),
-    ("javascript", "return tools.desk.send({ sku: 'a', count: 2 })", "2 a  None"),
+    ("python", "return office.list_cards(page_token='7')['next_cursor']", "7"),
+    ("python", "return office.send(sku='a', count=2)", "2 a  None"),
+    ("python", "return office.send(parcel={'sku': 'a', 'number': 2}, speed='Fast')", "2 a  fast"),
+    ("javascript", "const page = await tools.office.list_cards();\nreturn page.map((c) => c.id)", [1, 2]),
+    ("javascript", "const { items } = await tools.office.list_cards();\nreturn items.map((c) => c.id)", [1, 2]),
+    ("javascript", "const page = await tools.office.list_cards({cursor: '3'});\nreturn page.nextCursor", "3"),
+    ("javascript", "const n = await tools.office.count_cards();\nreturn n.total", 2),
+    ("javascript", "const s = await tools.office.settings();\nreturn s.most", 5),
+    ("javascript", "return tools.office.send({ sku: 'a', count: 2 })", "2 a  None"),
     (
         "javascript",
-        "const notes = [1, 2].map(async (n) => tools.desk.get_note({ number: n }));\nreturn notes.map((x) => x.number)",
+        "const notes = [1, 2].map(async (n) => tools.office.get_note({ number: n }));\nreturn notes.map((x) => x.number)",
         [1, 2],
     ),
     (
         "javascript",
-        "return [1, 2].filter(async (n) => (await tools.desk.get_note({ number: n })).number > 1)",
+        "return [1, 2].filter(async (n) => (await tools.office.get_note({ number: n })).number > 1)",
         [2],
     ),
 ]
@@ -111,15 +111,15 @@ async def test_what_to_write(ex: Exec, language: str, code: str, value: Any) -> 
 
 
 SILENT: list[tuple[str, str]] = [
-    ("python", "return desk.get_note(number=1).get('subtitle', '')"),
-    ("python", "note = desk.get_note(number=1)\nreturn note.get('parent', {}).get('number')"),
-    ("python", "note = desk.get_note(number=1)\nreturn [c for c in note.get('comments', [])]"),
-    ("javascript", "const note = await tools.desk.get_note({ number: 1 });\nreturn note.subtitle ?? 5"),
+    ("python", "return office.get_note(number=1).get('subtitle', '')"),
+    ("python", "note = office.get_note(number=1)\nreturn note.get('parent', {}).get('number')"),
+    ("python", "note = office.get_note(number=1)\nreturn [c for c in note.get('comments', [])]"),
+    ("javascript", "const note = await tools.office.get_note({ number: 1 });\nreturn note.subtitle ?? 5"),
     (
         "javascript",
-        "const note = await tools.desk.get_note({ number: 1 });\nreturn note.tags.length + note.tags[0].length",
+        "const note = await tools.office.get_note({ number: 1 });\nreturn note.tags.length + note.tags[0].length",
     ),
-    ("javascript", "let n = await tools.desk.count_cards();\nn = n.toFixed(1);\nreturn n"),
+    ("javascript", "let n = await tools.office.count_cards();\nn = n.toFixed(1);\nreturn n"),
 ]
 
 
@@ -132,9 +132,9 @@ async def test_what_may_be_absent(ex: Exec, language: str, code: str) -> None:
 
 
 UNSAID: list[str] = [
-    "return desk.get_note(number=1)['comments']",
-    "note = desk.get_note(number=1)\nreturn [c for c in note['comments']]",
-    "return desk.send(parcel={'sku': 'a', 'count': 1}, speed='unslow')",
+    "return office.get_note(number=1)['comments']",
+    "note = office.get_note(number=1)\nreturn [c for c in note['comments']]",
+    "return office.send(parcel={'sku': 'a', 'count': 1}, speed='unslow')",
     "rows = [{'a': 1}]\nreturn rows[0]['b']",
 ]
 
@@ -162,5 +162,5 @@ def test_promises_that_are_awaited() -> None:
 
 async def test_choices_of_an_argument_that_may_be_null(ex: Exec) -> None:
     """An argument that is one of some values, or null, is refused with all of them."""
-    error = (await ex.execute_code("desk.send(parcel={'sku': 'a', 'count': 1}, speed='late')")).error
+    error = (await ex.execute_code("office.send(parcel={'sku': 'a', 'count': 1}, speed='late')")).error
     assert '"late" is not one of "slow", "fast" or null' in str(error)

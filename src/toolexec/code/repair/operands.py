@@ -75,7 +75,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _as_numbers(failure: Failure) -> str:
-    """Advise on a sum of texts."""
+    """Advise on a sum of strings."""
     found: list[tuple[str, str]] = []
     for node in _on_line(failure):
         is_sum = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum" and node.args

@@ -195,10 +195,10 @@ def _of_list(read: Read) -> Advice:
     return Advice(f"{VALUE}, here a list: {read.unwrapped()}", is_certain=True)
 
 
-def _parsed(texts: Iterable[JSONValue]) -> list[JSONValue] | None:
-    """Return the objects or lists that all of these texts are the JSON of."""
+def _parsed(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
+    """Return the objects or lists that all of these strings are the JSON of."""
     found: list[JSONValue] = []
-    for text in texts:
+    for text in strings:
         try:
             value = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] in ("{", "[") else None
         except (ValueError, RecursionError):

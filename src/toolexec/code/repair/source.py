@@ -48,7 +48,7 @@ def end_of(code: str, start: int) -> int:
 
 def ends_of(code: str) -> dict[int, int]:
     """Return where each bracket is that closes one, by the place of the one that opens it: each place is the one behind
-    it. Those in texts are not looked at."""
+    it. Those in strings are not looked at."""
     found: dict[int, int] = {}
     opened: list[tuple[str, int]] = []
     quote, at = "", 0

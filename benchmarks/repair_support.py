@@ -1,4 +1,4 @@
-"""The tools that the fourth blind set of programs calls: those of a help desk."""
+"""The tools that the fourth blind set of programs calls: those of customer support."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from toolexec import Exec, tool
 
-__all__ = ["add_desk_tools"]
+__all__ = ["add_support_tools"]
 
 _TICKETS: list[dict[str, Any]] = [
     {"id": "T-1", "subject": "Login fails", "status": "open", "priority": "high", "tags": ["auth", "bug"], "by": "ana"},
@@ -162,8 +162,8 @@ def _search_articles(query: str, limit: int = 3) -> list[dict[str, Any]]:
     return _ARTICLES[:limit]
 
 
-def add_desk_tools(ex: Exec) -> None:
-    """Add the tools of a help desk: tickets, users, stock, shipping, reports, settings, time, places and articles."""
+def add_support_tools(ex: Exec) -> None:
+    """Add the tools of customer support: tickets, users, articles, stock, shipping, reports, settings, time."""
     tickets = _list_tickets, _get_ticket, _update_ticket, _lookup_user, _search_articles
     things = _check_stock, _list_products, _quote, _create_label, _export_csv, _read_settings
     for each in (*tickets, *things, _send_sms, _now, _distance):
