@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 from pydantic import PrivateAttr
 
-from toolexec.code.types import CodeResult
-from toolexec.discovery.docs import DetailLevel, ToolDoc
-from toolexec.discovery.summary import Filters, Summary
+from toolexec.discovery.summary import Filters
 from toolexec.errors import ApprovalDeniedError, MissingExtraError
 from toolexec.exec.facade import Exec
+from toolexec.integrations.blocking import Blocking, finish
 from toolexec.integrations.interrupts import interrupt_for
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset, failed_answer
 from toolexec.model.json_value import JSONObject
@@ -77,8 +76,8 @@ class ExecTool(BaseTool):
 
     def _run(self, /, **arguments: Any) -> tuple[Any, Any]:
         approved = self._is_approved(arguments)
-        work = _Blocking(self._tools.ex, Reports(self.name))
-        return _output(_finish(self._tools.call(self._face, arguments, work, approved=approved)))
+        work = Blocking(self._tools.ex, Reports(self.name))
+        return _output(finish(self._tools.call(self._face, arguments, work, approved=approved)))
 
     async def _arun(self, /, **arguments: Any) -> tuple[Any, Any]:
         approved = self._is_approved(arguments)
@@ -121,34 +120,6 @@ class _Awaited:
 
     async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         return await self._ex.run_tool(tool_id, args, on_progress=self._reports)
-
-
-class _Blocking:
-    """The blocking twin of an Exec behind async names: nothing that is awaited here ever waits."""
-
-    def __init__(self, ex: Exec, reports: Reports) -> None:
-        self._sync = ex.sync
-        self._reports = reports
-
-    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        return self._sync.search_tools(query, limit, filters=filters)
-
-    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        return self._sync.get_tool_doc(tool_id, level)
-
-    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
-        return self._sync.run_tool(tool_id, args, on_progress=self._reports)
-
-    async def execute_code(self, code: str, *, allowed_tools: Collection[str] | None = None) -> CodeResult:
-        return self._sync.execute_code(code, allowed_tools=allowed_tools)
-
-
-def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        return finished.value
-    raise AssertionError("work that blocks does not wait")
 
 
 def _output(answer: Answer) -> tuple[Any, Any]:
