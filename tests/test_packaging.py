@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.workspace import packages
+from tests.workspace import APART, packages
 
 from toolexec import __version__
 
@@ -105,10 +105,10 @@ def test_dependencies_are_constrained(strings: dict[str, str]) -> None:
 
 
 def test_all_is_all_extras() -> None:
-    """The extra `all` names every other one, but for the one that needs an older wasmtime than the others have."""
+    """The extra `all` names every other one, but for those that are apart."""
     extras = PROJECT["optional-dependencies"]
     named = {name for entry in extras["all"] for name in re.findall(r"toolexec\[([\w,-]+)\]", entry)}
-    assert {part for name in named for part in name.split(",")} == set(extras) - {"all", "science"}
+    assert {part for name in named for part in name.split(",")} == set(extras) - {"all"} - APART
 
 
 def test_the_version_is_semantic() -> None:

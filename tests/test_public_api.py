@@ -19,6 +19,9 @@ import toolexec
 
 ROOT = Path(toolexec.__file__).parent
 ROOTS = (ROOT, *(package.source for package in installed()))
+ELSEWHERE = frozenset(  # they need frameworks that this environment does not have; `test_frameworks.py` imports them
+    f"toolexec.integrations.frameworks.{name}" for name in ("claude_agent_sdk", "google_adk", "llama_index", "smolagents")
+)
 INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.wasm.app")  # programs that run inside of sandboxes
 MODULES = sorted(
     info.name
@@ -29,6 +32,7 @@ MODULES = sorted(
     )
     if info.name.split(".")[0] == root.name and info.name != "toolexec"
     if not any(part.startswith("_") for part in info.name.split(".")) and not info.name.startswith(INSIDE)
+    if info.name not in ELSEWHERE
 )
 HEAVY = ("mcp", "mcp_types", "httpx", "httpx2", "pydantic", "anyio", "jmespath", "rich", "typer", "docstring_parser")
 

@@ -93,7 +93,7 @@ UNTRACED = frozenset(
 )
 # The directories whose tests start processes that run what no test runs in its own process. Coverage doubles the time
 # of a process that lives for a second: it is imported there, and writes a file in the end.
-CHILDREN_TRACED = frozenset({"backend", "cli", "contract", "durable", "process", "runtime"})
+CHILDREN_TRACED = frozenset({"backend", "cli", "contract", "durable", "integrations", "process", "runtime"})
 # The directories whose property tests are traced, too: what they are about has its coverage above the fast tier.
 PROPERTIES_TRACED = frozenset({"durable", "runtime"})
 

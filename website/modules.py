@@ -131,6 +131,11 @@ API_PAGES: Final = (
         "toolexec.integrations.openai_agents",
         "toolexec.integrations.pydantic_ai",
         "toolexec.integrations.langchain",
+        "toolexec.integrations.google_adk",
+        "toolexec.integrations.claude_agent_sdk",
+        "toolexec.integrations.llama_index",
+        "toolexec.integrations.smolagents",
+        "toolexec.integrations.toolset",
     ),
     _page(
         "server",

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import typer.main
 from tests.release.environments import ROOT, STAGES, Environment
 from tests.test_docs import Block, blocks, commands, compare, narrow
+from tests.workspace import APART
 
 from toolexec.cli.app import app
 
@@ -235,8 +236,10 @@ class Promises:
             assert core <= there
             assert not (set[str]().union(*extras.values()) - core - {"toolexec"}) & there
         elif stage == "all":
-            assert set[str]().union(*extras.values()) - extras["science"] <= there
-            assert not extras["science"] & there
+            apart = set[str]().union(*(extras[name] for name in APART))
+            others = set[str]().union(*(names for name, names in extras.items() if name not in APART))
+            assert others <= there
+            assert not (apart - others) & there
         else:
             assert extras[stage] <= there
 

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 
 
-def vendor_python() -> Path:
-    """Give the Python of the environment, made once per version in the user's cache directory."""
-    wanted = [*_lines(REQUIREMENTS.read_text()), *_own_requirements()]
+def vendor_python(requirements: Path = REQUIREMENTS) -> Path:
+    """Give the Python of the environment with these, made once per version in the user's cache directory."""
+    wanted = [*_lines(requirements.read_text()), *_own_requirements()]
     digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "toolexec" / "vendors"
     cache.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,1 @@
+"""The parts of integrations that need their frameworks to be imported at all."""
