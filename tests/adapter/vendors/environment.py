@@ -32,7 +32,7 @@ def vendor_python(requirements: Path = REQUIREMENTS) -> Path:
             command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
             # The constraints of this project's own environment are what these packages do not resolve with.
             environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
-            subprocess.run(command, check=True, timeout=900, env=environment)
+            subprocess.run(command, check=True, timeout=1800, env=environment)
             (place / "complete").touch()
     return place / "bin" / "python"
 
