@@ -20,7 +20,8 @@ import toolexec
 ROOT = Path(toolexec.__file__).parent
 ROOTS = (ROOT, *(package.source for package in installed()))
 ELSEWHERE = frozenset(  # they need frameworks that this environment does not have; `test_frameworks.py` imports them
-    f"toolexec.integrations.frameworks.{name}" for name in ("claude_agent_sdk", "google_adk", "llama_index", "smolagents")
+    f"toolexec.integrations.frameworks.{name}"
+    for name in ("claude_agent_sdk", "google_adk", "llama_index", "smolagents")
 )
 INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.wasm.app")  # programs that run inside of sandboxes
 MODULES = sorted(

@@ -127,7 +127,7 @@ async def test_sigterm_ends_all_at_once(box: Callable[..., Any], where: str, ini
     assert (await task).result is None
     if init or where == "bwrap":
         assert not subprocess.run(["pgrep", "-g", str(first)], capture_output=True, check=False).stdout.split()
-    else:  # nothing but the guest is ended: what it started is left to whoever started the guest
+    else:  # nothing but the guest is ended: what it started is left to the host
         os.kill(int(guest.output.text().split()[1]), signal.SIGKILL)
 
 
