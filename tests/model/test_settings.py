@@ -279,7 +279,9 @@ def test_protocols_are_known_by_what_they_have() -> None:
     """A class that only type checkers import is known by its name, which an implementation of a protocol does not have."""
     protocols: set[str] = set()
     for info in pkgutil.walk_packages(toolexec.__path__, "toolexec."):
-        if ".guest." not in info.name and not info.name.endswith(("wasm.app", "__main__")):
+        if not any(part in info.name for part in (".guest.", ".frameworks.")) and not info.name.endswith(
+            ("wasm.app", "__main__")
+        ):
             module = importlib.import_module(info.name)
             protocols |= {name for name, value in [*vars(module).items()] if getattr(value, "_is_protocol", False)}
     for guard in settings_module._guards:
