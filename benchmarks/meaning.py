@@ -21,14 +21,13 @@ def _calls(figures: Figures) -> str:
     rate = round(1 / figures["calls.facade_echo"].median, -4)
     return (
         f"A call of an async function costs {_took(figures, 'calls.facade_echo')}, with arguments and result checked: "
-        f"some {rate:,.0f} calls a second on one core. A step of a chain costs {_took(figures, 'calls.chain_step')}. "
-        "Next to a model's answer, which takes a second, you will not find it."
+        f"some {rate:,.0f} calls a second on one core. A step of a chain costs {_took(figures, 'calls.chain_step')}."
     )
 
 
 def _threads(figures: Figures) -> str:
     return (
-        "A sync function runs in a thread, so that it cannot block the others: "
+        "A sync function runs in a thread: "
         f"{_took(figures, 'calls.facade_thread')}. If it never waits, declare it `inline`: "
         f"{_took(figures, 'calls.facade_inline')}. A killable one, in a process, takes {_took(figures, 'worker.call')}."
     )
@@ -37,7 +36,7 @@ def _threads(figures: Figures) -> str:
 def _mcp(figures: Figures) -> str:
     return (
         f"A tool of an MCP server costs {show(figures['mcp.time_ratio'].median, 'ratio')} what it costs with the "
-        "bare SDK: the server and the pipe are what you wait for."
+        "bare SDK."
     )
 
 
@@ -45,8 +44,8 @@ def _search(figures: Figures) -> str:
     right = figures["ranking.toolexec.test.all.recall5"].median
     return (
         f"A search among 10,000 tools takes {_took(figures, 'search.10000.index.mean')}, right after one was added "
-        f"{_took(figures, 'search.10000.add.median')}. For {right:.0%} of the queries that nobody tuned it for, a "
-        "right tool is among the first five of a thousand."
+        f"{_took(figures, 'search.10000.add.median')}. For {right:.0%} of the held-out queries, a right tool is "
+        "among the first five of a thousand."
     )
 
 
