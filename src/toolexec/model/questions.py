@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["ClientAnswerer", "ClientQuestion", "QuestionKind"]
+__all__ = ["QUESTIONS", "ClientAnswerer", "ClientQuestion", "QuestionKind"]
 
 QuestionKind: TypeAlias = Literal["sampling", "elicitation", "roots"]
+QUESTIONS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
+"""All kinds of questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

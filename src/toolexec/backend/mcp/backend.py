@@ -90,7 +90,7 @@ class MCPBackend:
         self.server = server
         self.name: str = server.name
         self.enabled: bool = server.enabled
-        self.relay: Relay = Relay(server.name)
+        self.relay: Relay = Relay(server.name, server.questions)
         self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
+from toolexec.model.questions import QUESTIONS, QuestionKind
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.settings import OAuthSettings, read_oauth
@@ -43,6 +44,7 @@ class MCPSettings(TypedDict, total=False):
     isolation: Isolation
     max_instances: int
     instance_idle: float
+    questions: Sequence[QuestionKind]
     secrets: SecretResolver | None
     hidden: frozenset[str]
     auth: OAuthSettings | Mapping[str, Any] | str | None
@@ -64,6 +66,9 @@ class MCPServer:
     to a command a process of its own, and with `caller` each caller; nothing of one reaches another (`shared`: all use
     one). There are at most `max_instances` of these; one that no call needs for `instance_idle` seconds is closed, and
     those of a session at its end. One more connection lists the tools, and no call goes there.
+
+    `questions` are the kinds of questions that the server may put to the client of a call: all, unless some are listed;
+    it does not learn of others, and they are refused.
 
     With `secrets`, references in command, args, env, cwd, url, headers and auth are filled in at each connect and not
     before: a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values
@@ -94,6 +99,7 @@ class MCPServer:
     isolation: Isolation = "shared"
     max_instances: int = 20
     instance_idle: float = 600.0
+    questions: Sequence[QuestionKind] = QUESTIONS
     secrets: SecretResolver | None = field(default=None, compare=False)
     hidden: frozenset[str] = field(default=frozenset(), compare=False)
     auth: OAuthSettings | Mapping[str, Any] | str | None = None

@@ -89,7 +89,7 @@ class MCPConnection:
         on_event: Callable[[OfferEvent], None] = lambda _: None,
         relay: Relay | None = None,
     ) -> None:
-        self._relay = relay if relay is not None else Relay(server.name)
+        self._relay = relay if relay is not None else Relay(server.name, server.questions)
         self.server = server
         self.capabilities: ServerCapabilities | None = None
         """What the server last said that it has."""
@@ -422,6 +422,7 @@ class MCPConnection:
         patience = min(_PROBE_PATIENCE, self.server.connect_timeout / 3)
         scrubber, relay = KnownSecrets(self.target.hidden, self.login), self._relay
         watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience, scrubber)
+        samples = relay.takes("sampling")
         client = Client(
             watched,  # pyright: ignore[reportArgumentType]
             mode="legacy" if self._handshake_only else "auto",
@@ -430,10 +431,10 @@ class MCPConnection:
             cache=None,
             logging_callback=relay.log,
             log_level="info" if relay.active else None,
-            sampling_callback=relay.sampling if relay.active else None,
-            sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()) if relay.active else None,
-            elicitation_callback=relay.elicitation if relay.active else None,
-            list_roots_callback=relay.roots if relay.active else None,
+            sampling_callback=relay.sampling if samples else None,
+            sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()) if samples else None,
+            elicitation_callback=relay.elicitation if relay.takes("elicitation") else None,
+            list_roots_callback=relay.roots if relay.takes("roots") else None,
         )
         await stack.enter_async_context(client)
         # The SDK would turn a reply that breaks the tool's output schema into an exception and lose the reply. Here the

@@ -41,12 +41,13 @@ _KNOWN_KEYS = frozenset(
         "isolation",
         "max_instances",
         "instance_idle",
+        "questions",
         "auth",
     ]
 )
 _AS_WRITTEN = (
     *("connect_timeout", "max_restarts", "restart_window", "stop_timeout"),
-    *("isolation", "max_instances", "instance_idle"),
+    *("isolation", "max_instances", "instance_idle", "questions"),
 )
 _FOREIGN_KEYS = frozenset(
     [

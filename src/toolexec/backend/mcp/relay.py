@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeAlias, TypeVar
@@ -33,7 +33,7 @@ from toolexec.backend.mcp.secret_forms import asks_for_secret
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
-from toolexec.model.questions import ClientQuestion, QuestionKind
+from toolexec.model.questions import QUESTIONS, ClientQuestion, QuestionKind
 
 __all__ = ["Relay"]
 
@@ -50,15 +50,21 @@ T = TypeVar("T", bound=pydantic.BaseModel)
 class Relay:
     """Knows the calls that are under way at the server *name*, and puts its questions to their client.
 
-    While it is not `active`, the server does not learn that it may ask.
+    While it is not `active`, the server does not learn that it may ask. Questions that are not of one of these *kinds*
+    are refused, and the server does not learn of those either.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kinds: Collection[QuestionKind] = QUESTIONS) -> None:
         self.active: bool = False
         self._name = name
+        self._kinds = frozenset(kinds)
         self._calls: dict[int, ToolCall] = {}
         self._asked: dict[int, int] = {}
         self._roots_of: _Owner | None = None
+
+    def takes(self, kind: QuestionKind) -> bool:
+        """Return whether the server is told that it may ask this."""
+        return self.active and kind in self._kinds
 
     @contextmanager
     def during(self, call: ToolCall) -> Generator[None, None, None]:
@@ -94,6 +100,8 @@ class Relay:
 
     async def elicitation(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Have the person at the client answer; a form that asks for a secret is refused."""
+        if "elicitation" not in self._kinds:
+            return _not_allowed("elicitation")
         data = _data(params)
         if _is_too_long(data, _MOST_IN_FORM):  # it is not looked through: that would hold up all other calls
             return ErrorData(code=INVALID_REQUEST, message=_TOO_MUCH)
@@ -125,6 +133,8 @@ class Relay:
             listener(params.level, f"{params.logger}: {said}" if params.logger else said)
 
     async def _ask(self, kind: QuestionKind, params: JSONDict, result: type[T]) -> T | ErrorData:
+        if kind not in self._kinds:
+            return _not_allowed(kind)
         call = self._whose()
         if call is None or call.origin.answer is None:
             why = "its caller cannot be asked" if call is not None else "it is not known for whom"
@@ -143,6 +153,10 @@ class Relay:
         except (TimeoutError, ToolExecError, pydantic.ValidationError) as error:
             logger.info("a question of MCP server %s was not answered: %s", self._name, type(error).__name__)
             return ErrorData(code=INTERNAL_ERROR, message=f"{kind}: there is no answer")
+
+
+def _not_allowed(kind: QuestionKind) -> ErrorData:
+    return ErrorData(code=INVALID_REQUEST, message=f"{kind} is not possible: this server may not ask for it")
 
 
 def _is_too_long(params: JSONDict, most: int = _MOST_CHARACTERS) -> bool:
