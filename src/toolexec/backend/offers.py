@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.discovery.index import Registered
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = [
     "KIND_MARKS",
@@ -57,14 +57,15 @@ class Offered:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
     """All that one backend offers, in its order. `unlisted` is for the URIs of resources that it does not list, and
-    `completion` completes arguments; None where there is nothing of that kind. `faults` says what is missing, and
-    why."""
+    `completion` completes arguments; None where there is nothing of that kind. `refuses` says which URIs cannot be read
+    although a template fits them, or unlisted ones can be; None: all can. `faults` says what is missing, and why."""
 
     prompts: Sequence[Offered] = ()
     resources: Sequence[Offered] = ()
     templates: Sequence[Offered] = ()
     unlisted: Offered | None = None
     completion: Offered | None = None
+    refuses: Callable[[str], bool] | None = None
     faults: JSONObject = field(default_factory=JSONDict)
     _ids: dict[str, Offered] = field(init=False, repr=False, compare=False, default_factory=dict[str, Offered])
     _uris: dict[str, Offered] = field(init=False, repr=False, compare=False, default_factory=dict[str, Offered])
@@ -84,12 +85,22 @@ class Offers:
         """Return the offer with this ID."""
         return self._ids.get(offer_id)
 
+    def completes(self, ref: JSONValue) -> bool:
+        """Return whether this is a reference, as MCP has it, to a prompt or a template that is offered."""
+        if not isinstance(ref, Mapping):
+            return False
+        is_prompt = ref.get("type") == "ref/prompt"
+        remote = ref.get("name" if is_prompt else "uri")
+        return any(offered.remote == remote for offered in (self.prompts if is_prompt else self.templates))
+
     def of_uri(self, uri: str) -> Offered | None:
         """Return what a resource is read by: the listed one with this URI, else the most exact template that it fits,
-        else what is for unlisted ones."""
+        else what is for unlisted ones; None where it cannot be read."""
         found = self._uris.get(uri)
         if found is not None:
             return found
+        if self.refuses is not None and self.refuses(uri):
+            return None
         fitting = [template for template in self.templates if fits_template(template.remote, uri)]
         return max(fitting, key=lambda template: _literal_size(template.remote), default=self.unlisted)
 

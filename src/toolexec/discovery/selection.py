@@ -38,9 +38,10 @@ class IDPatterns:
 
     def match(self, tool: Tool) -> bool:
         """Return whether one of them fits the tool's ID."""
-        return self._fits(tool.id) or (bool(tool.version) and self._fits(f"{tool.namespace}:{tool.name}"))
+        return self.fits(tool.id) or (bool(tool.version) and self.fits(f"{tool.namespace}:{tool.name}"))
 
-    def _fits(self, tool_id: str) -> bool:
+    def fits(self, tool_id: str) -> bool:
+        """Return whether one of them fits this ID, or any other text, as a whole."""
         return tool_id in self._exact or (self._like is not None and self._like(tool_id) is not None)
 
 

@@ -23,6 +23,7 @@ from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.figures import CallFigures
+from toolexec.backend.mcp.choosing import Chosen
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
@@ -91,6 +92,7 @@ class MCPBackend:
         self.name: str = server.name
         self.enabled: bool = server.enabled
         self.relay: Relay = Relay(server.name, server.questions)
+        self._chosen = Chosen(server)
         self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}
@@ -248,6 +250,9 @@ class MCPBackend:
         meta = {IDEMPOTENCY_KEY: call.idempotency_key} if call.idempotency_key else None
         method = self._method(call)
         if method == "tools/call":
+            if not self._chosen.tools.takes(name):
+                message = f"the settings of MCP server {self.name} leave out its tool {name[:200]}"
+                raise BackendNotFoundError(message, backend=self.name)
             send = partial(self._call_tool, name, args, report, meta)
         else:
             name = self._checked_offer(call, name, args)
@@ -356,9 +361,8 @@ class MCPBackend:
         seconds = self.server.connect_timeout
         try:
             async with asyncio.timeout(seconds):
-                return await read_offers(
-                    client, self.name, self.server.namespace or self.name, self._connection.target.destination
-                )
+                namespace, destination = self.server.namespace or self.name, self._connection.target.destination
+                return await read_offers(client, self.name, namespace, destination, self._chosen)
         except TimeoutError:
             message = f"MCP server {self.name} has not listed its resources and prompts within {seconds:g} s"
             raise ToolTimeoutError(message, backend=self.name) from None
@@ -435,6 +439,10 @@ class MCPBackend:
                 found = Violation(path="/uri", keyword="const", message=f"it is not a URI of {call.tool_id}")
                 raise InputValidationError((found,), tool_id=call.tool_id, op="validate_input")
             return str(uri)
+        if offered.kind == "completion" and not self._known_offers.completes(args.get("ref")):
+            message = f"{self.name} offers no such prompt or template"
+            found = Violation(path="/ref", keyword="const", message=message)
+            raise InputValidationError((found,), tool_id=call.tool_id, op="validate_input")
         return name
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -507,6 +515,8 @@ class MCPBackend:
         self._begun += 1
         number = self._begun
         listing = await self._list(client)
+        if self._chosen.tools.narrows:
+            listing.tools = [tool for tool in listing.tools if self._chosen.tools.takes(tool.name)]
         convert = partial(convert_tools, listing.tools, self.server.namespace or self.name)
         tools, skipped = await asyncio.to_thread(convert) if len(listing.tools) > AT_ONCE else convert()
         if number < self._shown:

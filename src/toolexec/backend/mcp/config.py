@@ -45,6 +45,12 @@ class MCPSettings(TypedDict, total=False):
     max_instances: int
     instance_idle: float
     questions: Sequence[QuestionKind]
+    include: Sequence[str]
+    exclude: Sequence[str]
+    include_prompts: Sequence[str]
+    exclude_prompts: Sequence[str]
+    include_resources: Sequence[str]
+    exclude_resources: Sequence[str]
     secrets: SecretResolver | None
     hidden: frozenset[str]
     auth: OAuthSettings | Mapping[str, Any] | str | None
@@ -69,6 +75,11 @@ class MCPServer:
 
     `questions` are the kinds of questions that the server may put to the client of a call: all, unless some are listed;
     it does not learn of others, and they are refused.
+
+    `include` and `exclude` are patterns of the tools that there are here, by the names that the server gives them:
+    those that fit one of the first (all, where it is empty), and none of the second. `include_prompts` and
+    `exclude_prompts` say the same of prompts, `include_resources` and `exclude_resources` of resources and templates,
+    by their URIs; a URI that is left out cannot be read, whether the server lists it or not.
 
     With `secrets`, references in command, args, env, cwd, url, headers and auth are filled in at each connect and not
     before: a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values
@@ -100,6 +111,12 @@ class MCPServer:
     max_instances: int = 20
     instance_idle: float = 600.0
     questions: Sequence[QuestionKind] = QUESTIONS
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    include_prompts: Sequence[str] = ()
+    exclude_prompts: Sequence[str] = ()
+    include_resources: Sequence[str] = ()
+    exclude_resources: Sequence[str] = ()
     secrets: SecretResolver | None = field(default=None, compare=False)
     hidden: frozenset[str] = field(default=frozenset(), compare=False)
     auth: OAuthSettings | Mapping[str, Any] | str | None = None

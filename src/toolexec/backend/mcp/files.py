@@ -42,12 +42,19 @@ _KNOWN_KEYS = frozenset(
         "max_instances",
         "instance_idle",
         "questions",
+        "include",
+        "exclude",
+        "include_prompts",
+        "exclude_prompts",
+        "include_resources",
+        "exclude_resources",
         "auth",
     ]
 )
 _AS_WRITTEN = (
     *("connect_timeout", "max_restarts", "restart_window", "stop_timeout"),
     *("isolation", "max_instances", "instance_idle", "questions"),
+    *("include", "exclude", "include_prompts", "exclude_prompts", "include_resources", "exclude_resources"),
 )
 _FOREIGN_KEYS = frozenset(
     [

@@ -10,8 +10,10 @@ import pydantic
 from mcp import Client, MCPError
 from mcp_types import METHOD_NOT_FOUND, PromptReference, ResourceTemplateReference, ServerCapabilities
 
+from toolexec.backend.mcp.choosing import Chosen
 from toolexec.backend.mcp.convert import without_hidden_characters
 from toolexec.backend.offers import Offered, OfferKind, Offers
+from toolexec.backend.uris import is_closed
 from toolexec.discovery.index import Registered
 from toolexec.errors import Outcome, RemoteToolError, ToolExecError
 from toolexec.model.binding import MCPBinding, MCPMethod
@@ -61,11 +63,11 @@ def may_offer(capabilities: ServerCapabilities) -> frozenset[str]:
     return frozenset(name for name, has in found.items() if has)
 
 
-async def read_offers(client: Client, name: str, namespace: str, destination: str) -> Offers:
-    """Return all that the server offers. A list that never ends is cut, and what is not as MCP has it is left out, with
-    the reason among the faults. Raises what the SDK does."""
+async def read_offers(client: Client, name: str, namespace: str, destination: str, chosen: Chosen) -> Offers:
+    """Return what is *chosen* of all that the server offers. A list that never ends is cut, and what is not as MCP has
+    it is left out, with the reason among the faults. Raises what the SDK does."""
     has = may_offer(client.server_capabilities)
-    makes = _Maker(name, namespace, destination)
+    makes = _Maker(name, namespace, destination, chosen)
     prompts: list[Offered] = []
     resources: list[Offered] = []
     templates: list[Offered] = []
@@ -76,12 +78,18 @@ async def read_offers(client: Client, name: str, namespace: str, destination: st
         resources = makes.all("resource", listed)
         listed = await _listed(lambda c: client.list_resource_templates(cursor=c), "resource_templates", makes)
         templates = makes.all("template", listed)
+    resources_chosen = chosen.resources
+
+    def refuses(uri: str) -> bool:
+        return not resources_chosen.includes(uri) or is_closed(uri, resources_chosen.excludes, makes.excluded_templates)
+
     return Offers(
         prompts=prompts,
         resources=resources,
         templates=templates,
         unlisted=makes.other("template", _UNLISTED) if "resources" in has else None,
         completion=makes.other("completion", _COMPLETE) if "completion" in has else None,
+        refuses=refuses if resources_chosen.narrows else None,
         faults=makes.faults,
     )
 
@@ -123,13 +131,15 @@ async def _listed(page_at: Callable[[str | None], Awaitable[Any]], key: str, mak
 
 
 class _Maker:
-    """Makes offers of definitions, each with an ID of its own."""
+    """Makes offers of those definitions that are *chosen*, each with an ID of its own."""
 
-    def __init__(self, backend: str, namespace: str, destination: str) -> None:
+    def __init__(self, backend: str, namespace: str, destination: str, chosen: Chosen) -> None:
         self._backend = backend
         self._namespace = namespace
         self._destination = destination
         self._taken: set[str] = {self._id(kind, name) for kind, name in _OWN}
+        self._chosen = chosen
+        self.excluded_templates: list[str] = []
         self.faults: JSONDict = {}
 
     def all(self, kind: OfferKind, listed: Iterable[JSONDict]) -> list[Offered]:
@@ -137,6 +147,11 @@ class _Maker:
         found: dict[str, Offered] = {}
         for data in listed:
             remote = str(data["name"] if kind == "prompt" else data["uriTemplate" if kind == "template" else "uri"])
+            choice = self._chosen.of(kind)
+            if not choice.takes(remote):
+                if kind == "template" and choice.excludes(remote):
+                    self.excluded_templates.append(remote)
+                continue
             label = f"{kind} {remote[:200]}"
             size = sum(len(str(value)) for value in data.values())
             if remote in found:
