@@ -11,12 +11,12 @@ from tests.backend.providers.service import Service, serving
 from tests.server.harness import ERAS, connect
 from tests.server.harness import serving as serving_tools
 
-from toolexec import Exec, Gate, Policy, Rule, Step, Tool, tool
+from toolexec import DocEntry, Exec, Gate, Policy, Rule, Step, Tool, ToolExample, tool
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, InputValidationError, PolicyError
-from toolexec.model import LocalBinding, ToolTransform
+from toolexec.model import LocalBinding, ToolAnnotations, ToolTransform
 from toolexec.model.transform import ShownTool
 from toolexec.run.audit import AuditLog, read_last
 from toolexec.run.layers.audit import Audit
@@ -235,3 +235,62 @@ async def test_transforms_stay_as_they_are() -> None:
     async with made() as ex:
         with pytest.raises(ConfigurationError, match="transforms cannot be changed"):
             ex.reconfigure(transforms={})
+
+
+async def test_other_hints_and_examples() -> None:
+    """Rules go by the hints of a transform, those that it leaves out stay; its examples are shown in place of others."""
+    example = {"title": "Tomorrow", "args": {"place": "Rome", "days": 1}, "result_hint": "sun"}
+    shown = {**SHOWN, "annotations": {"read_only": True, "destructive": False}, "examples": [example]}
+    own = Tool(
+        name="fetch",
+        namespace="weather",
+        input_schema=fetch.tool.input_schema,
+        annotations=ToolAnnotations(idempotent=True, destructive=True, title="Own"),
+    )
+    gate = Gate(policy=Policy([Rule("allow", read_only=True)], default="deny"))
+    async with Exec(transforms={"weather:fetch": shown}, gate=gate) as ex:
+        doc = DocEntry(notes="Kept.", examples=(ToolExample(title="Own", args={"q": "Rome"}),))
+        tool = ex.add(own, handler=dict, doc=doc)
+        assert tool.annotations == ToolAnnotations(read_only=True, idempotent=True, destructive=False, title="Own")
+        assert (await ex.run_tool("weather:forecast", {"place": "Rome"})).ok
+        described = await ex.get_tool_doc("weather:forecast")
+        assert described.notes == "Kept."
+        assert [each.to_dict() for each in described.examples] == [
+            {"title": "Tomorrow", "description": "", "args": {"place": "Rome", "days": 1}, "resultHint": "sun"}
+        ]
+
+
+async def test_examples_of_tools_of_providers_are_shown_and_must_fit() -> None:
+    """An example with arguments that callers cannot give withholds the tool, and the status says why."""
+    tools = {"echo": {"argv": ["echo", "{text}"]}}
+    for args, fits in (({"words": "hi"}, True), ({"text": "hi"}, False)):
+        shown = {"arguments": {"text": {"name": "words"}}, "examples": [{"args": args}]}
+        async with Exec(transforms={"cmd:echo": shown}, gate=None) as ex:
+            await ex.add_commands("cmd", tools=tools)
+            if fits:
+                assert [each.args for each in (await ex.get_tool_doc("cmd:echo")).examples] == [args]
+            else:
+                assert ex.index.find("cmd:echo") is None
+                [status] = [each for each in ex.backend_statuses() if each.name == "cmd"]
+                assert "example 1 does not fit" in status.skipped["cmd:echo"]
+
+
+def test_hints_and_examples_that_are_none_are_refused() -> None:
+    """The message says what is wrong, and what there is."""
+    with pytest.raises(ConfigurationError, match="annotations has no setting 'readonly'; did you mean read_only"):
+        ToolTransform(annotations={"readonly": True})
+    with pytest.raises(ConfigurationError, match="example 1 has no setting 'arg'; did you mean args"):
+        ToolTransform.from_settings("transforms.a:b", {"examples": [{"arg": {}}]})
+
+
+async def test_a_skill_keeps_its_form_when_its_tools_change() -> None:
+    """What follows from its tools is found out again, and its transform counts more than that."""
+    source = '+++\nname = "twice"\ndescription = "Runs."\n+++\ninput n: integer\nreturn run("weather:count", {to: n, step: 2})'
+    shown = {"name": "double", "annotations": {"read_only": True}}
+    async with Exec(transforms={"skill:twice": shown}, gate=None) as ex:
+        ex.add_skill(source)
+        ex.add(count)
+        found = ex.index.find("skill:double")
+        assert found is not None
+        assert found.tool.annotations.read_only
+        assert (await ex.run_tool("skill:double", {"n": 5})).value == [0, 2, 4]

@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -218,7 +219,7 @@ def shown_transforms(loaded: LoadedConfig) -> JSONDict:
     return {
         tool_id: {
             part: value if isinstance(value, str) else redactor.value(value)
-            for part in ("name", "title", "description", "arguments")
+            for part in (each.name for each in fields(transform))
             if (value := getattr(transform, part))
         }
         for tool_id, transform in loaded.transforms.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolexec.errors import ConfigurationError
@@ -56,14 +57,21 @@ class Adding:
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
-        shown = self._shown(declared.tool.check_schemas())
+        shown = self.shown(declared.tool.check_schemas())
         self._replace_stand_in(shown)
-        self._discovery.register(shown, LocalBinding(declared.tool.id), doc)
+        self._discovery.register(shown, LocalBinding(declared.tool.id), self._doc(shown, doc))
         self._local.register(declared.tool.id, declared.handler)
         return shown
 
-    def _shown(self, tool: Tool) -> Tool:
+    def shown(self, tool: Tool) -> Tool:
+        """Return a tool as it is shown; raises as `Transforms.apply` does."""
         return tool if self._transforms is None else self._transforms.apply(tool)
+
+    def _doc(self, shown: Tool, doc: DocEntry | None) -> DocEntry | None:
+        """Return the documentation of a tool as it is shown: examples of its transform take the place of its own."""
+        if doc is None or self._transforms is None or not self._transforms.has_examples(shown):
+            return doc
+        return replace(doc, examples=())
 
     def _replace_stand_in(self, tool: Tool) -> None:
         if tool.id in self.stand_ins:
@@ -81,9 +89,9 @@ class Adding:
             raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
         if handler is not None and not isinstance(handler, Handler) and not callable(handler):
             raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
-        shown = self._shown(tool.check_schemas())
+        shown = self.shown(tool.check_schemas())
         self._replace_stand_in(shown)
-        self._discovery.register(shown, binding or LocalBinding(tool.id), doc)
+        self._discovery.register(shown, binding or LocalBinding(tool.id), self._doc(shown, doc))
         if handler is not None:
             self._local.register(tool.id, handler)
         return shown

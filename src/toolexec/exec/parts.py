@@ -17,6 +17,8 @@ from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolexec.cassette.cassette import Cassette
     from toolexec.exec.cassettes import UsedCassette
     from toolexec.exec.chain import Chains
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from toolexec.exec.skills import Skills
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
+    from toolexec.model.json_value import JSONObject
     from toolexec.model.transform import Transforms
     from toolexec.run.context import ContextMeter
 
@@ -56,7 +59,7 @@ class Parts:
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
         self.home: Home = Home()
-        self.transforms: Transforms | None = _transforms(options)
+        self.transforms: Transforms | None = _transforms(options, self.discovery)
         self.sources: Sources = Sources(
             self.discovery.index, self.backends, options.start_timeout, self.home, self.transforms
         )
@@ -251,12 +254,16 @@ class Parts:
                         self._close_cassette()
 
 
-def _transforms(options: Options) -> Transforms | None:
+def _transforms(options: Options, discovery: Discovery) -> Transforms | None:
     if not options.transforms:
         return None
+    from toolexec.discovery.examples import ToolExample
     from toolexec.model.transform import Transforms
 
-    return Transforms(options.transforms)
+    def keep_examples(tool_id: str, examples: Sequence[JSONObject]) -> None:
+        discovery.docs.register_examples(tool_id, [ToolExample(**each) for each in examples])
+
+    return Transforms(options.transforms, keep_examples)
 
 
 def _local_backend(backends: BackendRegistry, options: Options) -> LocalBackend:

@@ -128,7 +128,10 @@ class Skills:
         if entry is None or entry.tool.id in within:
             return None
         skill = self.known.get(entry.tool.id)
-        return entry.tool.annotations if skill is None else skill.annotations(self._hints(skill, within))
+        return entry.tool.annotations if skill is None else self._shown(skill, within).annotations
+
+    def _shown(self, skill: Skill, within: tuple[str, ...] = ()) -> Tool:
+        return self._adding.shown(skill.tool(self._hints(skill, within)))
 
     def _changed(self, event: ChangeEvent) -> None:
         """Bring the hints of all skills up to date after a change of a tool that one of them calls."""
@@ -147,9 +150,9 @@ class Skills:
 
     def _refresh(self, tool_id: str, skill: Skill) -> None:
         entry = self._index.find(tool_id)
-        hints = self._hints(skill)
-        if entry is not None and entry.tool.id == tool_id and entry.tool.annotations != skill.annotations(hints):
-            bulk(self._index).replace(skill.tool(hints), LocalBinding(tool_id))
+        shown = self._shown(skill)
+        if entry is not None and entry.tool.id == tool_id and entry.tool.annotations != shown.annotations:
+            bulk(self._index).replace(shown, LocalBinding(skill.id))
 
     async def _run(self, skill: Skill, args: JSONObject, context: ToolContext) -> Any:
         """Run a skill; raises ExecutionError, whose cause is what went wrong in it."""

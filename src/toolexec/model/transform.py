@@ -1,12 +1,12 @@
-"""Tools as they are shown: other names, hidden or fixed arguments, other descriptions than those of their providers."""
+"""Tools as they are shown: other names, arguments, descriptions, hints and examples than those of their providers."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.errors.hints import did_you_mean
@@ -15,7 +15,10 @@ from toolexec.model.schema import Schema
 from toolexec.model.settings import check_settings
 from toolexec.model.tool import TRANSFORMED, Tool
 
-__all__ = ["ShownTool", "ToolTransform", "Transforms"]
+__all__ = ["KeepExamples", "ShownTool", "ToolTransform", "Transforms"]
+
+KeepExamples: TypeAlias = Callable[[str, Sequence[JSONObject]], None]
+"""Keeps examples, each with the parts that `ToolTransform` says, as those of the tool with this ID."""
 
 _OF_THE_WHOLE: Final = frozenset(
     (
@@ -35,11 +38,27 @@ class _ArgumentSettings(TypedDict, total=False):
     default: JSONValue
 
 
+class _AnnotationSettings(TypedDict, total=False):
+    read_only: bool
+    idempotent: bool
+    destructive: bool
+    open_world: bool
+
+
+class _ExampleSettings(TypedDict, total=False):
+    title: str
+    description: str
+    args: JSONObject
+    result_hint: str
+
+
 class _TransformSettings(TypedDict, total=False):
     name: str
     title: str
     description: str
     arguments: Mapping[str, JSONObject]
+    annotations: Mapping[str, bool]
+    examples: Sequence[JSONObject]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +70,18 @@ class ToolTransform:
     - `default`: what is sent where a caller gives nothing, so that it need not be given;
     - `value`: what is always sent; callers do not see the argument;
     - `hide`: true for an argument that callers do not see, and that is not sent.
+
+    `annotations` are hints in place of the tool's own, each by its name: `read_only`, `idempotent`, `destructive`,
+    `open_world`. `examples` are in place of the tool's own, each with any of `title`, `description`, `args` as callers
+    give them, and `result_hint`.
     """
 
     name: str = ""
     title: str = ""
     description: str = ""
     arguments: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    annotations: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    examples: Sequence[JSONObject] = ()
 
     def __post_init__(self) -> None:
         for name, each in self.arguments.items():
@@ -64,6 +89,9 @@ class ToolTransform:
             check_settings(where, _ArgumentSettings, each)
             if ("value" in each or each.get("hide")) and each.keys() & {"name", "description", "default"}:
                 raise ConfigurationError(f"{where} is hidden, so it has no name, description or default")
+        check_settings("transform: annotations", _AnnotationSettings, self.annotations)
+        for number, example in enumerate(self.examples, 1):
+            check_settings(f"transform: example {number}", _ExampleSettings, example)
 
     @classmethod
     def from_settings(cls, where: str, given: object) -> ToolTransform:
@@ -106,9 +134,19 @@ class ShownTool:
         for part in ("name", "title", "description"):
             if getattr(transform, part):
                 changes[part] = getattr(transform, part)
+        if transform.annotations:
+            changes["annotations"] = replace(original.annotations, **transform.annotations)
         text = json.dumps(original.to_mcp(), sort_keys=True)
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
         self.tool = original.replace(**changes, meta={**original.meta, TRANSFORMED: digest}).check_schemas()
+        self.examples: Sequence[JSONObject] = transform.examples
+        for number, example in enumerate(self.examples, 1):
+            try:
+                self.arguments(example.get("args", {}))
+            except InputValidationError as error:
+                raise ConfigurationError(
+                    f"the transform of {original.id}: example {number} does not fit: {error.message}"
+                ) from error
 
     def _schema(self, schema: JSONDict, properties: JSONObject, transform: ToolTransform) -> JSONDict:
         """Return the schema that callers see, and note how their arguments are called."""
@@ -180,19 +218,24 @@ class ShownTool:
 class Transforms:
     """The transforms of tools by the tools' own IDs, and the tools that they were applied to."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        """Raises ConfigurationError for what is not a transform."""
+    def __init__(self, given: Mapping[str, Any], keep_examples: KeepExamples | None = None) -> None:
+        """*keep_examples* is given those of each tool when it is shown. Raises ConfigurationError for what is not a
+        transform."""
+        self._keep_examples = keep_examples
         self._given = {
             tool_id: ToolTransform.from_settings(f"transforms.{tool_id}", each) for tool_id, each in given.items()
         }
         self._shown: dict[str, ShownTool] = {}
 
     def apply(self, tool: Tool) -> Tool:
-        """Return a tool as it is shown. Raises ConfigurationError for one that its transform does not fit."""
+        """Return a tool as it is shown. Raises ConfigurationError for one that its transform does not fit, and
+        InvalidToolError for an example that is too large."""
         transform = self._given.get(tool.id)
         if transform is None:
             return tool
         shown = ShownTool(tool, transform)
+        if shown.examples and self._keep_examples is not None:
+            self._keep_examples(shown.tool.id, shown.examples)
         self._shown[shown.tool.id] = shown
         return shown.tool
 
@@ -200,6 +243,11 @@ class Transforms:
         """Return how a tool of the index is shown; None for one that is as its provider has it."""
         shown = self._shown.get(tool.id)
         return shown if shown is not None and (shown.tool is tool or shown.tool == tool) else None
+
+    def has_examples(self, tool: Tool) -> bool:
+        """Return whether a tool of the index is shown with other examples than its own."""
+        shown = self.of(tool)
+        return shown is not None and bool(shown.examples)
 
     def schema_of(self, tool: Tool) -> Schema:
         """Return what the arguments that are sent must be like."""
