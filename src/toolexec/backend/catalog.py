@@ -138,8 +138,8 @@ class Catalog:
         refused: dict[str, str] = {}
         for tool in tools:
             try:
-                tool_id, offer = self._shown(tool)
-                offers[tool_id] = offer
+                if (shown := self._shown(tool)) is not None:
+                    offers[shown[0].id] = shown
             except ToolExecError as error:
                 refused[tool.id] = str(error)
             yield
@@ -157,10 +157,14 @@ class Catalog:
             self._owners.settle(tool_id)
             yield
 
-    def _shown(self, tool: Tool) -> tuple[str, tuple[Tool, Binding]]:
+    def _shown(self, tool: Tool) -> tuple[Tool, Binding] | None:
+        """Return a tool as it is shown, and where it is; None for one that is hidden."""
         own = tool if tool.namespace or not self._namespace else tool.replace(namespace=self._namespace)
-        shown = own if self._transforms is None else self._transforms.apply(own)
-        return shown.id, (shown, self._backend.bind(own))
+        if self._transforms is None:
+            return own, self._backend.bind(own)
+        if self._transforms.hides(own):
+            return None
+        return self._transforms.apply(own), self._backend.bind(own)
 
     def _stored(self) -> Generator[None, None, dict[str, Binding]]:
         """Return the bindings that were stored of this backend, the first time that it is asked for them."""

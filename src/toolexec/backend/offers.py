@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.discovery.index import Registered
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+
+if TYPE_CHECKING:
+    from toolexec.model.transform import Transforms
 
 __all__ = [
     "KIND_MARKS",
@@ -145,6 +148,10 @@ class OffersMore(Protocol):
 
     def offered(self, offer_id: str) -> Offered | None:
         """Return the offer with this ID, of those that were read last."""
+        ...
+
+    def show_offers(self, transforms: Transforms) -> None:
+        """Have what it offers be as *transforms* show it, from the next reading on, for whoever asks."""
         ...
 
     def on_offers(self, listener: OfferListener) -> Callable[[], None]:

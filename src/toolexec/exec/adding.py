@@ -57,11 +57,16 @@ class Adding:
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
+        if self._hides(declared.tool):
+            return declared.tool
         shown = self.shown(declared.tool.check_schemas())
         self._replace_stand_in(shown)
         self._discovery.register(shown, LocalBinding(declared.tool.id), self._doc(shown, doc))
         self._local.register(declared.tool.id, declared.handler)
         return shown
+
+    def _hides(self, tool: Tool) -> bool:
+        return self._transforms is not None and self._transforms.hides(tool)
 
     def shown(self, tool: Tool) -> Tool:
         """Return a tool as it is shown; raises as `Transforms.apply` does."""
@@ -89,6 +94,8 @@ class Adding:
             raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
         if handler is not None and not isinstance(handler, Handler) and not callable(handler):
             raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
+        if self._hides(tool):
+            return tool
         shown = self.shown(tool.check_schemas())
         self._replace_stand_in(shown)
         self._discovery.register(shown, binding or LocalBinding(tool.id), self._doc(shown, doc))

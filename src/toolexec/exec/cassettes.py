@@ -77,6 +77,8 @@ class UsedCassette:
         """Register the recorded tools that are not there yet, and return their IDs."""
         filled: set[str] = set()
         for recorded in self.cassette.tools.values():
+            if self._transforms is not None and self._transforms.hides(recorded.tool):
+                continue
             shown = recorded.tool if self._transforms is None else self._transforms.apply(recorded.tool)
             found = index.find(shown.id)
             if found is None or found.tool.id != shown.id:

@@ -178,7 +178,7 @@ class Parts:
         """What reads resources and gets prompts."""
         from toolexec.exec.resources import Resources
 
-        return Resources(self.scope, self.backends, self.calls)
+        return Resources(self.scope, self.backends, self.calls, self.transforms)
 
     @cached_property
     def durable(self) -> DurableRuns:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolexec.backend.registry import BackendRegistry
     from toolexec.exec.calls import Calls
     from toolexec.exec.scope import Scope
+    from toolexec.model.transform import Transforms
     from toolexec.run.types import Result
 
 __all__ = ["Resources", "answer_of"]
@@ -41,8 +42,11 @@ T = TypeVar("T")
 class Resources:
     """What the backends offer beside tools; starts those that are not started yet."""
 
-    def __init__(self, scope: Scope, backends: BackendRegistry, calls: Calls) -> None:
+    def __init__(
+        self, scope: Scope, backends: BackendRegistry, calls: Calls, transforms: Transforms | None = None
+    ) -> None:
         self._scope = scope
+        self._transforms = transforms
         self._backends = backends
         self._calls = calls
 
@@ -143,6 +147,11 @@ class Resources:
         nothing, or may not be asked."""
         if offers.completion is None or not self._scope.shows(offers.completion.entry):
             return Completions()
+        shown = self._transforms.of(offered.entry.tool) if self._transforms is not None else None
+        if shown is not None and offered.kind == "prompt":  # its server knows the arguments by their own names
+            known = {own: text for name, text in (known or {}).items() if (own := shown.own_name(name))}
+            if not (argument := shown.own_name(argument)):
+                return Completions()
         is_prompt = offered.kind == "prompt"
         ref: JSONDict = {"type": "ref/prompt", "name": offered.remote}
         if not is_prompt:

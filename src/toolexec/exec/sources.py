@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolexec.backend.base import Backend, BackendStatus, LiveBackend, RefreshableBackend
 from toolexec.backend.catalog import Catalog
+from toolexec.backend.offers import OffersMore
 from toolexec.backend.owners import Owners
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
@@ -134,6 +135,8 @@ class Sources:
         catalog = self._catalogs[backend.name] = Catalog(
             self._index, backend, self._owners, self._transforms, namespace="" if is_live else backend.name
         )
+        if self._transforms is not None and isinstance(backend, OffersMore):
+            backend.show_offers(self._transforms)
         if isinstance(backend, LiveBackend):
             backend.on_tools(catalog.publish)
         if self._recorded is None:

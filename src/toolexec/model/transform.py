@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
@@ -56,6 +56,7 @@ class _TransformSettings(TypedDict, total=False):
     name: str
     title: str
     description: str
+    hide: bool
     arguments: Mapping[str, JSONObject]
     annotations: Mapping[str, bool]
     examples: Sequence[JSONObject]
@@ -73,17 +74,21 @@ class ToolTransform:
 
     `annotations` are hints in place of the tool's own, each by its name: `read_only`, `idempotent`, `destructive`,
     `open_world`. `examples` are in place of the tool's own, each with any of `title`, `description`, `args` as callers
-    give them, and `result_hint`.
+    give them, and `result_hint`. With `hide`, the tool is not there at all.
     """
 
     name: str = ""
     title: str = ""
     description: str = ""
+    hide: bool = False
     arguments: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     annotations: Mapping[str, bool] = field(default_factory=dict[str, bool])
     examples: Sequence[JSONObject] = ()
 
     def __post_init__(self) -> None:
+        others = (getattr(self, each.name) for each in fields(self) if each.name != "hide")
+        if self.hide and any(others):
+            raise ConfigurationError("transform: it is hidden, so there is nothing else to say of it")
         for name, each in self.arguments.items():
             where = f"transform: argument {name!r}"
             check_settings(where, _ArgumentSettings, each)
@@ -204,6 +209,11 @@ class ShownTool:
         sent = {self._of_caller.get(name, name): value for name, value in given.items()}
         return {**self._defaults, **sent, **self._sent}
 
+    def own_name(self, name: str) -> str:
+        """Return what the tool itself calls an argument that callers know by this name; empty for one that they do not
+        see."""
+        return self._of_caller.get(name, "" if name in self._own and self._maps else name)
+
     def as_callers_know(self, error: InputValidationError) -> InputValidationError:
         """Return an error about arguments with the names that callers use."""
         names = {f"/{pointer(own)}": f"/{pointer(public)}" for public, own in self._of_caller.items()}
@@ -227,10 +237,23 @@ class Transforms:
         }
         self._shown: dict[str, ShownTool] = {}
 
-    def apply(self, tool: Tool) -> Tool:
-        """Return a tool as it is shown. Raises ConfigurationError for one that its transform does not fit, and
-        InvalidToolError for an example that is too large."""
+    def apart(self) -> Transforms:
+        """Return the same transforms for tools of another place, that are called by the same IDs."""
+        return Transforms(self._given)
+
+    def given(self, tool_id: str) -> ToolTransform | None:
+        """Return the transform of what has this ID by itself."""
+        return self._given.get(tool_id)
+
+    def hides(self, tool: Tool) -> bool:
+        """Return whether a tool, as its provider has it, is not to be shown."""
         transform = self._given.get(tool.id)
+        return transform is not None and transform.hide
+
+    def apply(self, tool: Tool, transform: ToolTransform | None = None) -> Tool:
+        """Return a tool as it is shown, by the *transform* if that is given. Raises ConfigurationError for one that its
+        transform does not fit, and InvalidToolError for an example that is too large."""
+        transform = transform if transform is not None else self._given.get(tool.id)
         if transform is None:
             return tool
         shown = ShownTool(tool, transform)

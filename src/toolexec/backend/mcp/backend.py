@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import pydantic
@@ -57,6 +57,9 @@ from toolexec.model.tool import Tool
 from toolexec.net.oauth.login import log_in
 from toolexec.net.oauth.session import LoginStatus, OAuthSession
 from toolexec.net.outcomes import MAY_PASS
+
+if TYPE_CHECKING:
+    from toolexec.model.transform import Transforms
 
 __all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
 
@@ -105,6 +108,7 @@ class MCPBackend:
         self._offers: Offers | None = None
         self._known_offers: Offers = Offers()
         self._offer_changes = 0
+        self._transforms: Transforms | None = None
         self._reading = asyncio.Lock()
         self._offer_listeners: list[OfferListener] = []
         self._watched: Counter[str] = Counter()
@@ -145,6 +149,8 @@ class MCPBackend:
         """Return one more connection to the server, for one session or caller."""
         made = MCPBackend(replace(self.server, isolation="shared"))
         made.relay.active = self.relay.active
+        if self._transforms is not None:  # what callers know of is what the main connection lists
+            made.show_offers(self._transforms.apart())
         return made
 
     def _isolated(self) -> JSONDict:
@@ -362,16 +368,25 @@ class MCPBackend:
         try:
             async with asyncio.timeout(seconds):
                 namespace, destination = self.server.namespace or self.name, self._connection.target.destination
-                return await read_offers(client, self.name, namespace, destination, self._chosen)
+                found = await read_offers(client, self.name, namespace, destination, self._chosen)
         except TimeoutError:
             message = f"MCP server {self.name} has not listed its resources and prompts within {seconds:g} s"
             raise ToolTimeoutError(message, backend=self.name) from None
         except Exception as error:
             raise self._failure("its lists", error) from error
+        if self._transforms is None:
+            return found
+        from toolexec.backend.shown_offers import shown_offers
+
+        return shown_offers(found, self._transforms)
 
     def offered(self, offer_id: str) -> Offered | None:
         """Return the offer with this ID, of those that were read last."""
         return self._known_offers.find(offer_id)
+
+    def show_offers(self, transforms: Transforms) -> None:
+        """Have what the server offers be as *transforms* show it; see `OffersMore.show_offers`."""
+        self._transforms = transforms
 
     def on_offers(self, listener: OfferListener) -> Callable[[], None]:
         """Have *listener* called with what has changed; see `OffersMore.on_offers`."""
