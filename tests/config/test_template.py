@@ -45,7 +45,7 @@ def test_the_template_with_its_comments_taken_away_holds() -> None:
     Path("app.py").touch()
     Path("skills").mkdir()
     text = text.replace("~/.cursor/mcp.json", "cursor.json")
-    left_out = ("[auth.jwt]", "[mcpServers", "[toolsets", "[endpoints", "[queues", "[providers")
+    left_out = ("[auth.jwt]", "[mcpServers", "[tools", "[endpoints", "[queues", "[providers")
     text = "\n\n".join(part for part in text.split("\n\n") if not any(word in part for word in left_out))
     Path("a.toml").write_text(text)
     data = tomllib.loads(text)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.exec import Exec
     from toolexec.model.json_value import JSONDict
+    from toolexec.workflow.nodes import Workflow
+    from toolexec.workflow.skill import Skill
 
 __all__ = ["check"]
 
@@ -144,6 +146,7 @@ def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
     yield settings
     yield _policy(loaded)
     yield from map(_workflow, _skills_of(loaded))
+    yield from (_composed(f"tools.{name}", composed.skill) for name, composed in loaded.tools.items())
     yield _sandboxes(loaded)
 
 
@@ -218,22 +221,14 @@ def _workflow(file: Path) -> _Checked:
     """Check one workflow, and run the tests of one that is a skill; no tool is called."""
     from toolexec.errors import ToolExecError
     from toolexec.exec.skills import read_skill
-    from toolexec.workflow.checker import check as check_workflow
     from toolexec.workflow.parser import parse
-    from toolexec.workflow.trial import run_tests
 
     checked = _Checked("workflow", str(file))
     try:
         source = file.read_text("utf-8")
-        findings = check_workflow(parse(source), None)
-        for finding in findings:
-            (checked.errors if finding.severity == "error" else checked.warnings).append(str(finding))
         if source.lstrip().startswith("+++"):
-            skill = read_skill(file)
-            checked.kind, checked.detail = "skill", _count(len(skill.tests), "test")
-            checked.errors += [
-                f"its test {each.test.name} fails: {each.problem}" for each in run_tests(skill) if not each.ok
-            ]
+            return _composed(str(file), read_skill(file))
+        _find(checked, parse(source))
     except UnicodeDecodeError as error:
         checked.errors = [f"it is not UTF-8 (at byte {error.start})"]
     except OSError as error:
@@ -241,6 +236,23 @@ def _workflow(file: Path) -> _Checked:
     except ToolExecError as error:
         checked.errors = [error.message.split("\n", 1)[0]]
     return checked
+
+
+def _composed(name: str, skill: Skill) -> _Checked:
+    """Check a skill, or a tool of the settings that is one, and run its tests."""
+    from toolexec.workflow.trial import run_tests
+
+    checked = _Checked("skill", name, detail=_count(len(skill.tests), "test"))
+    _find(checked, skill.workflow)
+    checked.errors += [f"its test {each.test.name} fails: {each.problem}" for each in run_tests(skill) if not each.ok]
+    return checked
+
+
+def _find(checked: _Checked, workflow: Workflow) -> None:
+    from toolexec.workflow.checker import check as check_workflow
+
+    for finding in check_workflow(workflow, None):
+        (checked.errors if finding.severity == "error" else checked.warnings).append(str(finding))
 
 
 # -- the report -----------------------------------------------------------------------------------------

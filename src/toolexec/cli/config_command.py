@@ -175,22 +175,26 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         render_provider,
         render_queue,
         render_server,
+        render_tool,
         render_toolset,
         render_transform,
         shown_endpoints,
         shown_providers,
         shown_servers,
         shown_settings,
+        shown_tools,
         shown_transforms,
         toml_value,
     )
 
     settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
     transforms, endpoints = shown_transforms(loaded), shown_endpoints(loaded)
+    tools = shown_tools(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     queues = {name: queue.to_dict() for name, queue in loaded.queues.items()}
     if screen.as_json:
         document: JSONDict = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
+        document |= {"tools": tools} if tools else {}
         document |= {"endpoints": endpoints} if endpoints else {}
         document |= {"queues": queues} if queues else {}
         document |= {"providers": providers} if providers else {}
@@ -198,6 +202,7 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
             named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}
+            named |= {f"tools.{name}": composed.origin for name, composed in loaded.tools.items()}
             named |= {f"endpoints.{name}": endpoint.origin for name, endpoint in loaded.endpoints.items()}
             named |= {f"queues.{name}": place for name, place in loaded.queue_origins.items()}
             named |= {f"providers.{name}": provider.origin for name, provider in loaded.providers.items()}
@@ -220,6 +225,9 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         screen.exact("")
     for name, entry in toolsets.items():
         screen.exact(render_toolset(name, entry, [loaded.toolset_origins[name]] if origin else []))
+        screen.exact("")
+    for name, entry in tools.items():
+        screen.exact(render_tool(name, entry, [loaded.tools[name].origin] if origin else []))
         screen.exact("")
     for name, entry in endpoints.items():
         screen.exact(render_endpoint(name, entry, [loaded.endpoints[name].origin] if origin else []))

@@ -261,12 +261,14 @@ def choose_tools(gate: Gate, ex: Exec) -> None:
 
 
 def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:
-    """Add all tools, servers, providers and skills; what cannot be added is an error at its place."""
+    """Add all tools, servers, providers, skills and composed tools; what cannot be added is an error at its place."""
     python.add_to(ex)
     for origin, backend in backends(loaded):
         located(origin, ex.add_backends, backend)
     for path in skill_files(loaded.skills):
         located(path, ex.add_skill, path)
+    for composed in loaded.tools.values():
+        located(composed.origin, ex.add_skill, composed.skill)
 
 
 def backends(loaded: LoadedConfig, names: Collection[str] | None = None) -> Iterator[tuple[str, Backend]]:

@@ -22,7 +22,7 @@ _SERVED: Final = "server.toolsets"
 _LIVE: Final = frozenset([_SERVED, "limits.code_per_caller", *(f"limits.{name}" for name in RATES)])
 _LIVE_BLOCKS: Final = ("policy", "scan", "resilience", "cache")
 _STARTED: Final = frozenset(["resilience.ledger", "resilience.ledger_path"])
-_TABLES: Final = ("transforms", "queues", "journals", "moved", "python", "skills")
+_TABLES: Final = ("tools", "transforms", "queues", "journals", "moved", "python", "skills")
 V = TypeVar("V")
 
 

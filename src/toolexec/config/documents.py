@@ -15,6 +15,7 @@ from toolexec.config.formats import Parsed, Place, UnreadableError, parse_json, 
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.queues import BLOCK as QUEUES
+from toolexec.config.tools import BLOCK as TOOLS
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.model.json_value import JSONObject
@@ -27,7 +28,7 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 _PARSERS: Final = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}
 _FORMATS: Final = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 _COMMON_WORDS: Final = ("telemetry",)  # other programs keep something under this name in the same file
-_TOP: Final = (*Settings.model_fields, TOOLSETS, ENDPOINTS, QUEUES, TRANSFORMS, PROVIDERS)
+_TOP: Final = (*Settings.model_fields, TOOLS, TOOLSETS, ENDPOINTS, QUEUES, TRANSFORMS, PROVIDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

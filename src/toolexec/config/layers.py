@@ -24,6 +24,7 @@ from toolexec.config.moved import hint_at, moved_table, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.queues import BLOCK as QUEUES
+from toolexec.config.tools import BLOCK as TOOLS
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
@@ -79,6 +80,7 @@ class Layers:
     def __init__(self, mistakes: Mistakes) -> None:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
+        self.tool_entries: dict[str, NamedTable] = {}
         self.toolset_entries: dict[str, NamedTable] = {}
         self.endpoint_entries: dict[str, EndpointEntry] = {}
         self.queue_entries: dict[str, NamedTable] = {}
@@ -97,6 +99,8 @@ class Layers:
     def add_file(self, document: Document) -> None:
         """Take the settings of a file; its servers do not count as settings."""
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
+        if TOOLS in table:
+            self._add_named(document, TOOLS, table.pop(TOOLS), self.tool_entries)
         if TOOLSETS in table:
             self._add_named(document, TOOLSETS, table.pop(TOOLSETS), self.toolset_entries)
         if ENDPOINTS in table:

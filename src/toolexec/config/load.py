@@ -16,6 +16,7 @@ from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import check_parts
 from toolexec.config.providers import ProviderEntry, is_openapi, openapi_entry, read_providers
 from toolexec.config.queues import read_queues
+from toolexec.config.tools import read_tools
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.config.transforms import read_transforms
 from toolexec.errors import ConfigurationError
@@ -78,6 +79,7 @@ def load_settings(
         server_origins=servers.origins,
         entries=servers.entries,
         providers=providers,
+        tools=read_tools(layers.tool_entries, mistakes),
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
         endpoints=_endpoints(layers, mistakes),
         queues=read_queues(layers.queue_entries, mistakes),

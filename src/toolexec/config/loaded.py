@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.config.endpoints import Endpoint
     from toolexec.config.providers import ConfiguredProvider
+    from toolexec.config.tools import ConfiguredTool
     from toolexec.discovery.toolset import Toolset
     from toolexec.durable.queues import Queue
     from toolexec.model.transform import ToolTransform
@@ -41,13 +42,13 @@ class LoadedConfig:
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
-    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets, `endpoints` are those
-    of a server beside the main one, `queues` and
-    `queue_origins` for queues of durable runs. `transforms`
-    say how tools are shown, by their own IDs. `journals` has the settings of each kind of journal that is set up, of a
-    package or a plugin, by name: all of them, also the defaults. `python` are the Python files and modules, `skills`
-    the files of skills and directories of them, `files` all that were named. `moved` are the settings of
-    sandboxes of packages that stand under old keys, by kind; `hints` say what to write for those.
+    other providers of tools, by name. `tools` are those that are composed of others, by name. `toolsets` and
+    `toolset_origins` are the same for toolsets, `endpoints` are those of a server beside the main one, `queues` and
+    `queue_origins` for queues of durable runs. `transforms` say how tools are shown, by their own IDs. `journals` has
+    the settings of each kind of journal that is set up, of a package or a plugin, by name: all of them, also the
+    defaults. `python` are the Python files and modules, `skills` the files of skills and directories of them, `files`
+    all that were named. `moved` are the settings of sandboxes of packages that stand under old keys, by kind; `hints`
+    say what to write for those.
     """
 
     settings: Settings
@@ -56,6 +57,7 @@ class LoadedConfig:
     server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     entries: JSONObject = field(default_factory=JSONDict, repr=False)
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict[str, "ConfiguredProvider"])
+    tools: Mapping[str, ConfiguredTool] = field(default_factory=dict[str, "ConfiguredTool"])
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict[str, "Endpoint"])

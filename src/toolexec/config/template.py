@@ -23,11 +23,13 @@ __all__ = [
     "render_provider",
     "render_queue",
     "render_server",
+    "render_tool",
     "render_toolset",
     "shown_endpoints",
     "shown_providers",
     "shown_servers",
     "shown_settings",
+    "shown_tools",
     "template",
     "toml_key",
     "toml_value",
@@ -46,6 +48,12 @@ _NO_SERVERS: Final = """\
 # [mcpServers.time]
 # command = "uvx"
 # args = ["mcp-server-time"]"""
+_NO_TOOLS: Final = """\
+# Tools composed of others, by a workflow or the steps of a chain (docs/workflow.md).
+# [tools.late-orders]
+# description = "Lists the orders that are late"
+# inputs = ['days: integer = 30 "How late"']
+# steps = [{ tool = "shop:orders", args = { older_than = { "$ref" = "inputs.days" } } }]"""
 _NO_TOOLSETS: Final = """\
 # Toolsets: named parts of all tools, for server.toolsets and toolexec serve --toolset.
 # [toolsets.safe-read]
@@ -104,6 +112,11 @@ def render_toolset(name: str, entry: Mapping[str, object], notes: Sequence[str] 
     return _render("toolsets", name, entry, notes)
 
 
+def render_tool(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
+    """Return one composed tool as a TOML table, with *notes* above it as comments."""
+    return _render("tools", name, entry, notes)
+
+
 def render_endpoint(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
     """Return one endpoint as a TOML table, with *notes* above it as comments."""
     return _render("endpoints", name, entry, notes)
@@ -145,7 +158,7 @@ def template(servers: Sequence[str] = ()) -> str:
             lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
         parts.append("\n".join(lines))
     own = servers or [_NO_SERVERS]
-    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_ENDPOINTS, _NO_QUEUES, _NO_PROVIDERS, *own]) + "\n"
+    return "\n\n".join([*parts, _NO_TOOLS, _NO_TOOLSETS, _NO_ENDPOINTS, _NO_QUEUES, _NO_PROVIDERS, *own]) + "\n"
 
 
 def key_table() -> str:
@@ -196,6 +209,11 @@ def shown_servers(loaded: LoadedConfig) -> JSONDict:
 def shown_providers(loaded: LoadedConfig) -> JSONDict:
     """Return every provider as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(provider.entry) for name, provider in loaded.providers.items()}
+
+
+def shown_tools(loaded: LoadedConfig) -> JSONDict:
+    """Return the composed tools as they are written, by name: what is sent under a name for secrets is left out."""
+    return {name: redactor.value(dict(composed.entry)) for name, composed in loaded.tools.items()}
 
 
 def shown_endpoints(loaded: LoadedConfig) -> JSONDict:

@@ -63,20 +63,24 @@ class ChainStepLike(Protocol):
         ...
 
 
-def from_chain(steps: Sequence[ChainStepLike]) -> str:
+def from_chain(steps: Sequence[ChainStepLike], inputs: Sequence[str] = ()) -> str:
     """Return the workflow of a chain: references become names, retries `retry`, and going on after a failure `try`.
 
-    A path of a reference that is more than names and numbers becomes `jmespath(...)`. Raises InvalidChainError for a
-    reference to no earlier step.
+    References may also be to *inputs* of the workflow, which it must be given: `{"$ref": "inputs.days"}`. A path of a
+    reference that is more than names and numbers becomes `jmespath(...)`. Raises InvalidChainError for a reference to
+    no earlier step, and to no input.
     """
-    return _Chain(steps).write()
+    return _Chain(steps, inputs).write()
 
 
 class _Chain:
     """The steps, each with the name that its value gets."""
 
-    def __init__(self, steps: Sequence[ChainStepLike]) -> None:
+    def __init__(self, steps: Sequence[ChainStepLike], inputs: Sequence[str]) -> None:
         names = Names()
+        self._inputs = inputs
+        for each in inputs:
+            names.reserve(each)
         self._previous = names.take("previous")
         self._steps = steps
         self._names = [
@@ -151,12 +155,26 @@ class _Chain:
         target = members.get("$ref")
         if not isinstance(target, str) or target.startswith("#") or "://" in target:
             return None
+        name, path = self._input_of(target, number) if self._is_input(target) else self._value_of(target, number)
+        if _PLAIN_PATH.fullmatch(path):
+            steps = [member or int(index) for member, index in _STEP.findall(path)]
+            return path_text(name, steps, safe=True)
+        return f"jmespath({name}, {string_text(path.removeprefix('.'))})"
+
+    def _is_input(self, target: str) -> bool:
+        return bool(self._inputs) and "inputs" not in self._numbers and re.match(r"inputs(?:\.|$)", target) is not None
+
+    def _input_of(self, target: str, number: int) -> tuple[str, str]:
+        found = _NAMED.fullmatch(target.removeprefix("inputs").removeprefix("."))
+        if found is None or found[1] not in self._inputs:
+            known = f"; there are {', '.join(self._inputs)}"
+            raise InvalidChainError(f"step {number}: {shorten(repr(target))} refers to no input{known}")
+        return found[1], found[2]
+
+    def _value_of(self, target: str, number: int) -> tuple[str, str]:
         step, path = self._step_of(target, number)
         self._used.add(step)
-        if _PLAIN_PATH.fullmatch(path):
-            steps = [name or int(index) for name, index in _STEP.findall(path)]
-            return path_text(self._names[step], steps, safe=True)
-        return f"jmespath({self._names[step]}, {string_text(path.removeprefix('.'))})"
+        return self._names[step], path
 
     def _step_of(self, target: str, number: int) -> tuple[int, str]:
         numbered = _NUMBERED.fullmatch(target)

@@ -18,7 +18,7 @@ from toolexec.workflow.inputs import NotLiteralError, input_schema, literal_valu
 from toolexec.workflow.nodes import Bind, Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 
-__all__ = ["NAMESPACE", "RecordedCall", "Skill", "SkillHeader", "SkillTest"]
+__all__ = ["NAMESPACE", "RecordedCall", "Skill", "SkillHeader", "SkillTest", "skill_tests"]
 
 NAMESPACE: Final = "skill"
 """The namespace of skills: one with the name `triage` is the tool `skill:triage`."""
@@ -57,6 +57,12 @@ class SkillHeader:
     idempotent: bool | None = None
     destructive: bool | None = None
     open_world: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "max_tool_calls", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigurationError(f"{name} of a skill must be 0 or more, not {value!r}")
 
 
 @checked("a recorded call")
@@ -111,7 +117,7 @@ class Skill:
         missing, is not TOML, or has unknown keys or invalid values.
         """
         workflow = parse(source)
-        return cls(source=source, workflow=workflow, header=_header(workflow), tests=tuple(_tests(workflow)))
+        return cls(source=source, workflow=workflow, header=_header(workflow), tests=skill_tests(workflow))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -192,12 +198,13 @@ def _header(workflow: Workflow) -> SkillHeader:
         raise ConfigurationError(
             f"the front matter of a skill needs {' and '.join(missing)}", details={"line": front.at.line}
         )
-    header = SkillHeader(**data)
-    for name in ("timeout", "max_tool_calls", "max_steps"):
-        value = getattr(header, name)
-        if value is not None and value < 0:
-            raise ConfigurationError(f"{name} of a skill must be 0 or more, not {value!r}")
-    return header
+    return SkillHeader(**data)
+
+
+def skill_tests(workflow: Workflow) -> tuple[SkillTest, ...]:
+    """Return the tests in the comments of a workflow; raises ConfigurationError and WorkflowSyntaxError for what is
+    none."""
+    return tuple(_tests(workflow))
 
 
 def _tests(workflow: Workflow) -> Iterator[SkillTest]:

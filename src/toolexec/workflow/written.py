@@ -28,6 +28,10 @@ class Names:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
+    def reserve(self, name: str) -> None:
+        """Leave *name* to what has it already."""
+        self._taken.add(name)
+
     def take(self, wanted: str) -> str:
         """Return *wanted* as a name that is free: other characters become `_`, a number is added where needed."""
         plain = re.sub(r"[^A-Za-z0-9_]+", "_", wanted)[:_MAX_NAME].strip("_").lower() or "value"
