@@ -27,7 +27,7 @@ argv = ["echo", "other"]
 """
 FLOW = '''
 [tools.greet]
-description = "Greets somebody"
+description = "Greets a person"
 tags = ["polite"]
 workflow = """
 input who: string "Whom"
@@ -55,14 +55,14 @@ def written(directory: Path, *tables: str) -> Path:
 
 
 def test_a_workflow_and_a_chain_are_tools(tmp_path: Path) -> None:
-    """They are found, described and called as any other, and their hints follow from the tools that they call."""
+    """Both are found, described and called as any other, and their hints follow from the tools that they call."""
     built = build(load_settings([written(tmp_path, SHOP, FLOW, CHAIN)], environment={}))
     with built.ex.sync as ex:
         found = ex.get_tool_doc("skill:twice", "schema").tool
         assert found is not None
         assert found.input_schema.to_json()["required"] == ["what"]
         assert found.input_schema.to_json()["properties"]["mark"] == {"type": "string", "default": "!"}
-        assert ex.search_tools("greets somebody")[0].id == "skill:greet"
+        assert ex.search_tools("greets a person")[0].id == "skill:greet"
         assert ex.run_tool("skill:greet", {"who": "Ann"}).value == "Hello Ann"
         assert ex.run_tool("skill:twice", {"what": "a"}).value == "!"
         assert ex.run_tool("skill:twice", {"what": "a", "mark": "?"}).value == "?"
@@ -82,7 +82,7 @@ def test_each_of_its_calls_passes_the_rules(tmp_path: Path) -> None:
         assert ex.run_tool("skill:greet", {"who": "Bob"}).value == "Hello Bob"
     file = written(tmp_path, SHOP, FLOW, '[[policy.rules]]\neffect = "deny"\ntools = "skill:greet"\n')
     with build(load_settings([file], environment={})).ex.sync as ex:
-        assert "skill:greet" not in [each.id for each in ex.search_tools("greets somebody")]
+        assert "skill:greet" not in [each.id for each in ex.search_tools("greets a person")]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_each_of_its_calls_passes_the_rules(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named_with_their_place(table: str, message: str, tmp_path: Path) -> None:
-    """What is wrong with one is a mistake of the file, at its line."""
+    """A wrong one is a mistake of the file, at its line."""
     with pytest.raises(ConfigurationError) as caught:
         load_settings([written(tmp_path, "[tools.bad]\n", table)], environment={})
     assert message in caught.value.message

@@ -284,7 +284,7 @@ def test_hints_and_examples_that_are_none_are_refused() -> None:
 
 
 async def test_a_skill_keeps_its_form_when_its_tools_change() -> None:
-    """What follows from its tools is found out again, and its transform counts more than that."""
+    """Hints that follow from its tools are found again, and its transform counts more than those."""
     source = '+++\nname = "twice"\ndescription = "Runs."\n+++\ninput n: integer\nreturn run("weather:count", {to: n, step: 2})'
     shown = {"name": "double", "annotations": {"read_only": True}}
     async with Exec(transforms={"skill:twice": shown}, gate=None) as ex:

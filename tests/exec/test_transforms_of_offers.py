@@ -29,7 +29,7 @@ SHOWN: dict[str, Any] = {
     "docs:hostile:+prompt": {"hide": True},
     "docs:shared-same:+resource": {"hide": True},
     "docs:bytes-some:+resource": {"name": "numbers", "description": "All bytes."},
-    "docs:user-name-profile:+resource": {"title": "Who somebody is"},
+    "docs:user-name-profile:+resource": {"title": "Who that is"},
 }
 
 
@@ -66,7 +66,7 @@ async def test_lists_and_reads_know_the_new_form(tmp_path: Path) -> None:
         assert (resource.name, resource.description) == ("numbers", "All bytes.")
         assert (await ex.read_resource(resource.uri)).contents
         [template] = await ex.list_resource_templates()
-        assert (template.title, template.description) == ("Who somebody is", "A profile.")
+        assert (template.title, template.description) == ("Who that is", "A profile.")
         for name in ("docs:review", "docs:hostile"):
             with pytest.raises(NotOfferedError):
                 await ex.get_prompt(name, {"code": "x"})
@@ -84,7 +84,7 @@ async def test_lists_and_reads_know_the_new_form(tmp_path: Path) -> None:
 
 
 async def test_what_does_not_fit_is_withheld() -> None:
-    """It is never shown as it is, and the status says why; hiding a template closes what fits it."""
+    """Nothing is shown as it is where that was to change, and the status says why; hiding a template closes what fits it."""
     wrong: dict[str, Any] = {
         "docs:review:+prompt": {"name": "hostile"},
         "docs:bytes-some:+resource": {"arguments": {"uri": {"value": "bytes://other"}}},

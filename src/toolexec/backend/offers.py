@@ -151,7 +151,7 @@ class OffersMore(Protocol):
         ...
 
     def show_offers(self, transforms: Transforms) -> None:
-        """Have what it offers be as *transforms* show it, from the next reading on, for whoever asks."""
+        """Have what it offers be as *transforms* show it, from the next reading on, for every caller."""
         ...
 
     def on_offers(self, listener: OfferListener) -> Callable[[], None]:

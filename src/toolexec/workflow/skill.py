@@ -202,8 +202,8 @@ def _header(workflow: Workflow) -> SkillHeader:
 
 
 def skill_tests(workflow: Workflow) -> tuple[SkillTest, ...]:
-    """Return the tests in the comments of a workflow; raises ConfigurationError and WorkflowSyntaxError for what is
-    none."""
+    """Return the tests in the comments of a workflow; raises ConfigurationError and WorkflowSyntaxError for a
+    wrong one."""
     return tuple(_tests(workflow))
 
 

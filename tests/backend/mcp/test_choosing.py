@@ -35,7 +35,7 @@ async def choosing(**settings: Any) -> AsyncGenerator[tuple[Exec, MCPBackend]]:
 
 
 async def test_what_is_left_out_is_not_there() -> None:
-    """It is not listed, and cannot be called, read, or completed, by no ID and in no spelling."""
+    """Nothing of it is listed, called, read, or completed, by whatever ID and in whatever spelling."""
     chosen = {
         "include": ["li*", "touch"],
         "exclude": ["to??h"],
@@ -104,7 +104,7 @@ def test_what_is_closed_is_closed_in_every_spelling() -> None:
 
 
 def test_the_settings_of_a_file_choose() -> None:
-    """They are those of `MCPServer`; a pattern that is no text is refused."""
+    """A file has the settings of `MCPServer`; what is not a list of patterns is refused."""
     entry: dict[str, Any] = {"command": "x", "include": ["a*"], "exclude_resources": ["b://*"]}
     server = read_mcp_server("docs", entry, where="file", directory=Path())
     assert (server.include, server.exclude, server.exclude_resources) == (["a*"], (), ["b://*"])

@@ -25,7 +25,7 @@ FORM = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object
 
 @pytest.mark.parametrize(("questions", "said"), [(["elicitation"], "accept Ann"), (["sampling", "roots"], "")])
 async def test_a_server_asks_only_what_its_settings_allow(questions: Any, said: str) -> None:
-    """A question of a listed kind is answered; one of another kind reaches nobody, and its tool learns that."""
+    """A question of a listed kind is answered; one of another kind reaches no client, and its tool learns that."""
     asked: list[ClientQuestion] = []
 
     async def answer(question: ClientQuestion) -> dict[str, Any]:
@@ -46,7 +46,7 @@ async def test_a_server_asks_only_what_its_settings_allow(questions: Any, said: 
 
 
 async def test_a_question_that_is_not_listed_is_refused_when_it_comes_all_the_same() -> None:
-    """Servers do not learn of it, and one that asks nevertheless is told why it gets no answer."""
+    """Servers do not learn of it, and one that asks nevertheless learns why it gets no answer."""
 
     async def answer(question: ClientQuestion) -> dict[str, Any]:
         raise AssertionError(question)
@@ -61,7 +61,7 @@ async def test_a_question_that_is_not_listed_is_refused_when_it_comes_all_the_sa
 
 
 def test_the_settings_of_a_file_say_which() -> None:
-    """All kinds are the default; a list in a file takes their place, and what is no kind is refused."""
+    """All kinds are the default; a list in a file takes their place, and what is not a kind is refused."""
 
     def read(**entry: Any) -> MCPServer:
         return read_mcp_server("docs", {"command": "x", **entry}, where="file", directory=Path())

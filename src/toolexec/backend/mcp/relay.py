@@ -63,7 +63,7 @@ class Relay:
         self._roots_of: _Owner | None = None
 
     def takes(self, kind: QuestionKind) -> bool:
-        """Return whether the server is told that it may ask this."""
+        """Return whether the server learns that it may ask this."""
         return self.active and kind in self._kinds
 
     @contextmanager
