@@ -1,28 +1,31 @@
-"""Who asks the API: tokens, users, tickets that expire, privileges. As pve-access-control has it."""
+"""Who asks the API: tokens, users, tickets that expire. What they may do is in `Rights`."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import unquote
 
 from aiohttp import web
+from packages.remote.tests.pve.pveum import pveum
+from packages.remote.tests.pve.rights import Rights
 
-__all__ = ["Access", "ApiError"]
+__all__ = ["GENEROUS", "Access", "ApiError"]
 
-_ALL = (
-    "VM.Audit",
-    "VM.PowerMgmt",
-    "VM.Clone",
-    "VM.Allocate",
-    "VM.Config.Options",
-    "VM.Snapshot",
-    "VM.Snapshot.Rollback",
-    "Datastore.AllocateSpace",
-    "Sys.Audit",
+_ALL: Final = (
+    "VM.Audit VM.PowerMgmt VM.Clone VM.Allocate VM.Config.Options VM.Snapshot VM.Snapshot.Rollback "
+    "Datastore.AllocateSpace SDN.Use"
 )
+_WHO: Final = "--users agents@pve --tokens agents@pve!toolexec --roles Tests"
+GENEROUS: Final = (
+    "pveum user add agents@pve",
+    "pveum user token add agents@pve toolexec --privsep 1",
+    f"pveum role add Tests --privs '{_ALL}'",
+    *(f"pveum acl modify {path} {_WHO}" for path in ("/vms", "/storage", "/sdn")),
+)
+"""The commands that allow the token of the tests all that they do, on all paths."""
 
 
 class ApiError(Exception):
@@ -36,14 +39,16 @@ class ApiError(Exception):
 
 
 class Access:
-    """The users `root@pam` and `agents@pve` (password `pw-of-agents`), and the tokens of the latter."""
+    """The users `root@pam` and `agents@pve` (password `pw-of-agents`), and the token of the latter, with `rights` that
+    *commands* set up."""
 
-    def __init__(self) -> None:
+    def __init__(self, commands: Sequence[str] = GENEROUS) -> None:
+        self.rights = Rights()
+        for command in commands:
+            pveum(self.rights, command)
         self.ticket_seconds = 7200.0
         self.passwords = {"root@pam": "pw-of-root", "agents@pve": "pw-of-agents"}
         self.tokens = {"agents@pve!toolexec": "11111111-2222-3333-4444-555555555555"}
-        self.denied: set[str] = set()
-        """Privileges that only root has."""
         self._tickets: dict[str, tuple[str, float, str]] = {}
 
     def log_in(self, form: Mapping[str, str]) -> dict[str, Any]:
@@ -77,10 +82,3 @@ class Access:
         if request.method != "GET" and request.headers.get("CSRFPreventionToken") != csrf:
             raise ApiError(401, "Permission denied - invalid csrf token")
         return user
-
-    def check(self, user: str, path: str, *privileges: str) -> None:
-        """Raise ApiError for a user who lacks one of these."""
-        for each in privileges:
-            assert each in _ALL, each
-            if user != "root@pam" and each in self.denied:
-                raise ApiError(403, f"Permission check failed ({path}, {each})")

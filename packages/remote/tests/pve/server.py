@@ -1,7 +1,18 @@
 """The API of Proxmox VE 8 as a process: `python -m packages.remote.tests.pve.server DIRECTORY`.
 
-Paths, parameters, privileges, locks, messages and statuses are those of pve-container, pve-access-control and
-pve-http-server. One node, `pve`, is there; `pve2` is a member of the cluster that does not answer.
+Paths, parameters, privileges, locks, messages and statuses are those of pve-container 5 and 6 (`PVE/API2/LXC.pm`,
+`LXC/Config.pm`, `LXC/Status.pm`, `LXC/Snapshot.pm`; `PVE/LXC.pm` for `check_ct_modify_config_perm` and
+`check_bridge_access`), pve-guest-common 5 (`PVE/GuestHelpers.pm`, `check_vnet_access`), pve-manager 8
+(`PVE/API2/Cluster.pm`, `PVE/API2/Tasks.pm`), libpve-access-control 8 and pve-http-server. What is particular there:
+
+- Privileges are checked before it is looked whether a container is there: one that was removed, with its place in a
+  pool and its access control lists, is answered by 403.
+- `clone_vm` names no path where VM.Allocate is missing, and it makes the clone a member of its pool only at the end of
+  the task, after its volumes. `destroy_vm` takes that from it before the container is gone.
+- A bridge without a zone of its own is in the zone `localnetwork`, each VLAN of it below.
+- Everyone may ask `/cluster/nextid` whether a number is in use.
+
+One node, `pve`, is there; `pve2` is a member of the cluster that does not answer.
 """
 
 from __future__ import annotations
@@ -12,7 +23,8 @@ import re
 import signal
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,10 +32,13 @@ from aiohttp import web
 from packages.remote.tests.pve.access import Access, ApiError
 from packages.remote.tests.pve.faults import Faults
 from packages.remote.tests.pve.lxc import Container, LxcError, LxcNode
+from packages.remote.tests.pve.pveum import pveum
+from packages.remote.tests.pve.rights import Denied, Rights
 from packages.remote.tests.pve.tasks import Tasks
 
 _NODE: Final = "pve"
 _DOWN: Final = "pve2"
+_CONFIG: Final = ("Disk", "CPU", "Memory", "Network", "Options")
 _TYPES: Final[Mapping[str, str]] = {
     "vmid": r"[1-9][0-9]{2,8}",
     "boolean": r"0|1",
@@ -57,13 +72,18 @@ class _Call(NamedTuple):
 class Api:
     """The API in front of a node with containers."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, node: LxcNode) -> None:
         self.access = Access()
         self.faults = Faults()
-        self.node = LxcNode(directory, settings["network"], settings["tokens"])
+        self.node = node
         self.tasks = Tasks(_NODE, self.faults)
         self.log: list[str] = []
         self._routes = self._made_routes()
+
+    @property
+    def rights(self) -> Rights:
+        """Who may do what."""
+        return self.access.rights
 
     def _made_routes(self) -> list[_Route]:
         lxc = r"/nodes/(?P<node>[^/]+)/lxc"
@@ -82,6 +102,7 @@ class Api:
         snap = r"/snapshot/(?P<snapname>[^/]+)"
         made: list[tuple[str, str, Mapping[str, str], Mapping[str, str], Handler]] = [
             ("GET", "/version", {}, {}, self._version),
+            ("GET", "/access/permissions", {"path": "string"}, {}, self._permissions),
             ("GET", "/cluster/nextid", {}, {"vmid": "vmid"}, self._next_id),
             ("GET", lxc, {}, {}, self._list),
             ("GET", f"{one}/status/current", {}, {}, self._status),
@@ -126,6 +147,8 @@ class Api:
             data = await self._dispatch(request)
         except ApiError as error:
             return self._refusal(error)
+        except Denied as error:
+            return self._refusal(ApiError(403, str(error)))
         except LxcError as error:
             return self._refusal(ApiError(500, str(error)))
         if self.faults.cuts(what):
@@ -177,6 +200,10 @@ class Api:
     async def _version(self, _: _Call) -> Any:
         return {"version": "8.2.4", "release": "8.2", "repoid": "faa83925c9641325"}
 
+    async def _permissions(self, call: _Call) -> Any:
+        path = call.fields["path"]
+        return {path: {each: int(on) for each, on in self.rights.privileges(call.user, path).items()}}
+
     async def _next_id(self, call: _Call) -> Any:
         wanted = call.fields.get("vmid")
         if wanted is not None:
@@ -186,9 +213,10 @@ class Api:
         return str(next(vmid for vmid in range(100, 10_000) if vmid not in self.node.containers))
 
     async def _list(self, call: _Call) -> Any:
-        if call.user != "root@pam" and "VM.Audit" in self.access.denied:
-            return []
-        return [await self._shown(each) for each in [*self.node.containers.values()]]
+        there = [*self.node.containers.values()]
+        return [
+            await self._shown(each) for each in there if self.rights.has(call.user, f"/vms/{each.vmid}", "VM.Audit")
+        ]
 
     async def _shown(self, container: Container) -> dict[str, Any]:
         pid = await self.node.pid(container.vmid)
@@ -207,24 +235,27 @@ class Api:
         return shown | ({"template": 1} if container.is_template else {})
 
     async def _status(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
         return {**await self._shown(self._container(call.vmid)), "ha": {"managed": 0}}
 
     async def _config(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
         container = self._container(call.vmid)
         shown = {**container.config, "digest": "0" * 40}
         return shown | ({"lock": container.lock} if container.lock else {})
 
     async def _set_config(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Config.Options")
+        path = f"/vms/{call.vmid}"
+        self.rights.check_any(call.user, path, *(f"VM.Config.{each}" for each in _CONFIG))
         container = self._unlocked(self._container(call.vmid))
         if not call.fields:
             raise ApiError(400, "no options specified")
+        for name in call.fields.keys() - {"digest"}:
+            self.rights.check(call.user, path, "VM.Config.Network" if name == "hostname" else "VM.Config.Options")
         container.config |= {key: value for key, value in call.fields.items() if key != "digest"}
 
     async def _interfaces(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
         self._container(call.vmid)
         found = await self.node.interfaces(call.vmid)
         if found is not None and self.faults.no_address:
@@ -236,16 +267,19 @@ class Api:
         if state is None:
             raise ApiError(500, f"no such task '{call.parts['upid']}'")
         if state["user"] != call.user:
-            self.access.check(call.user, f"/nodes/{_NODE}", "Sys.Audit")
+            self.rights.check(call.user, f"/nodes/{_NODE}", "Sys.Audit")
         return state
 
     async def _task_log(self, call: _Call) -> Any:
+        state = self.tasks.status(call.parts["upid"])
+        if state is not None and state["user"] != call.user:
+            self.rights.check(call.user, f"/nodes/{_NODE}", "Sys.Audit")
         return self.tasks.log(call.parts["upid"])
 
     # -- what is done -------------------------------------------------------------------------------------------
 
     async def _start(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.PowerMgmt")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.PowerMgmt")
         container = self._container(call.vmid)
         if await self.node.pid(call.vmid):
             raise LxcError(f"CT {call.vmid} already running")
@@ -275,16 +309,22 @@ class Api:
         return self.tasks.begin("vzshutdown", call.vmid, call.user, work)
 
     async def _stoppable(self, call: _Call) -> Container:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.PowerMgmt")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.PowerMgmt")
         container = self._container(call.vmid)
         if not await self.node.pid(call.vmid):
             raise LxcError(f"CT {call.vmid} not running")
         return container
 
     async def _clone(self, call: _Call) -> Any:
-        new, fields = int(call.fields["newid"]), call.fields
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Clone")
-        self.access.check(call.user, f"/vms/{new}", "VM.Allocate")
+        new, fields, pool = int(call.fields["newid"]), call.fields, call.fields.get("pool", "")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Clone")
+        if not any(
+            self.rights.has(call.user, path, "VM.Allocate")
+            for path in (f"/vms/{new}", *((f"/pool/{pool}",) if pool else ()))
+        ):
+            raise Denied
+        if pool and pool not in self.rights.pools:
+            raise Denied(f"pool '{pool}' does not exist")
         source = self._unlocked(self._container(call.vmid))
         if new in self.node.containers:
             raise LxcError(f"CT {new} already exists on node '{_NODE}'")
@@ -293,11 +333,12 @@ class Api:
             raise LxcError("parameter 'storage' not allowed for linked clones")
         if fields.get("storage", "local") != "local":
             raise LxcError(f"storage '{fields['storage']}' does not exist")
+        self.rights.check(call.user, "/storage/local", "Datastore.AllocateSpace")
         if not full and not source.is_template:
             raise LxcError(f"Linked clone feature for '{source.config['rootfs']}' is not available")
         if full and await self.node.pid(source.vmid):
             raise LxcError("Full clone of a running container is only possible from a snapshot")
-        self.access.check(call.user, "/storage/local", "Datastore.AllocateSpace")
+        self._check_bridge(call.user, source.config["net0"])
         kept = {key: fields[key] for key in ("hostname", "description") if key in fields}
         made = self.node.reserve(source, new, kept, full=full)
         source.lock = "disk"
@@ -305,6 +346,8 @@ class Api:
         async def work() -> None:
             try:
                 await self.node.copy(source, made)
+                if pool:
+                    self.rights.join(new, pool)
             finally:
                 source.lock = ""
             made.lock = ""
@@ -315,14 +358,20 @@ class Api:
 
         return self.tasks.begin("vzclone", call.vmid, call.user, work, undo)
 
+    def _check_bridge(self, user: str, net: str) -> None:
+        """Raise Denied unless *user* may use the bridge, or the VLAN, of a network interface."""
+        parts = dict(each.split("=", 1) for each in net.split(","))
+        tag = f"/{parts['tag']}" if "tag" in parts else ""
+        self.rights.check(user, f"/sdn/zones/localnetwork/{parts['bridge']}{tag}", "SDN.Use")
+
     async def _snapshots(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Audit")
         container = self._container(call.vmid)
         running = 1 if await self.node.pid(call.vmid) else 0
         return [*container.snapshots.values(), {"name": "current", "running": running, "description": "You are here!"}]
 
     async def _snapshot(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Snapshot")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Snapshot")
         container, name = self._container(call.vmid), call.fields["snapname"]
 
         async def work() -> None:
@@ -338,7 +387,7 @@ class Api:
         return self.tasks.begin("vzsnapshot", call.vmid, call.user, work)
 
     async def _rollback(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Snapshot.Rollback")
+        self.rights.check_any(call.user, f"/vms/{call.vmid}", "VM.Snapshot", "VM.Snapshot.Rollback")
         container, name = self._container(call.vmid), call.parts["snapname"]
 
         async def work() -> None:
@@ -353,7 +402,7 @@ class Api:
         return self.tasks.begin("vzrollback", call.vmid, call.user, work)
 
     async def _destroy(self, call: _Call) -> Any:
-        self.access.check(call.user, f"/vms/{call.vmid}", "VM.Allocate")
+        self.rights.check(call.user, f"/vms/{call.vmid}", "VM.Allocate")
         container = self._unlocked(self._container(call.vmid))
         users = self.node.users_of(container)
         if users:
@@ -366,6 +415,7 @@ class Api:
                 raise LxcError(f"Configuration file 'nodes/{_NODE}/lxc/{call.vmid}.conf' does not exist")
             container.lock = "destroyed"
             await self.node.stop(call.vmid)
+            self.rights.forget(call.vmid)
             await self.node.destroy(container)
 
         return self.tasks.begin("vzdestroy", call.vmid, call.user, work)
@@ -380,8 +430,14 @@ class Api:
                 for name, value in given.items():
                     setattr(self.faults, name, value)
             case "access":
+                self.rights.denied = set(given.pop("denied", ()))
                 for name, value in given.items():
-                    setattr(self.access, name, set(value) if name == "denied" else value)
+                    setattr(self.access, name, value)
+            case "pveum":
+                if given.get("afresh"):
+                    self.access.rights = Rights()
+                for command in given["commands"]:
+                    pveum(self.rights, command)
             case "reset":
                 self.faults.__init__()
                 self.access.__init__()
@@ -426,21 +482,28 @@ def _check_fields(fields: Fields, needed: Mapping[str, str], optional: Mapping[s
 
 async def _serve(directory: Path) -> None:
     settings = json.loads((directory / "settings.json").read_text())
-    api = Api(directory, settings)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    api = Api(LxcNode(directory, settings["network"], settings["tokens"]))
+    async with answering(api, directory / "tls", settings["port"]):
+        (directory / "ready").touch()
+        await stop.wait()
+
+
+@asynccontextmanager
+async def answering(api: Api, tls_directory: Path, port: int = 0) -> AsyncGenerator[int]:
+    """Have the API answer at a *port* of localhost, 0 for a free one; give the port. Its node is closed at the end."""
     app = web.Application()
     app.router.add_post("/fixture/{what}", api.control)
     app.router.add_route("*", "/{path:.*}", api.answer)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(directory / "tls" / "server-cert.pem", directory / "tls" / "server-key.pem")
+    tls.load_cert_chain(tls_directory / "server-cert.pem", tls_directory / "server-key.pem")
     await api.node.open()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", settings["port"], ssl_context=tls).start()
-        (directory / "ready").touch()
-        await stop.wait()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
         await api.tasks.close()
