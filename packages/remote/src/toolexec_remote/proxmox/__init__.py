@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolexec_remote.proxmox.backend import ProxmoxBackend
     from toolexec_remote.proxmox.client import ProxmoxClient
     from toolexec_remote.proxmox.failures import ProxmoxError
+    from toolexec_remote.proxmox.rights import MissingPrivilegeError
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -19,7 +20,8 @@ else:
             "toolexec_remote.proxmox.backend": ("ProxmoxBackend",),
             "toolexec_remote.proxmox.client": ("ProxmoxClient",),
             "toolexec_remote.proxmox.failures": ("ProxmoxError",),
+            "toolexec_remote.proxmox.rights": ("MissingPrivilegeError",),
         },
     )
 
-__all__ = ["ProxmoxBackend", "ProxmoxClient", "ProxmoxError", "ProxmoxSettings"]
+__all__ = ["MissingPrivilegeError", "ProxmoxBackend", "ProxmoxClient", "ProxmoxError", "ProxmoxSettings"]

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from toolexec.errors import ConfigurationError
 from toolexec.remote import ProxmoxSettings, SecretResolver, pauses
 from toolexec_remote.proxmox.failures import ProxmoxError, failed_task, refusal
+from toolexec_remote.proxmox.rights import missing
 
 if TYPE_CHECKING:
     import aiohttp
@@ -47,7 +48,8 @@ class ProxmoxClient:
     With a user, it gets a ticket at the first request and renews it before two hours are over (*renew* seconds), and
     when the API no longer accepts it. Secrets are resolved at the first request, and are in no message.
 
-    Methods raise ProxmoxError, and ConfigurationError and SecretError for settings that cannot be used.
+    Methods raise ProxmoxError, MissingPrivilegeError where we lack a privilege, and ConfigurationError and SecretError
+    for settings that cannot be used.
     """
 
     def __init__(self, settings: ProxmoxSettings, *, renew: float = _RENEW_SECONDS) -> None:
@@ -69,7 +71,7 @@ class ProxmoxClient:
         """Return the time (as of `time.time`) as the API has it, which all its clients can agree on."""
         return time() + self._ahead
 
-    async def get(self, path: str, **query: Value) -> Any:
+    async def get(self, path: str, /, **query: Value) -> Any:
         """Return what is there. It is asked for again when the connection is lost or the node does not answer."""
         for attempt in range(1, _GET_TRIES):
             try:
@@ -80,15 +82,15 @@ class ProxmoxClient:
             await asyncio.sleep(_GET_PAUSE * attempt)
         return await self._request("GET", path, query)
 
-    async def post(self, path: str, **form: Value) -> Any:
+    async def post(self, path: str, /, **form: Value) -> Any:
         """POST, and return the response data, usually a UPID."""
         return await self._request("POST", path, form)
 
-    async def put(self, path: str, **form: Value) -> Any:
+    async def put(self, path: str, /, **form: Value) -> Any:
         """Change something."""
         return await self._request("PUT", path, form)
 
-    async def delete(self, path: str, **query: Value) -> Any:
+    async def delete(self, path: str, /, **query: Value) -> Any:
         """Have something removed; return the ID of the task."""
         return await self._request("DELETE", path, query)
 
@@ -210,7 +212,7 @@ class ProxmoxClient:
             ):
                 body = await answer.content.read(_MOST_BYTES)
                 self._set_clock(answer.headers.get("Date", ""))
-                return _data(answer.status, answer.reason or "", body, what)
+                return _data(answer.status, answer.reason or "", body, what, self.settings)
         except TimeoutError:
             raise ProxmoxError(
                 f"Proxmox did not answer {what} within {self.settings.timeout:g} s",
@@ -272,7 +274,7 @@ def _spelled(value: Value) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _data(status: int, reason: str, body: bytes, what: str) -> Any:
+def _data(status: int, reason: str, body: bytes, what: str, settings: ProxmoxSettings) -> Any:
     """Return what an answer has; raises ProxmoxError for one that refuses, and for one that is not of this API."""
     try:
         found: Any = json.loads(body)
@@ -284,7 +286,7 @@ def _data(status: int, reason: str, body: bytes, what: str) -> Any:
         message = str(said or reason).strip()
         if isinstance(errors, dict):
             message += " " + "; ".join(f"{name}: {why}" for name, why in errors.items())
-        raise refusal(status, message, what)
+        raise missing(message, what, settings) if status == 403 else refusal(status, message, what)
     if not isinstance(found, dict) or "data" not in found:
         raise ProxmoxError(f"the answer to {what} is not that of Proxmox VE", reason="invalid_answer", sent=True)
     return found["data"]

@@ -16,6 +16,7 @@ from toolexec_remote.proxmox.client import Value
 from toolexec_remote.proxmox.containers import Containers
 from toolexec_remote.proxmox.failures import ProxmoxError
 from toolexec_remote.proxmox.owners import PREFIX, CloneNotes, read_notes
+from toolexec_remote.proxmox.rights import CLONE_PRIVILEGES, clones_path, lacking
 from toolexec_remote.proxmox.running import RunningContainer, connect, ended
 
 __all__ = ["ClonePool"]
@@ -38,6 +39,7 @@ class ClonePool:
         self._warming: set[asyncio.Task[RunningContainer]] = set()
         self._removing: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
+        self._is_vetted = False
         self._closed = False
 
     async def verify(self) -> str:
@@ -47,6 +49,7 @@ class ClonePool:
             raise ProxmoxError(
                 f"the container {template} is not a template: make it one, or set full_clones", reason="no_template"
             )
+        await self._vet()
         return f"clones of {template} on {self._containers.node}"
 
     async def acquire(self, ends: float) -> RunningContainer:
@@ -168,6 +171,7 @@ class ClonePool:
         ends = monotonic() + self.settings.start_timeout
         name, tried = f"{PREFIX}{token_hex(6)}", list[int]()
         try:
+            await self._vet()
             vmid = await self._cloned(name, ends, tried)
             self._names[vmid] = name
             await self._containers.start(vmid, ends)
@@ -177,6 +181,22 @@ class ClonePool:
             if tried and not (refused and tried[-1] not in self._names):
                 self._remove_later(tried[-1], name)
             raise
+
+    async def _vet(self) -> None:
+        """Raise MissingPrivilegeError where we may make clones and not use or remove them; found out once.
+
+        Where Proxmox does not say, the clone is tried, and refused by itself.
+        """
+        if self._is_vetted:
+            return
+        path = clones_path(self.settings)
+        held = await self._containers.privileges(f"/vms/{await self._containers.next_id()}")
+        of_pool = await self._containers.privileges(path) if self.settings.pool else ()
+        if held is not None and of_pool is not None:
+            absent = [each for each in CLONE_PRIVILEGES if each not in held and each not in of_pool]
+            if absent:
+                raise lacking("Proxmox would not let us use its clones, or remove them", path, absent, self.settings)
+        self._is_vetted = True
 
     async def _cloned(self, name: str, ends: float, tried: list[int]) -> int:
         """Make the clone; one that is under way when this is cancelled is waited for, to be removed."""
@@ -207,10 +227,12 @@ class ClonePool:
 
     async def _remove(self, vmid: int, name: str, running: RunningContainer | None) -> None:
         """Remove a clone, if it is the one of that *name*: numbers are given to others again."""
+        unmade = bool(self.settings.pool) and vmid not in self._names
         if running is not None:
             await running.aclose()
         try:
-            await self._containers.remove(vmid, monotonic() + _REMOVE_SECONDS, partial(self._is_named, name))
+            ends = monotonic() + _REMOVE_SECONDS
+            await self._containers.remove(vmid, ends, partial(self._is_named, name), in_the_making=unmade)
         except ProxmoxError as error:
             logger.warning("the clone %d is not removed: %s", vmid, error)
         finally:

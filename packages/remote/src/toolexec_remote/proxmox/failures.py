@@ -6,7 +6,7 @@ Each error says by `retryable` whether the same call may succeed later, and by `
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError
 
@@ -32,9 +32,14 @@ class ProxmoxError(Exception):
         self.retryable = retryable
         self.sent = sent
 
+    @property
+    def more(self) -> dict[str, Any]:
+        """What else the `details` of a run's error have."""
+        return {}
+
 
 class _Refusal(NamedTuple):
-    """An answer: its status (0 for any), a pattern of its message, a word, what to do, and whether to try again."""
+    """An answer: its status (0 for any), a pattern in its message, a word, what to do, and whether to try again."""
 
     status: int
     pattern: str
@@ -45,7 +50,8 @@ class _Refusal(NamedTuple):
 
 _REFUSALS: Final = (  # the first that fits counts
     _Refusal(401, "", "auth", "see that the token, or the user and the password, are right and have not expired"),
-    _Refusal(403, "", "forbidden", "give the token or the user the privilege that is named"),
+    _Refusal(403, r"pool '.*' does not exist", "no_such_pool", "make it, by pveum pool add"),
+    _Refusal(403, "", "forbidden"),
     _Refusal(
         0, r"does not exist on node|\.conf' does not exist|unable to find configuration file", "no_such_container"
     ),
@@ -106,8 +112,8 @@ def failed_task(kind: str, exit_status: str, log: str = "") -> ProxmoxError:
 
 
 def _fits(refused: _Refusal, status: int, message: str) -> bool:
-    if refused.status:
-        return refused.status == status
+    if refused.status not in (0, status):
+        return False
     return not refused.pattern or re.search(refused.pattern, message) is not None
 
 
@@ -116,7 +122,7 @@ def unavailable(error: ProxmoxError, node: str, vmid: int) -> SandboxUnavailable
     failure = SandboxUnavailableError(
         error.message,
         retryable=error.retryable,
-        details={"reason": error.reason, "status": error.status, "node": node, "vmid": vmid},
+        details={"reason": error.reason, "status": error.status, "node": node, "vmid": vmid, **error.more},
     )
     failure.__cause__ = error
     return failure
