@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packages.remote.tests.proxmox.plain import documented
 from packages.remote.tests.proxmox.stand import ONE, WAITS, stand
 from packages.remote.tests.pve.cluster import ProxmoxCluster
 from tests.waiting import until, until_blocking
@@ -76,6 +77,19 @@ async def test_some_are_kept_warm(proxmox_node: ProxmoxCluster) -> None:
 
         await until(is_warm, 0.05)
         assert await there.works() != first
+    assert proxmox_node.clones() == []
+
+
+async def test_the_documented_rights_are_enough(proxmox_node: ProxmoxCluster) -> None:
+    """Clones in a pool are made, used, kept and removed by a token that may do nothing else."""
+    commands = [each.replace("/vms/101", "/vms/900") for each in documented("clones")]
+    proxmox_node.control("pveum", afresh=True, commands=commands)
+    async with stand(proxmox_node, template=900, pool="sandboxes", runs_per_clone=2) as there:
+        assert (await there.backend.check()).ok
+        first = await there.works()
+        assert await there.works() == first
+        await there.works()  # in another clone
+        assert proxmox_node.control("log").count("POST /nodes/pve/lxc/900/clone") == 2
     assert proxmox_node.clones() == []
 
 

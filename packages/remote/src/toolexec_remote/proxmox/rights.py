@@ -10,6 +10,7 @@ those above it; those of a pool are added. So each command names the user and th
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -85,10 +86,11 @@ def commands(path: str, privileges: Sequence[str], settings: ProxmoxSettings) ->
     role, needed = _needed(path, number, settings)
     needed = (*needed, *(each for each in privileges if len(privileges) == 1 and each not in needed))
     user, separator, _ = settings.token_id.partition("!")
-    who = f"--users {user} --tokens '{settings.token_id}'" if separator else f"--users {settings.username}"
+    who = f"--users {shlex.quote(user or settings.username)}"
+    who += f" --tokens {shlex.quote(settings.token_id)}" if separator else ""
     return (
         f"pveum role add {role} --privs '{' '.join(needed or privileges)}'",
-        f"pveum acl modify {path} {who} --roles {role}",
+        f"pveum acl modify {shlex.quote(path)} {who} --roles {role}",
     )
 
 
