@@ -12,7 +12,7 @@ import pytest
 from tests.server.harness import connect
 from tests.server.harness import serving as serving_tools
 
-from toolexec import Exec, Gate, Policy, Rule
+from toolexec import Exec, Gate, InMemoryIndex, LocalBinding, Policy, Rule, Tool
 from toolexec.errors import ConfigurationError, InputValidationError, NotOfferedError, PolicyError
 from toolexec.model import ToolTransform
 from toolexec.run.audit import AuditLog, read_last
@@ -117,5 +117,9 @@ async def test_tools_can_be_hidden_as_well() -> None:
         ex.add(lambda: 1, "own:add")
         assert ex.index.find("docs:link") is not None
         assert [ex.index.find(hidden) for hidden in ("docs:touch", "own:add")] == [None, None]
+    index = InMemoryIndex()
+    index.register(Tool(name="kept", namespace="own", input_schema={}), LocalBinding("own:kept"))
+    async with Exec(index=index, transforms={"own:kept": {"hide": True}}) as ex:
+        assert ex.index.find("own:kept") is None
     with pytest.raises(ConfigurationError, match="it is hidden, so there is nothing else to say of it"):
         ToolTransform(hide=True, name="x")

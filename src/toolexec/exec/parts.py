@@ -263,7 +263,12 @@ def _transforms(options: Options, discovery: Discovery) -> Transforms | None:
     def keep_examples(tool_id: str, examples: Sequence[JSONObject]) -> None:
         discovery.docs.register_examples(tool_id, [ToolExample(**each) for each in examples])
 
-    return Transforms(options.transforms, keep_examples)
+    transforms = Transforms(options.transforms, keep_examples)
+    for tool_id in transforms.hidden:  # of an index that was kept, whose backends may start later
+        found = discovery.index.find(tool_id)
+        if found is not None and found.tool.id == tool_id:
+            discovery.index.unregister(tool_id)
+    return transforms
 
 
 def _local_backend(backends: BackendRegistry, options: Options) -> LocalBackend:

@@ -245,6 +245,11 @@ class Transforms:
         """Return the transform of what has this ID by itself."""
         return self._given.get(tool_id)
 
+    @property
+    def hidden(self) -> list[str]:
+        """The IDs of what is not to be shown."""
+        return [tool_id for tool_id, transform in self._given.items() if transform.hide]
+
     def hides(self, tool: Tool) -> bool:
         """Return whether a tool, as its provider has it, is not to be shown."""
         transform = self._given.get(tool.id)
