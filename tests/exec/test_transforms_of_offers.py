@@ -18,6 +18,7 @@ from toolexec.model import ToolTransform
 from toolexec.run.audit import AuditLog, read_last
 from toolexec.run.layers.audit import Audit
 from toolexec.run.pinning import Pins
+from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 
 SERVER = str(Path(__file__).parents[1] / "server" / "offers_server.py")
 SHOWN: dict[str, Any] = {
@@ -113,7 +114,8 @@ async def test_unlisted_resources_can_be_hidden_and_a_server_that_keeps_state_ha
 
 async def test_tools_can_be_hidden_as_well() -> None:
     """Those of servers and functions are not there; a transform that hides says nothing else."""
-    async with shown({"docs:touch": {"hide": True}, "own:add": {"hide": True}}) as ex:
+    async with Exec(transforms={"docs:touch": {"hide": True}, "own:add": {"hide": True}}) as ex:
+        await ex.add_mcp("docs", command=ScriptedServer(tools=[ScriptedTool("link"), ScriptedTool("touch")]).command())
         ex.add(lambda: 1, "own:add")
         assert ex.index.find("docs:link") is not None
         assert [ex.index.find(hidden) for hidden in ("docs:touch", "own:add")] == [None, None]
