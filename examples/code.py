@@ -9,7 +9,7 @@ Prints:
     bugs found: {'created': [101, 102], 'skipped': ['Dark mode']}
     tool calls: 1 x tracker:inbox, 3 x tracker:create_issue, 2 x tracker:add_labels
     it printed: the tracker is busy, trying again
-    failed: KeyError: 'title'; the keys of the results are kind, text (line 3, col 11)
+    failed: KeyError: 'title'; `message` has no `title`, it has text, kind (line 3, col 11)
     the line: print(message["title"])
     calls until then: ['tracker:inbox']
 """

@@ -82,7 +82,8 @@ class ServerProcess:
     def configure(self, *keys: SigningKey) -> None:
         """Write its configuration, with these keys."""
         values = {"state_directory": str(self._directory / "state"), "port": 0, "drain_grace": 20.0, **self._settings}
-        lines = ["[sandboxes]", f"use = {json.dumps(values.pop('use', ['wasm']))}", "[runtime_server]"]
+        lines = ["[sandboxes]", f"use = {json.dumps(values.pop('use', ['wasm']))}"]
+        lines += [f"wasm_workers = {json.dumps(values.pop('wasm_workers', 'auto'))}", "[runtime_server]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
         for key in keys:
             lines += ["[[runtime_server.keys]]", f'id = "{key.id}"', f'token = "{key.token}"']

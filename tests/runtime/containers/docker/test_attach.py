@@ -158,7 +158,14 @@ async def test_a_connection_that_breaks_in_a_frame_is_lost(tmp_path: Path) -> No
 
 
 async def test_closing_wakes_who_writes_and_is_fine_twice(tmp_path: Path) -> None:
-    async with daemon(tmp_path, says(HEAD, end=False)) as stream:
+    over = asyncio.Event()
+
+    async def reads_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        await writer.drain()
+        await over.wait()
+
+    async with daemon(tmp_path, reads_nothing) as stream:
         await stream.attach("/x")
         writing = asyncio.create_task(stream.write(bytes(64 << 20)))
         await asyncio.sleep(0.05)
@@ -166,5 +173,6 @@ async def test_closing_wakes_who_writes_and_is_fine_twice(tmp_path: Path) -> Non
         await stream.aclose()
         with pytest.raises(OSError):
             await writing
+        over.set()
     unconnected = AttachedStream()
     await unconnected.aclose()
