@@ -23,7 +23,7 @@ in its process. Each way asks for more than that."""
 
 
 class Log:
-    """What a server logs: read at once, as one that nobody reads stops the server when the pipe is full."""
+    """What a server logs: read at once, as a pipe that is not read stops the server when it is full."""
 
     def __init__(self, server: ServerProcess) -> None:
         assert server.process is not None
