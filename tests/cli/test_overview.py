@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,32 @@ def test_tools_are_counted_by_the_command_that_had_them(cli: Cli, tmp_path: Path
 
     os.utime(tmp_path / "toolexec.toml", (later, later))
     assert json.loads(cli("--json").stdout)["tools"] is None
+
+
+def test_a_server_that_wants_a_login_is_the_next_step(cli: Cli, tmp_path: Path) -> None:
+    """Where a command could not reach a server without one, the command that logs in is shown."""
+
+    class Closed(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Bearer")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"wiki": {"url": url}}}))
+        cli("list")
+        server.shutdown()
+        thread.join()
+    assert json.loads(cli("--json").stdout)["next"] == "toolexec login wiki"
 
 
 def test_a_client_that_is_set_up_is_named(cli: Cli, tmp_path: Path) -> None:

@@ -31,10 +31,12 @@ _MOST_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownTools:
-    """The IDs, the servers that could not be reached, each with the reason, and when that was (seconds since 1970)."""
+    """The IDs, the servers that could not be reached, each with the reason, the commands that log in to those which
+    want it, and when that was (seconds since 1970)."""
 
     ids: tuple[str, ...]
     unavailable: tuple[tuple[str, str], ...]
+    logins: tuple[str, ...]
     at: float
 
 
@@ -46,7 +48,8 @@ def remember_tools(session: Session) -> None:
     ids = [each for each in found if _PLAIN.fullmatch(each)][:_MOST]
     down = [each for each in session.ex.backend_statuses() if each.enabled and not each.available]
     unavailable = [[each.name, (each.reason or "")[:_MOST_REASON]] for each in down]
-    data = {"ids": sorted(ids), "unavailable": unavailable, "at": time.time()}
+    logins = [str(command) for each in down if (command := each.info.get("login_command"))]
+    data = {"ids": sorted(ids), "unavailable": unavailable, "logins": logins, "at": time.time()}
     with suppress(OSError, ConfigurationError):
         file = _file(session.files)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -59,7 +62,8 @@ def known_tools(files: Sequence[Path]) -> KnownTools | None:
         file = _file(files)
         data: Any = json.loads(file.read_text("utf-8"))
         newest = max((each.stat().st_mtime for each in files if each.is_file()), default=0.0)
-        known = KnownTools(tuple(data["ids"]), tuple((n, why) for n, why in data["unavailable"]), float(data["at"]))
+        down = tuple((n, why) for n, why in data["unavailable"])
+        known = KnownTools(tuple(data["ids"]), down, tuple(data["logins"]), float(data["at"]))
     except (OSError, ValueError, TypeError, KeyError, ConfigurationError):
         return None
     return known if known.at >= newest else None

@@ -35,6 +35,7 @@ class _Found:
     tools: int | None = None
     counted: float | None = None
     problems: list[str] = field(default_factory=list[str])
+    logins: Sequence[str] = ()
     clients: list[str] = field(default_factory=list[str])
     broken: bool = False
 
@@ -60,6 +61,8 @@ class _Found:
             return "toolexec init", "writes toolexec.toml, with the servers that your programs have"
         if not (self.servers or self.providers or self.python):
             return "toolexec demo", "no tools yet: name servers or Python files in the settings; the demo needs none"
+        if self.logins:
+            return self.logins[0], "logs in to a server that could not be reached without"
         if self.problems:
             return "toolexec check", "checks settings, policy, skills and sandboxes"
         if self.tools is None:
@@ -122,7 +125,7 @@ def _count(found: _Found, sources: Sequence[Path]) -> None:
 
     known = known_tools(sources) if sources else None
     if known is not None:
-        found.tools, found.counted = len(known.ids), known.at
+        found.tools, found.counted, found.logins = len(known.ids), known.at, known.logins
         found.problems += [f"{name} could not be reached: {reason}" for name, reason in known.unavailable]
 
 
