@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -48,6 +49,8 @@ class Redactor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known = _Known()
+        self._lasting: frozenset[str] = frozenset()
+        self._renewed: dict[Hashable, deque[frozenset[str]]] = {}
 
     def add(self, *values: str) -> None:
         """Have these values replaced wherever they occur from now on, also encoded (URL, base64, hex, JSON).
@@ -56,9 +59,23 @@ class Redactor:
         value (a key in PEM) count for themselves, too.
         """
         with self._lock:
-            wanted = {part for value in values for part in _parts(value)}
-            if not wanted <= self._known.values:
-                self._known = _prepare(self._known.values | wanted)
+            self._lasting |= {part for value in values for part in _parts(value)}
+            self._know()
+
+    def add_renewed(self, owner: Hashable, *values: str) -> None:
+        """Do as `add` for the tokens of *owner*, which are renewed again and again: those before the last ones, which
+        nothing accepts any more, are forgotten, so that there are not more and more to look for."""
+        with self._lock:
+            earlier = self._renewed.setdefault(owner, deque(maxlen=2))
+            wanted = frozenset(part for value in values for part in _parts(value))
+            if wanted not in earlier:
+                earlier.append(wanted)
+                self._know()
+
+    def _know(self) -> None:
+        wanted = self._lasting.union(*(values for pair in self._renewed.values() for values in pair))
+        if wanted != self._known.values:
+            self._known = _prepare(wanted)
 
     def text(self, text: str) -> str:
         """*text* without secrets."""

@@ -415,7 +415,7 @@ class OAuthSession:
             self._earlier = frozenset(self._login.secrets)
         self._login, self._loaded = login, True
         if login is not None and self.store.lasts:
-            redactor.add(*login.secrets)
+            redactor.add_renewed((self.name, id(self)), *login.secrets)
 
     def _is_over(self, login: Login) -> bool:
         return not login.access_token or (login.until is not None and login.until - self._early < self.clock())
