@@ -352,7 +352,7 @@ def test_no_text_makes_it_fail(text: str) -> None:
 
 
 def test_tokens_that_were_renewed_twice_are_forgotten() -> None:
-    """What an owner had before its last two tokens is shown again; what others have, and what lasts, never is."""
+    """Tokens before the last two of an owner are shown again; those of others, and what lasts, never are."""
     ours = Redactor()
     ours.add("lasting-secret")
     for number in range(50):
