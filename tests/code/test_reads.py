@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import pytest
 from benchmarks.repair import fixed, said
 
 from toolexec import Exec, tool
+from toolexec.code.repair import python_reads
 from toolexec.code.repair.promises import about_promises
 
 
@@ -164,3 +166,21 @@ async def test_choices_of_an_argument_that_may_be_null(ex: Exec) -> None:
     """An argument that is one of some values, or null, is refused with all of them."""
     error = (await ex.execute_code("office.send(parcel={'sku': 'a', 'count': 1}, speed='late')")).error
     assert '"late" is not one of "slow", "fast" or null' in str(error)
+
+
+async def test_a_program_of_thousands_of_reads_is_read_in_part(ex: Exec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some hundred reads are looked at, in a thread of their own, and no line of the program is split once more."""
+    looked_at: list[int] = []
+    judge = python_reads.what_to_write
+
+    def count(*args: Any) -> Any:
+        looked_at.append(threading.get_ident())
+        return judge(*args)
+
+    monkeypatch.setattr(python_reads, "what_to_write", count)
+    monkeypatch.setattr("ast.get_source_segment", None)
+    program = "note = tools.office.get_note(number=1)\n" + "note.get('nothing')\n" * 1_500
+    result = await ex.execute_code(f"{program}return 1")
+    assert (result.value, result.notes) == (1, [])
+    assert 0 < len(looked_at) <= 300
+    assert threading.get_ident() not in looked_at

@@ -14,7 +14,7 @@ from toolexec.code.limits import Limits, counted, trace_of
 from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.prepare import MAX_REPAIRED
-from toolexec.code.repair.silent import about_value
+from toolexec.code.repair.silent import about_value, may_be_silent
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
@@ -29,6 +29,7 @@ from toolexec.errors import (
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.languages import ALIASES
 from toolexec.model.settings import checked
+from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import (
     PROFILES,
     Availability,
@@ -51,6 +52,7 @@ CANDIDATES: Final[Mapping[str, Sequence[str]]] = candidates()
 """The kinds of sandbox that may serve a profile, the preferred one first."""
 
 _MAX_SOURCE: Final = 2_000
+_threads = WorkerThreads()  # reading a program of a model beside the values that it got may take a tenth of a second
 _SHORT_FOR: Final = {"wasm": "standard"}
 
 _BY_ENGINES = frozenset({"container", "gvisor", "vm"})
@@ -215,7 +217,9 @@ class Runtime:
         error = result.error
         tools = request.gateway if isinstance(request.gateway, Tools) else None
         if error is None and tools is not None and len(request.code) <= MAX_REPAIRED:
-            result.notes = [*result.notes, *about_value(request.code, request.language or "python", tools)]
+            language = request.language or "python"
+            if may_be_silent(request.code, language):
+                result.notes = [*result.notes, *await _threads.run(about_value, request.code, language, tools)]
         if not isinstance(error, CodeError):
             return result
         failure = Failure(
@@ -232,7 +236,7 @@ class Runtime:
         ran = backend.kind, request.language or "python"
         fitting = await self._fitting(needed_by(failure), request) if failure.is_isolated else []
         elsewhere = [place for place in fitting if place != ran]
-        if advice := advise(failure, elsewhere, tools):
+        if advice := await _threads.run(advise, failure, elsewhere, tools):
             error.message = f"{error.message}; {advice}"
             error.details["advice"] = advice
         return result

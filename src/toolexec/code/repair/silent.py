@@ -7,15 +7,20 @@ from toolexec.code.repair.promises import about_promises
 from toolexec.code.repair.python_reads import silent_python_reads
 from toolexec.code.tools import Tools
 
-__all__ = ["about_value"]
+__all__ = ["about_value", "may_be_silent"]
 
 _MOST = 5
+
+
+def may_be_silent(code: str, language: str) -> bool:
+    """Return whether `about_value` may have something to say: without it, nothing of the program is read."""
+    return language == "javascript" or (language == "python" and ".get(" in code)
 
 
 def about_value(code: str, language: str, tools: Tools) -> list[str]:
     """Return notes on a program that did not fail: reads that certainly mean another, and gave nothing."""
     if language == "python":
-        return silent_python_reads(code, tools)[:_MOST] if ".get(" in code else []
+        return silent_python_reads(code, tools)[:_MOST]
     if language != "javascript":
         return []
     return list(dict.fromkeys([*about_promises(code), *javascript_advice(code, tools)]))[:_MOST]
