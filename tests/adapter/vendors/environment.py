@@ -1,4 +1,7 @@
-"""A virtual environment with the packages of vendors that cannot be installed beside everything else."""
+"""Virtual environments with the packages of vendors that cannot be installed beside everything else.
+
+`python -m tests.adapter.vendors.environment` makes those that tests use, which takes minutes with an empty cache.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ __all__ = ["vendor_python"]
 
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+FRAMEWORKS = ROOT / "tests" / "integrations" / "frameworks" / "requirements.txt"
 
 
 def vendor_python(requirements: Path = REQUIREMENTS) -> Path:
@@ -44,3 +48,8 @@ def _own_requirements() -> list[str]:
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+if __name__ == "__main__":
+    for each in (REQUIREMENTS, FRAMEWORKS):
+        vendor_python(each)
