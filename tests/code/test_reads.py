@@ -13,6 +13,7 @@ from benchmarks.repair import fixed, said
 from toolexec import Exec, tool
 from toolexec.code.repair import python_reads
 from toolexec.code.repair.promises import about_promises
+from toolexec.errors import CodeError
 
 
 @dataclass(frozen=True)
@@ -184,3 +185,13 @@ async def test_a_program_of_thousands_of_reads_is_read_in_part(ex: Exec, monkeyp
     assert (result.value, result.notes) == (1, [])
     assert 0 < len(looked_at) <= 300
     assert threading.get_ident() not in looked_at
+
+
+@pytest.mark.parametrize("depth", [300, 600, 1_200])
+async def test_a_program_that_cannot_be_read_keeps_its_value(ex: Exec, depth: int) -> None:
+    """Advice on a program never costs what came of it, however deeply the program is nested."""
+    deep = f"note = tools.office.get_note(number=1)\nother = note{'.a' * depth}().get('b') if 0 else 1\n"
+    assert (await ex.execute_code(f"{deep}return other")).value == 1
+    failed = await ex.execute_code(f"{deep}return note{'.a' * depth}().get('b')")
+    assert isinstance(failed.error, CodeError)
+    assert failed.error.kind == "AttributeError"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -219,7 +219,8 @@ class Runtime:
         if error is None and tools is not None and len(request.code) <= MAX_REPAIRED:
             language = request.language or "python"
             if may_be_silent(request.code, language):
-                result.notes = [*result.notes, *await _threads.run(about_value, request.code, language, tools)]
+                notes = await _read_by(about_value, request.code, language, tools)
+                result.notes = [*result.notes, *(notes or ())]
         if not isinstance(error, CodeError):
             return result
         failure = Failure(
@@ -236,7 +237,7 @@ class Runtime:
         ran = backend.kind, request.language or "python"
         fitting = await self._fitting(needed_by(failure), request) if failure.is_isolated else []
         elsewhere = [place for place in fitting if place != ran]
-        if advice := await _threads.run(advise, failure, elsewhere, tools):
+        if advice := await _read_by(advise, failure, elsewhere, tools):
             error.message = f"{error.message}; {advice}"
             error.details["advice"] = advice
         return result
@@ -492,6 +493,16 @@ def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteReq
             details={"limits": missing},
         )
     return request
+
+
+async def _read_by(function: Callable[..., T], *args: Any) -> T | None:
+    """Return what *function*, which reads a program, gives; None where it cannot read that: a program may be nested as
+    deeply as its author likes, and what came of it counts for more than advice on it."""
+    try:
+        return await _threads.run(function, *args)
+    except Exception as error:
+        logger.info("a program could not be read for advice on it: %s", type(error).__name__)
+        return None
 
 
 def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
