@@ -145,7 +145,11 @@ class _OpenRun:
         return json.dumps({"type": "response", "id": message.id, "payload": {}})
 
     async def _call(self, message: Message) -> str:
-        if not message.id or message.id in self._seen or len(self._seen) >= _MOST_IDS:
+        if len(self._seen) >= _MOST_IDS:
+            raise ProtocolError(
+                f"one run may make {_MOST_IDS} calls over HTTP; use a duplex connection, or several runs"
+            )
+        if not message.id or message.id in self._seen:
             raise ProtocolError(
                 f"the request id {message.id!r} was here before, or is empty; what is sent again is not done again"
             )
