@@ -120,8 +120,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """End what measures coverage in a worker before it begins to do so itself: what coverage begins in every child
-    process, and what its plugin begins in all that it takes for a run without workers. A test that needs no coverage
-    pauses only the last one, and would be traced by the others."""
+    process, and what its plugin begins in all that it takes for a run without workers. Each would trace all tests once
+    more."""
     plugin: Any = session.config.pluginmanager.getplugin("_cov")
     if not _IS_WORKER or plugin is None or plugin.cov_controller is None:
         return
@@ -147,7 +147,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks = {mark.name for mark in item.iter_markers()}
         (kept if tiers.wants(marks) else left).append(item)
         if not tiers.is_traced(item.path, marks):
-            item.add_marker("no_cover")
+            item.add_marker("untraced")
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
@@ -168,13 +168,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let the processes that a test starts be traced only where their coverage is needed."""
     name = "COVERAGE_PROCESS_CONFIG"
-    wanted = item.get_closest_marker("no_cover") is None and tiers.are_children_traced(item.path)
+    wanted = item.get_closest_marker("untraced") is None and tiers.are_children_traced(item.path)
     config = None if wanted else os.environ.pop(name, None)
     try:
         return (yield)
     finally:
         if config is not None:
             os.environ[name] = config
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Trace no test whose coverage is not needed, in the thread that it runs in. All others stay traced: `no_cover` of
+    coverage's plugin ends the tracing of every thread there is, and those that go on, such as idle workers, are never
+    traced again, so that what runs in them later has no coverage."""
+    trace = sys.gettrace()
+    if trace is None or item.get_closest_marker("untraced") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(trace)
 
 
 @pytest.hookimpl(trylast=True)

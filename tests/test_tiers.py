@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,44 @@ def test_hangs():
 
 def test_after():
     pass
+"""
+
+THREADS = """
+import queue, sys, threading
+
+import lib
+import pytest
+
+JOBS = queue.SimpleQueue()
+
+def work():
+    for job in iter(JOBS.get, None):
+        job()
+
+def test_begins_a_thread():
+    threading.Thread(target=work, daemon=True).start()
+
+@pytest.mark.untraced
+def test_needs_no_coverage():
+    assert sys.gettrace() is None
+    lib.by_the_untraced()
+
+def test_works_in_the_thread():
+    done = threading.Event()
+    JOBS.put(lambda: lib.by_the_thread(done))
+    assert done.wait(30)
+    lib.by_the_last()
+    JOBS.put(None)
+"""
+LIB = """
+def by_the_untraced():
+    return 3
+
+def by_the_thread(done):
+    done.set()
+
+def by_the_last():
+    return 9
 """
 
 
@@ -68,6 +107,37 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
     memory = (tmp_path / "memory.txt").read_text()
     assert memory != os.environ.get("TOOLEXEC_TEST_RUN_IN_MEMORY", "none"), "the run that this test is of has its own"
     assert not memory or not Path(memory).exists()
+
+
+@pytest.mark.full
+def test_threads_stay_traced(tmp_path: Path) -> None:
+    """A test that needs no coverage takes it neither from the threads that there are nor from the tests after it."""
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(THREADS)
+    (tmp_path / "lib.py").write_text(LIB)
+    environment = {name: value for name, value in os.environ.items() if name != "TOOLEXEC_TEST_RUN"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-q",
+            "--cov=lib",
+            "--cov-report=json:lib.json",
+            ".",
+        ],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "COVERAGE_CORE": "ctrace"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    file = json.loads((tmp_path / "lib.json").read_text())["files"]["lib.py"]
+    assert file["missing_lines"] == [3], "what the untraced test called, and nothing else"
 
 
 @pytest.mark.full

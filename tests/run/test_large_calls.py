@@ -56,7 +56,7 @@ def gated(directory: Path, args: Literal["digest", "redacted"]) -> Gate:
     return Gate(audit=Audit(AuditLog.open(directory / "audit.jsonl", args=args)), policy=Policy(rules))
 
 
-@pytest.mark.no_cover  # the CPU time of a tracer is not the loop's
+@pytest.mark.untraced  # the CPU time of a tracer is not the loop's
 class TestLoop:
     """Whatever walks them does so elsewhere."""
 

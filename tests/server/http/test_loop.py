@@ -23,7 +23,7 @@ from toolexec.testing import loop_not_held
 
 from .conftest import JSON_HEADERS, MODERN, Running, Serve
 
-pytestmark = pytest.mark.no_cover  # the CPU time of a tracer is not the server's
+pytestmark = pytest.mark.untraced  # the CPU time of a tracer is not the server's
 LINES = 16_000
 SHARED = "\n".join(["a := [1]", *["a = [a, a]"] * 40, 'run("kit:take", {value: a})'])
 

@@ -15,7 +15,7 @@ from toolexec.testing.memory import InMemoryBackend
 
 from .conftest import Serve
 
-pytestmark = [pytest.mark.full, pytest.mark.no_cover]  # the CPU time of a tracer is not the server's
+pytestmark = [pytest.mark.full, pytest.mark.untraced]  # the CPU time of a tracer is not the server's
 MANY = 100_000
 
 
