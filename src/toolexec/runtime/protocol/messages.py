@@ -256,9 +256,17 @@ def whole_text(frame: JSONValue, text: str | bytes) -> JSONValue:
     They are replaced by a question mark in what is shown. In the arguments of calls they stay, as a call refuses them
     itself, and a program whose value has some has failed.
     """
-    if not (("\\ud" in text or "\\uD" in text) if isinstance(text, str) else (b"\\ud" in text or b"\\uD" in text)):
+    if not _has_halves(text):
         return frame
     return [_sound(message) for message in frame] if isinstance(frame, list) else _sound(frame)
+
+
+def _has_halves(text: str | bytes) -> bool:
+    """Return whether JSON text may have halves of characters. To look for a single backslash first takes a fiftieth of
+    the time, and most large texts have none."""
+    if isinstance(text, str):
+        return "\\" in text and ("\\ud" in text or "\\uD" in text)
+    return b"\\" in text and (b"\\ud" in text or b"\\uD" in text)
 
 
 def _sound(message: JSONValue) -> JSONValue:

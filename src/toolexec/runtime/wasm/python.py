@@ -275,7 +275,7 @@ class PythonLanguage:
             outcome = await run.run(self._threads, open_and_note, execute_frame(request), after)
         finally:
             self._runs.discard(run)
-        error, value = self._judge(run, outcome, request)
+        error, value = await self._judge(run, outcome, request)
         instance = used.get("instance")
         if instance is not None and not run.left_behind:
             files = instance.changed_files
@@ -290,12 +290,12 @@ class PythonLanguage:
             limits_enforced=self.enforces(request),
         )
 
-    def _judge(
+    async def _judge(
         self, run: PythonRun, outcome: str | BaseException, request: ExecuteRequest
     ) -> tuple[ToolExecError | None, Any]:
         """Return the error, or else the value."""
         try:
-            ending = run.ending(outcome, request.seconds)
+            ending = await run.ending(outcome, request.seconds)
         except (SandboxError, asyncio.CancelledError):
             raise
         except NoThreadError as error:
