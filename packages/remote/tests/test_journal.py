@@ -45,3 +45,61 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="file"):
         Journal(tmp_path / "file" / "inside", 600, 0.0)
+
+
+LARGE = b"x" * (1 << 20)
+
+
+async def test_a_large_response_is_a_file(tmp_path: Path) -> None:
+    """It is found again by the next server, and goes with its run; what a dead server left over goes at once."""
+    first = Journal(tmp_path, 600, 1000.0)
+    for run in ("kept", "half"):
+        first.start("a", run, b"d", 1000.0, "ab")
+        await first.write_body("a", run, LARGE)
+    assert not first.has_ended("a", "kept")
+    first.end("a", "kept", LARGE, 1001.0, "its word")
+    assert first.has_ended("a", "kept")
+    first.close()
+    assert (tmp_path / "started.db").stat().st_size < len(LARGE)
+    second = Journal(tmp_path, 600, 1010.0)
+    try:
+        assert second.find("a", "kept") == Record("ended", b"d", LARGE, "ab", "its word")
+        assert await second.read_body("a", "kept") == LARGE
+        assert await second.read_body("a", "half") == b""
+        assert len([*(tmp_path / "responses").iterdir()]) == 1
+        second.prune(2000.0)
+        assert second.find("a", "kept") is None
+        assert not [*(tmp_path / "responses").iterdir()]
+    finally:
+        second.close()
+
+
+async def test_a_large_response_that_is_gone_is_lost(tmp_path: Path) -> None:
+    """The run may have run, and nobody says that it ended well."""
+    journal = Journal(tmp_path, 600, 1000.0)
+    try:
+        journal.start("a", "run", b"d", 1000.0, "ab")
+        await journal.write_body("a", "run", LARGE)
+        journal.end("a", "run", LARGE, 1001.0, "its word")
+        [file] = (tmp_path / "responses").iterdir()
+        file.unlink()
+        assert not journal.has_ended("a", "run")
+        assert journal.find("a", "run") == Record("lost", b"d", b"", "ab", "")
+        assert await journal.read_body("a", "run") == b""
+    finally:
+        journal.close()
+
+
+async def test_runs_of_other_tenants_have_files_of_their_own(tmp_path: Path) -> None:
+    """Whatever their IDs are, which are the callers' to choose."""
+    journal = Journal(tmp_path, 600, 1000.0)
+    names = [("a", "b1"), ("ab", "1"), ("a", "../../b1"), ("", "ab1")]
+    try:
+        for number, (account, run) in enumerate(names):
+            journal.start(account, run, b"d", 1000.0, "ab")
+            await journal.write_body(account, run, LARGE + bytes([number]))
+            journal.end(account, run, LARGE + bytes([number]), 1001.0, "")
+        assert [(await journal.read_body(*name))[-1] for name in names] == [0, 1, 2, 3]
+        assert len([*(tmp_path / "responses").iterdir()]) == 4
+    finally:
+        journal.close()

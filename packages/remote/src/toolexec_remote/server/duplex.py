@@ -285,7 +285,7 @@ class DuplexConnection:
     async def _send_one(self, message: RemoteMessage) -> None:
         """Send a message. What is large waits until little else of its tenant is on its way, and is copied then."""
         if message.type == "result" and not message.body:
-            body = self.hub.service.kept_body(self.key.account, message.run)
+            body = await self.hub.service.journal.read_body(self.key.account, message.run)
             message = replace(message, body=body)
         size, sending = len(message.body), self.hub.service.shares.sending
         if size < _LARGE:
@@ -601,4 +601,4 @@ class DuplexRun:
             self._connection.put(message)
 
     def _is_on_disk(self) -> bool:
-        return bool(self._hub.service.kept_body(self.account, self.link.run))
+        return self._hub.service.journal.has_ended(self.account, self.link.run)

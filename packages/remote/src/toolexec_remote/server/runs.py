@@ -7,11 +7,12 @@ import hashlib
 import logging
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from toolexec.errors import (
     InvalidRequestError,
@@ -21,7 +22,16 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.errors import Outcome as CallOutcome
-from toolexec.remote import Runtime, RuntimeServerSettings, Stream, effective_profile, judged_kind, refuse_above
+from toolexec.remote import (
+    Runtime,
+    RuntimeServerSettings,
+    Stream,
+    effective_profile,
+    is_small,
+    judged_kind,
+    refuse_above,
+    walked,
+)
 from toolexec.sandbox import CodeResult, ExecuteRequest, Limits, Output, SandboxSession
 from toolexec_remote.incarnation import ENDED, NEVER_STARTED, Incarnation
 from toolexec_remote.server.admission import Admission, Ticket
@@ -36,6 +46,7 @@ from toolexec_remote.wire import RemoteRequest, encode_error, encode_result
 
 __all__ = ["OpenSession", "Outcome", "RemoteRun", "RunService", "RunState", "Watcher", "remembered"]
 
+T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 RunState: TypeAlias = Literal["queued", "ready", "running", "done"]
 _MOST_KEPT: Final = 1000
@@ -49,11 +60,12 @@ _LOST: Final = (
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of a run: `kind` is `result`, or `refused` for one that never started; `body` is the response, `error`
-    what went wrong, if that is known."""
+    what went wrong, if that is known, and `digest` the SHA-256 of the body, where that was computed already."""
 
     kind: Literal["result", "refused"]
     body: bytes
     error: ToolExecError | None = None
+    digest: str = ""
 
     @classmethod
     def refused(cls, error: ToolExecError) -> Outcome:
@@ -308,13 +320,15 @@ class RunService:
             run.watcher.started()
             outcome = await self._run(run, request, session, traceparent)
         except asyncio.CancelledError:
-            outcome = self._stopped(run, request)
+            outcome = await _uncut(self._stopped(run, request))
         except ToolExecError as error:
             outcome = Outcome.refused(error)
         except Exception as error:
             logger.exception("the run %s failed", run.id)
             failure = SandboxFailedError(f"the server failed: {type(error).__name__}")
             outcome = Outcome("result", encode_result(CodeResult(error=failure)), failure)
+        if run.state == "running" and outcome.kind == "result":
+            await _uncut(self._write(run, outcome.body))  # while it has its place: who writes much, waits for it
         seconds = monotonic() - began if began else 0.0
         if ticket is not None:
             ticket.leave(seconds)
@@ -369,7 +383,7 @@ class RunService:
                     error = SandboxFailedError(f"the program was lost after it had begun: {error.message}")
                 result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=error)
             span.finish(result)
-        return self._outcome(result)
+        return await self._outcome(result)
 
     def _place(self, run: RemoteRun, request: ExecuteRequest, session: OpenSession | None) -> SandboxSession | Runtime:
         """Return what runs it; raises SandboxUnavailableError when the kind that it asks for is not here."""
@@ -395,25 +409,38 @@ class RunService:
             raise SandboxUnavailableError(f"this server has no sandbox {kind} for the profile {profile}")
         return pinned
 
-    def _stopped(self, run: RemoteRun, request: ExecuteRequest) -> Outcome:
+    async def _stopped(self, run: RemoteRun, request: ExecuteRequest) -> Outcome:
         """Return the outcome of a run that was cancelled."""
         why = run.stopped_for or SandboxFailedError("the server ends; the program was stopped")
         if run.state != "running":
             return Outcome.refused(why)
         result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=why)
         result.tool_calls = request.gateway.tool_calls() if isinstance(request.gateway, RelayGateway) else []
-        return self._outcome(result)
+        return await self._outcome(result)
 
-    def _outcome(self, result: CodeResult) -> Outcome:
+    async def _outcome(self, result: CodeResult) -> Outcome:
+        """Return the outcome of a run, which is encoded off the event loop where it is large."""
+        if is_small([result.value, result.stdout, result.stderr]) and not result.files:
+            return self._encoded(result)
+        return await walked(lambda: self._encoded(result))
+
+    def _encoded(self, result: CodeResult) -> Outcome:
         """Return the outcome of a run, whose value may be too large, or not JSON."""
         try:
             body = encode_result(result)
             if len(body) <= self.settings.max_message_bytes:
-                return Outcome("result", body, result.error)
+                return Outcome("result", body, result.error, hashlib.sha256(body).hexdigest())
             failure = SandboxFailedError(f"the result has {len(body)} bytes, more than can be sent; return less")
         except InvalidRequestError as error:
             failure = SandboxFailedError(f"the result cannot be sent: {error}")
         return Outcome("result", encode_result(replace(result, value=None, files={}, error=failure)), failure)
+
+    async def _write(self, run: RemoteRun, body: bytes) -> None:
+        """Write a large response to the disk."""
+        try:
+            await self.journal.write_body(run.account, run.id, body)
+        except OSError:  # the result is in memory, and its caller waits
+            logger.exception("the response of the run %s could not be written", run.id)
 
     def _end(self, run: RemoteRun, outcome: Outcome, seconds: float) -> None:
         """Record the end of a run. One of which nothing was run is forgotten: its ID may come again."""
@@ -421,7 +448,8 @@ class RunService:
         try:
             if was_run:
                 self.past.end((run.account, run.id), monotonic())
-                statement = self.incarnation.state(ENDED, run.id, hashlib.sha256(outcome.body).hexdigest())
+                digest = outcome.digest or hashlib.sha256(outcome.body).hexdigest()
+                statement = self.incarnation.state(ENDED, run.id, digest)
                 self.journal.end(run.account, run.id, outcome.body, time(), statement)
             elif run.state == "running":
                 self.past.take_back((run.account, run.id))
@@ -484,11 +512,6 @@ class RunService:
                 longest.take_back()
                 return
 
-    def kept_body(self, account: str, run_id: str) -> bytes:
-        """Return the response to a run that is over, which may be on disk alone; empty where there is none."""
-        record = self.journal.find(account, run_id)
-        return record.body if record is not None and record.state == "ended" else b""
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
@@ -522,6 +545,15 @@ class RunService:
     def close(self) -> None:
         """Close the journal."""
         self.journal.close()
+
+
+async def _uncut(work: Coroutine[Any, Any, T]) -> T:
+    """Return what *work* gives, be the run stopped meanwhile: its program is over."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
 
 
 def remembered(record: Record) -> Outcome:
