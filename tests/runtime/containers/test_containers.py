@@ -209,7 +209,7 @@ async def test_a_daemon_that_is_killed_in_the_middle(kind: str, request: pytest.
             )
         async with opened(lambda **_: backend) as (ex, _, waits):
             code = "print('begun')\ntools.math.add(a=1, b=2)\ntools.test.wait()"
-            running = asyncio.create_task(ex.execute_code(code, timeout=20))
+            running = asyncio.create_task(ex.execute_code(code, timeout=60 if kind == "docker" else 20))
             await reached(waits, running)
             daemon.kill()
             result = await running
@@ -220,6 +220,7 @@ async def test_a_daemon_that_is_killed_in_the_middle(kind: str, request: pytest.
                 kind == "docker"
             ):  # containerd's containers live on without it, so that there the time limit ends the run
                 assert isinstance(result.error, SandboxFailedError)
+                assert "when it does" in result.backend.details["cleanup"]
                 with pytest.raises(SandboxUnavailableError, match=r"[Dd]ocker"):
                     await ex.execute_code("1")
             await asyncio.to_thread(daemon.restart if kind == "docker" else daemon.start)

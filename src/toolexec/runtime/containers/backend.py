@@ -204,7 +204,8 @@ class ContainerBackend:
             began = attempt.guest is not None
             run = Run(ending=Ending(stopped="deadline", seconds=request.seconds, began=began))
         result = self.result(request, run, attempt.began, attempt.guest, warm=attempt.warm)
-        if not done and result.backend is not None:
+        is_left = attempt.guest is not None and attempt.guest.container.id in self.engine.left
+        if (is_left or not done) and result.backend is not None:
             cleanup = "the engine does not answer; the container is removed when it does"
             result.backend = replace(result.backend, details={**result.backend.details, "cleanup": cleanup})
         return result

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, has_ended, request
 from tests.engines.docker_cases import *  # noqa: F403
 from tests.engines.docker_cases import ECHO, read_exactly, run, spec_of, start
 from tests.tiers import missing
@@ -246,13 +246,18 @@ class _Own:
 
 
 @pytest.mark.parametrize("live_restore", [False, True])
-async def test_a_daemon_that_is_killed(live_restore: bool) -> None:
-    """The loss of a run is reported at once; with the daemon back all works again, and nothing is left."""
+async def test_a_daemon_that_is_killed(live_restore: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of a run is reported at once, and its program ended; with the daemon back all works again, and nothing is
+    left."""
+    for patience in ("_GIVE_UP", "_REMOVE"):
+        monkeypatch.setattr(f"toolexec.runtime.containers.docker.container.{patience}", 600.0)
     with _Own(live_restore=live_restore) as daemon:
         engine = DockerEngine(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))
         container = await start(engine, ECHO)
         await container.stream.write(b"x")
         assert await read_exactly(container, 1) == b"x"
+        known = json.loads(request(daemon.socket, "GET", f"/containers/{container.id}/json")[1])
+        program = known["State"]["Pid"]
         waiting = asyncio.create_task(container.wait())
         reading = asyncio.create_task(container.stream.read())
         image = await engine.resolve(IMAGE)
@@ -268,9 +273,10 @@ async def test_a_daemon_that_is_killed(live_restore: bool) -> None:
         assert not found.ok
         assert "nothing listens" in found.reason
         assert engine.enforces(Limits()) == LimitsEnforced()
-        closing = asyncio.create_task(container.aclose())  # which tries until the daemon is back
+        await container.aclose()  # which does not wait until somebody starts the daemon
+        assert container.id in engine.left
+        assert has_ended(program), "the program goes on without its daemon"
         await asyncio.to_thread(daemon.restart)
-        await closing
         assert (await engine.check()).ok  # and what could not be removed, is
         assert daemon.containers() == []
         assert (await run(engine, "print('again')")).out == "again\n"

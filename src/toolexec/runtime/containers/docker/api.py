@@ -24,18 +24,20 @@ from toolexec.process.poll import pauses
 from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
 from toolexec.runtime.containers.docker.host import DockerHost, unreachable
 
-__all__ = ["DockerAPI", "DockerError"]
+__all__ = ["REMOVAL", "DockerAPI", "DockerError"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+REMOVAL: Final = 10.0
+"""How many seconds a daemon that answers may take to remove a container."""
 _QUICK: Final = 10.0
 _START: Final = 60.0
-_REMOVE: Final = 10.0
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 _FETCH: Final = 1800.0
 _GONE: Final = 900
 _PIECE: Final = 1 << 20
+_NOBODY: Final = (ConnectionRefusedError, FileNotFoundError)
 
 
 class DockerAPI:
@@ -87,9 +89,9 @@ class DockerAPI:
         except OSError as error:
             raise unreachable(self.host, error) from error
 
-    async def create(self, name: str, body: JSONObject) -> None:
-        """Make the container *name*."""
-        await self._call(self._docker.containers.create(dict(body), name=name), _START)
+    async def create(self, name: str, body: JSONObject) -> str:
+        """Make the container *name*; gives its ID."""
+        return str((await self._call(self._docker.containers.create(dict(body), name=name), _START)).id)
 
     async def attach(self, name: str) -> AttachedStream:
         """Return the streams of a container that has not been started yet."""
@@ -119,9 +121,10 @@ class DockerAPI:
         """Return what is known about a container."""
         return await self._call(self._docker.containers.container(name).show(), _QUICK)
 
-    async def remove(self, name: str, seconds: float = _REMOVE) -> bool:
+    async def remove(self, name: str, seconds: float = REMOVAL) -> bool:
         """Kill a container and remove it, with its volumes; all is gone when this returns True. False, after some
-        *seconds* and a line in the log, if that cannot be done. Never raises an error of the daemon.
+        *seconds*, or at once where no daemon listens, and a line in the log, if that cannot be done. Never raises an
+        error of the daemon.
         """
         self._processes.pop(name, None)
         ends = monotonic() + seconds
@@ -138,7 +141,7 @@ class DockerAPI:
             except OSError as error:
                 problem = error
             pause = next(waits)
-            if monotonic() + pause > ends:
+            if monotonic() + pause > ends or isinstance(problem, _NOBODY):
                 logger.warning("the container %s is not removed: %s", name, problem or type(problem).__name__)
                 return False
             await asyncio.sleep(pause)

@@ -8,9 +8,10 @@ import secrets
 from typing import Final
 
 from toolexec.model.json_value import JSONObject
+from toolexec.process.members import kill_members
 from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.containers.daemon import DaemonContainer
-from toolexec.runtime.containers.docker.api import DockerAPI
+from toolexec.runtime.containers.docker.api import REMOVAL, DockerAPI
 from toolexec.runtime.containers.docker.attach import AttachedStream
 from toolexec.runtime.containers.docker.checks import why_lost
 from toolexec.runtime.containers.engine import Exit
@@ -21,6 +22,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 _SETTLE: Final = 10.0
 """How many seconds a step of the daemon may go on when its caller is cancelled: it would do half of it unseen."""
 _GIVE_UP: Final = 0.5
+"""How many seconds one that has hung up may take to remove a container."""
+_REMOVE: Final = REMOVAL
 _LAST_WORDS: Final = 1.0
 
 
@@ -31,12 +34,14 @@ class DockerContainer(DaemonContainer):
         super().__init__(f"toolexec-{secrets.token_hex(8)}", left)
         self._api = api
         self._stream: AttachedStream | None = None
+        self._made = ""
+        self._lost = False
 
     async def open(self, body: JSONObject) -> None:
         """Make it by the request *body*, and start it; nothing of it stays if that fails. Raises OSError and
         DockerError."""
         try:
-            await uncut(self._api.create(self.id, body), seconds=_SETTLE)
+            self._made = await uncut(self._api.create(self.id, body), seconds=_SETTLE)
             self._stream = await self._api.attach(self.id)
             await uncut(self._api.start(self.id), seconds=_SETTLE)
         except BaseException as error:
@@ -46,9 +51,10 @@ class DockerContainer(DaemonContainer):
 
     async def _give_up(self, *, is_lost: bool) -> None:
         """Remove what there is of it. A lost daemon gets less time than after a run: the caller waits."""
-        removing = self._api.remove(self.id, _GIVE_UP) if is_lost else self._api.remove(self.id)
-        if await removing:
+        if await self._api.remove(self.id, _GIVE_UP if is_lost else _REMOVE):
             self._left.discard(self.id)
+        else:
+            await asyncio.to_thread(kill_members, self._made)
         if self._stream is not None:
             await self._stream.aclose()
 
@@ -78,6 +84,7 @@ class DockerContainer(DaemonContainer):
             state: JSONObject = (await self._api.inspect(self.id))["State"]
             oom = bool(state.get("OOMKilled"))
         except Exception as error:
+            self._lost = isinstance(error, OSError)
             if self._closing is None:
                 lost = why_lost(error, self._api.host)
         self._end(Exit(code=code, oom=oom, lost=lost))
@@ -91,8 +98,10 @@ class DockerContainer(DaemonContainer):
             return None
 
     async def _close(self) -> None:
-        """For ten seconds at most."""
-        if not await self._api.remove(self.id):
+        """For ten seconds at most. Nobody waits for a daemon that has hung up: what runs is killed without it, where it
+        is on this machine, and the container is removed when the daemon is back."""
+        if not await self._api.remove(self.id, _GIVE_UP if self._lost else _REMOVE):
             self._left.add(self.id)
+            await asyncio.to_thread(kill_members, self._made)
         await self.stream.aclose()
         await self._stop_watching(Exit(), _LAST_WORDS)

@@ -129,7 +129,8 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
 
     async def _sweep(self) -> None:
         api = (await self._connect()).client
-        await self._remove_all(api, await api.orphans() | self._left)
+        await self._remove_all(api, self._left)  # first: a Podman that was killed may list none
+        await self._remove_all(api, await api.orphans())
 
     async def _open(self) -> Daemon[DockerAPI, DockerImages]:
         """Raises ConfigurationError and SandboxUnavailableError."""
