@@ -1,8 +1,8 @@
 """A sandbox as an ordinary user starts it, in a process of its own: `python -m tests.ordinary KIND IMAGE WHAT`.
 
 That process begins as root, which may read this tree, and runs `WHAT` once so that all is imported. Then it becomes a
-user without rights, does the same, and prints what came of it as JSON: `wall`, what got out of `tests.wall`, or `all`,
-the run of a check with the whole battery, for `tests.promises`.
+user without rights, does the same, and prints what came of it as JSON: `wall` and `held_out`, what got out of `tests.wall`
+and `tests.held_out`, or `all`, the run of a check with the whole battery, for `tests.promises`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.engines.bubblewrap import require_bwrap
 from tests.engines.gvisor import require_runsc
 from tests.engines.images import seen_at, test_image
 from tests.engines.microvm import require_qemu
+from tests.held_out.running import escaped
 from tests.wall import fallen
 
 from toolexec.runtime.containers.backend import ContainerBackend
@@ -137,8 +138,11 @@ def _main(kind: str, image: str, what: str) -> None:
     os.setgroups([])
     os.setgid(_USER)
     os.setuid(_USER)
-    job = fallen(_backend(kind, image)) if what == "wall" else _measured(kind, image)
-    print(json.dumps(asyncio.run(job)))
+    if what == "all":
+        print(json.dumps(asyncio.run(_measured(kind, image))))
+    else:
+        run = escaped if what == "held_out" else fallen
+        print(json.dumps(asyncio.run(run(_backend(kind, image)))))
 
 
 async def _measured(kind: str, image: str, most: int = len(ESCAPES)) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 from tests.engines.docker import IMAGE, DockerDaemon, request
+from tests.held_out.running import escaped
 
 from toolexec.code.limits import Limits
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.builder import spec_for
-from toolexec.runtime.containers.docker import DockerEngine
+from toolexec.runtime.containers.docker import DockerBackend, DockerConfig, DockerEngine
 from toolexec.runtime.containers.engine import Container, Exit, Image
 from toolexec.runtime.containers.spec import ContainerSpec, Mount
 
@@ -422,6 +423,11 @@ async def test_an_image_that_is_not_there(engine: DockerEngine) -> None:
     with pytest.raises(SandboxUnavailableError, match=r"no registry can be asked for an ID|may not pull"):
         await ours.resolve(f"sha256:{'0' * 64}")
     await ours.aclose()
+
+
+async def test_no_attack_of_others_gets_out(daemon: DockerDaemon) -> None:
+    """Attacks that are not of the battery get nothing out."""
+    assert await escaped(DockerBackend(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))) == {}
 
 
 async def test_an_image_that_was_removed_after_it_was_found(engine: DockerEngine, daemon: DockerDaemon) -> None:

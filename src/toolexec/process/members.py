@@ -48,7 +48,7 @@ def _members(name: str, proc: Path) -> Iterator[int]:
 
 
 def _is_in(process: Path, name: str) -> bool:
-    """Return whether a process runs in a group of that name; a dead one that nobody has asked about does not."""
+    """Return whether a process runs in a group of that name; a dead one that waits to be asked about does not."""
     try:
         inside = name in (process / "cgroup").read_text("utf-8", "replace")
         state = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split() if inside else ["Z"]

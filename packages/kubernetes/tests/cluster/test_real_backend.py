@@ -11,6 +11,7 @@ from packages.kubernetes.tests.cluster.test_faults import Stand
 from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.real import RealCluster
 from tests.engines.images import test_image
+from tests.held_out.running import escaped, unknown
 from tests.waiting import until
 from tests.wall import broken, fallen
 
@@ -78,6 +79,7 @@ async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet
         result = await ex.execute_code("raise SystemExit(3)", timeout=60)
         assert result.error is not None
     assert broken("kubernetes", "root", await fallen(make(network="report"))) == {}
+    assert unknown("kubernetes", await escaped(make(network="report"))) == {}
     await until(lambda: not kubelet_cluster.pods(kubelet_namespace), 0.1)
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from packages.remote.tests.pve.cluster import ProxmoxCluster, proxmox_cluster
 from tests.contract.afar import parts_from_afar
+from tests.held_out.running import escaped
 
 from toolexec.sandbox import SandboxBackend
 from toolexec.testing.escape_battery import run_battery
@@ -54,3 +55,9 @@ async def test_nothing_escapes_from_containers_of_proxmox(
     """Hostile programs harm neither the container nor the client."""
     async with maker(proxmox_cluster)() as backend:
         (await run_battery(backend, escapes=escapes)).raise_for_gaps()
+
+
+async def test_no_attack_of_others_gets_out(proxmox_cluster: ProxmoxCluster) -> None:
+    """Attacks that are not of the battery get nothing out of a sandbox in a container of Proxmox VE."""
+    async with maker(proxmox_cluster)() as backend:
+        assert await escaped(backend) == {}

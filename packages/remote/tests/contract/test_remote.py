@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from packages.remote.tests.processes import RemoteServer, settings_for
 from tests.contract.afar import parts_from_afar
+from tests.held_out.running import escaped
 from tests.tiers import missing
 
 from toolexec.sandbox import SandboxBackend
@@ -91,3 +92,9 @@ async def test_nothing_escapes_from_containers_afar(bubblewrap: RemoteServer, es
     """The same with containers."""
     async with maker(bubblewrap, "bubblewrap")() as backend:
         (await run_battery(backend, escapes=escapes)).raise_for_gaps()
+
+
+async def test_no_attack_of_others_gets_out_afar(bubblewrap: RemoteServer) -> None:
+    """Attacks that are not of the battery get nothing out of a container at the other end, either."""
+    async with maker(bubblewrap, "bubblewrap")() as backend:
+        assert await escaped(backend) == {}

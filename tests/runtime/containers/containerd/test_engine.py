@@ -18,6 +18,7 @@ import pytest
 from tests.engines import containerd as daemons
 from tests.engines.containerd import NAMESPACE, ContainerdDaemon, engine_for, require_runsc
 from tests.engines.images import test_image
+from tests.held_out.running import escaped
 from tests.waiting import until
 
 from toolexec import Exec, Tool
@@ -691,3 +692,9 @@ class TestBackend:
         assert (result.value, result.stdout) == (3, "hi\n")
         assert result.backend.details["warm"] is bool(warm)
         containerd_daemon.check_left()
+
+
+async def test_no_attack_of_others_gets_out(containerd_daemon: ContainerdDaemon) -> None:
+    """Attacks that are not of the battery get nothing out."""
+    place = {"address": containerd_daemon.socket, "snapshotter": containerd_daemon.snapshotter}
+    assert await escaped(ContainerdBackend(ContainerdConfig(image=test_image().name, **place))) == {}

@@ -273,7 +273,7 @@ async def test_a_daemon_that_is_killed(live_restore: bool, monkeypatch: pytest.M
         assert not found.ok
         assert "nothing listens" in found.reason
         assert engine.enforces(Limits()) == LimitsEnforced()
-        await container.aclose()  # which does not wait until somebody starts the daemon
+        await container.aclose()  # which does not wait for another daemon
         assert container.id in engine.left
         assert has_ended(program), "the program goes on without its daemon"
         await asyncio.to_thread(daemon.restart)

@@ -98,8 +98,8 @@ class DockerContainer(DaemonContainer):
             return None
 
     async def _close(self) -> None:
-        """For ten seconds at most. Nobody waits for a daemon that has hung up: what runs is killed without it, where it
-        is on this machine, and the container is removed when the daemon is back."""
+        """For ten seconds at most. A daemon that has hung up is not waited for: what runs on this machine is killed
+        without it, and the container is removed when the daemon is back."""
         if not await self._api.remove(self.id, _GIVE_UP if self._lost else _REMOVE):
             self._left.add(self.id)
             await asyncio.to_thread(kill_members, self._made)
