@@ -25,6 +25,7 @@ RECORD: Final = Path(__file__).with_name("promises.json")
 DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "sandboxes.md"
 BEGIN, END = "<!-- promises: begin -->", "<!-- promises: end -->"
 _ABOUT: Final = ("isolation", "profile", "image", "version")
+_BEHIND: Final = "inner"
 _NEVER: Final = "never measured here"
 _WHO: Final = {"root": "root", "user": "a user without rights"}
 
@@ -53,6 +54,7 @@ def merged(record: Mapping[str, Any], run: Mapping[str, Any], name: str = "") ->
             kind, who = name or column["kind"], "user" if run["user"] else "root"
             measured = {
                 **{about: column[about] for about in _ABOUT},
+                **({_BEHIND: column[_BEHIND]} if column.get(_BEHIND) else {}),
                 "language": run["language"],
                 "held": sorted(each["name"] for each in outcomes if each["held"]),
                 "weaker": sorted(each["name"] for each in outcomes if not each["held"]),
@@ -99,10 +101,11 @@ def _verdict(promise: Promise, run: Mapping[str, Any]) -> str:
 def _about(kind: str, runs: Mapping[str, Any]) -> str:
     said: list[str] = []
     for who, run in sorted(runs.items()):
-        setup = f"the profile `{run['profile']}`" + (f", the image `{run['image']}`" if run["image"] else "")
+        setup = f"with `{run[_BEHIND]}` behind it, " if _BEHIND in run else ""
+        setup += f"under the profile `{run['profile']}`" + (f", the image `{run['image']}`" if run["image"] else "")
         count, held = len(run["held"]) + len(run["weaker"]), len(run["held"])
         what = f"{held} of {count} {run['language'].title()} programs were held"
-        said.append(f"{what}, under {setup}, started by {_WHO[who]}")
+        said.append(f"{what}, {setup}, started by {_WHO[who]}")
     known = {**KNOWN_GAPS.get(kind, {}), **KNOWN_GAPS.get(f"{kind}:user", {})}
     gaps = [f"`{name}` gets out: {reason}" for name, reason in known.items()]
     return f"- `{kind}`: {'; '.join(said)}. {'. '.join(gaps)}".rstrip() + ("." if gaps else "")

@@ -11,6 +11,8 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.engines.containerd import ContainerdDaemon
@@ -29,6 +31,7 @@ __all__ = ["ALL", "main"]
 
 ALL: Final = (
     *("wasm", "bubblewrap", "docker", "podman", "containerd", "kubernetes", "gvisor", "qemu"),
+    *("remote", "proxmox_lxc"),
     *(f"{kind}:user" for kind in ORDINARY),
 )
 """What can be measured on one Linux machine with the engines of `.ci/engines`."""
@@ -91,6 +94,10 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
             return ContainerdBackend(ContainerdConfig(image=test_image().name, **place))
         case "kubernetes":
             return _pods(end)
+        case "remote":
+            return _afar(end)
+        case "proxmox_lxc":
+            return _clones(end)
         case "qemu":
             from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
 
@@ -113,6 +120,30 @@ def _pods(end: ExitStack) -> SandboxBackend:
     cluster.start()
     where = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.make_namespace()}
     return KubernetesBackend(KubernetesConfig(image=test_image().name, **where))
+
+
+def _afar(end: ExitStack) -> SandboxBackend:
+    """Return the client of a runtime with containers of bubblewrap, in a process of its own."""
+    from packages.remote.tests.processes import RemoteServer, settings_for
+
+    from toolexec_remote import RemoteBackend
+
+    directory = Path(end.enter_context(TemporaryDirectory()))
+    server = end.enter_context(RemoteServer(directory, "bubblewrap", image=test_image().name))
+    return RemoteBackend(settings_for(server, sandbox="bubblewrap"))
+
+
+def _clones(end: ExitStack) -> SandboxBackend:
+    """Return the client of a runtime in a Linux container of the tests' Proxmox VE, with bubblewrap in it."""
+    from packages.remote.tests.pve.cluster import ProxmoxCluster
+
+    from toolexec_remote import ProxmoxBackend
+
+    cluster = ProxmoxCluster()
+    end.callback(cluster.stop)
+    cluster.start()
+    cluster.control("make", vmid=100, sandbox="bubblewrap", template=False)
+    return ProxmoxBackend(cluster.settings(vmid=100))
 
 
 if __name__ == "__main__":

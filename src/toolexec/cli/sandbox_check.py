@@ -167,7 +167,8 @@ def _table(found: Matrix) -> Table:
 
 def _summary(column: Column, found: Matrix) -> Text:
     """Return one line: what was measured, and how it is configured."""
-    facts = [f"profile {column.profile}", *([f"image {column.image}"] if column.image else [])]
+    facts = [f"{column.inner} behind it"] if column.inner else []
+    facts += [f"profile {column.profile}", *([f"image {column.image}"] if column.image else [])]
     facts += ["root" if found.user == 0 else f"user {found.user}"] if found.user is not None else []
     about = visible_line(f"{column.kind} ({', '.join(facts)})")
     if column.reason:

@@ -31,12 +31,14 @@ class Column:
     """One sandbox as it is configured here, and what came of each program.
 
     `reason` says why nothing was measured ("" where something was), and `fix` what changes that. `image` is what it
-    runs programs in ("" where it has none), `profile` the security profile that it was measured under.
+    runs programs in ("" where it has none), `profile` the security profile that it was measured under, and `inner` the
+    kind of sandbox that it has programs run in on another machine ("" for its own): what was measured is kept by that.
     """
 
     kind: str
     isolation: str
     profile: str
+    inner: str = ""
     image: str = ""
     version: str = ""
     reason: str = ""
@@ -64,7 +66,7 @@ class Column:
 
     def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
-        names = ("kind", "isolation", "profile", "image", "version", "reason", "fix")
+        names = ("kind", "isolation", "profile", "inner", "image", "version", "reason", "fix")
         outcomes = [outcome.to_dict() for outcome in self.outcomes]
         return {**{name: getattr(self, name) for name in names}, "outcomes": outcomes}
 
@@ -196,6 +198,7 @@ async def _column(
         kind=backend.kind,
         isolation=backend.isolation,
         profile=profile or ("standard" if backend.isolation in ISOLATING else "dev"),
+        inner=str(getattr(backend, "inner", "") or ""),
         image=str(getattr(getattr(backend, "config", None), "image", "") or ""),
         version=state.version,
         reason=state.reason,
