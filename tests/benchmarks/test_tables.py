@@ -47,6 +47,7 @@ def test_a_program_comes_with_what_its_tables_compare_it_with() -> None:
     names = {program.name for program in with_their_tables(select(["calls"]))}
     assert names == {"calls", "worker", "floor", "fastmcp", "pydantic-ai", "langchain"}
     assert [program.name for program in with_their_tables(select(["gate"]))] == ["gate"]
+    assert [program.name for program in with_their_tables(select(["sandbox-docker"]))] == ["sandbox-docker"]
     assert with_their_tables(PROGRAMS) == [*PROGRAMS]
     assert len(groups_of(["calls"])) == 3
 
