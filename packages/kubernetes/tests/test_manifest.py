@@ -67,7 +67,7 @@ def test_a_pool_is_found_by_what_its_pods_are() -> None:
     config = KubernetesConfig(namespace="code", image="team/tools:1")
     made = by_kind(make_manifest(config, pool="python", replicas=7))
     template = made["SandboxTemplate"]
-    digest = spec_hash(python_pod(config))
+    digest = spec_hash(python_pod(config), config)
     assert template["metadata"]["labels"]["toolexec.io/spec"] == digest
     assert template["spec"]["podTemplate"]["metadata"]["labels"]["toolexec.io/sandbox"] == "true"
     assert made["SandboxWarmPool"]["spec"] == {"replicas": 7, "sandboxTemplateRef": {"name": "python"}}

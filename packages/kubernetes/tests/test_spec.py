@@ -200,8 +200,9 @@ def test_the_policy_allows_nothing() -> None:
 def test_pods_are_alike_whatever_their_deadline() -> None:
     spec = made()
     first, second = pod_spec("x", spec, CONFIG, seconds=1), pod_spec("x", spec, CONFIG, seconds=2)
-    assert spec_hash(first) == spec_hash(second)
-    assert spec_hash(first) != spec_hash(pod_spec("y", spec, CONFIG))
+    assert spec_hash(first, CONFIG) == spec_hash(second, CONFIG)
+    assert spec_hash(first, CONFIG) != spec_hash(pod_spec("y", spec, CONFIG), CONFIG)
+    assert spec_hash(first, CONFIG) != spec_hash(first, replace(CONFIG, labels={"a": "b"}))
     assert pod_body("n", {"a": "b"}, first)["metadata"] == {"name": "n", "labels": {"a": "b"}}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from toolexec.containers import NOBODY, DaemonConfig
 from toolexec.errors import ConfigurationError
 from toolexec.sandbox import checked
+from toolexec_kubernetes.metadata import check_annotations, check_labels
 
 __all__ = ["Isolation", "KubernetesConfig", "isolation_of"]
 
@@ -48,8 +49,10 @@ class KubernetesConfig(DaemonConfig):
     `seccomp` is "default" (RuntimeDefault, and our own filter in the guest), or a profile in the directory of the
     kubelet. With `user_namespaces` each pod has users of its own (`hostUsers: false`): a number in it is another one to
     the node. It needs Kubernetes 1.33 or later, and nodes that have them; a pod that was made without is not used.
+    `labels` and `annotations` go onto each pod, for the cost centres, schedulers and admission rules of a cluster;
+    those of toolexec, and those that would change what surrounds the code, are not to be set there.
 
-    Raises ConfigurationError, too, for invalid names.
+    Raises ConfigurationError, too, for invalid names, labels and annotations.
     """
 
     kubeconfig: str = ""
@@ -70,6 +73,8 @@ class KubernetesConfig(DaemonConfig):
     cpu_request: float = 0.1
     run_as_user: int = 0
     user_namespaces: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         DaemonConfig.__post_init__(self)
@@ -84,6 +89,8 @@ class KubernetesConfig(DaemonConfig):
         for setting, name in names.items():
             if name and not _SUBDOMAIN.fullmatch(name):
                 raise ConfigurationError(f"{setting}: {name!r} is not a name of an object of Kubernetes")
+        check_labels(self.labels)
+        check_annotations(self.annotations)
         for setting, least in (
             ("job_ttl", 0),
             ("lifetime", 60),

@@ -201,9 +201,9 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         config, owner, run = self.config, this_owner(), secrets.token_hex(8)
         name = f"toolexec-{run}"
         made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces)
-        labels = labels_of(spec, owner, run)
+        labels = labels_of(spec, owner, run, config.labels)
         seconds = min(config.lifetime, spec.seconds or config.lifetime)
-        pool = (self._pools or {}).get(spec_hash(pod_spec(image.reference, spec, config)))
+        pool = (self._pools or {}).get(spec_hash(pod_spec(image.reference, spec, config), config))
         if pool is not None:
             ends = timestamp(cluster.client.now() + config.lifetime)
             body = claim_body(name, pool, owner, run, ends)
@@ -211,9 +211,9 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         own = with_user(spec, config.one_user or random_user())
         pod = pod_spec(image.reference, own, config, seconds=seconds)
         if config.jobs:
-            body = job_body(name, labels, pod, ttl=config.job_ttl)
+            body = job_body(name, labels, pod, config.annotations, ttl=config.job_ttl)
             return made(group="batch/v1", kind="jobs", body=body)
-        return made(group="v1", kind="pods", body=pod_body(name, labels, pod))
+        return made(group="v1", kind="pods", body=pod_body(name, labels, pod, config.annotations))
 
     async def _hold_lease(self, cluster: _Cluster) -> None:
         from toolexec_kubernetes.failures import KubeError, refusal

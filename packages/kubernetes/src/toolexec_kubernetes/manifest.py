@@ -48,7 +48,7 @@ def make_manifest(
     if pods:
         made.append(_object("v1", "ResourceQuota", account, spec={"hard": _hard(config, pods)}))
     if pool:
-        made += pool_bodies(pool, python_pod(config), replicas)
+        made += pool_bodies(pool, python_pod(config), replicas, config)
     for each in made[1:]:
         each["metadata"] = {"name": each["metadata"]["name"], "namespace": namespace, **each["metadata"]}
     if config.runtime_class:

@@ -17,11 +17,13 @@ from toolexec_kubernetes.spec import (
     POOL_LABEL,
     SANDBOX_LABEL,
     SPEC_LABEL,
+    metadata_of,
     spec_hash,
 )
 
 if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
+    from toolexec_kubernetes.config import KubernetesConfig
 
 __all__ = ["EXTENSIONS", "find_pools", "pool_bodies"]
 
@@ -52,15 +54,18 @@ async def find_pools(client: KubeClient) -> dict[str, str] | None:
     return found
 
 
-def pool_bodies(name: str, spec: JSONObject, replicas: int) -> list[JSONDict]:
-    """Return the template and the warm pool *name* of *replicas* pods of a `pod_spec`.
+def pool_bodies(name: str, spec: JSONObject, replicas: int, config: KubernetesConfig) -> list[JSONDict]:
+    """Return the template and the warm pool *name* of *replicas* pods of a `pod_spec`, which *config* was used for.
 
     The NetworkPolicy of agent-sandbox is not made: it would let the pods reach the Internet.
     """
-    digest = spec_hash(spec)
+    digest = spec_hash(spec, config)
     shown = {MANAGED_LABEL: MANAGER, SPEC_LABEL: digest, POOL_LABEL: name}
     template: JSONDict = {
-        "podTemplate": {"metadata": {"labels": {**shown, SANDBOX_LABEL: "true"}}, "spec": dict(spec)},
+        "podTemplate": {
+            "metadata": metadata_of({**config.labels, **shown, SANDBOX_LABEL: "true"}, config.annotations),
+            "spec": dict(spec),
+        },
         "networkPolicyManagement": "Unmanaged",
     }
     return [

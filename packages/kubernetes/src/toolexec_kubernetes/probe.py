@@ -102,10 +102,11 @@ def _make(
         config=replace(config, limits=_LIMITS),
         kind="kubernetes",
     )
-    labels = labels_of(spec, owner, run)
+    labels = labels_of(spec, owner, run, config.labels)
     if not held:
         del labels[SANDBOX_LABEL]
-    body: JSONDict = pod_body(f"toolexec-{run}", labels, pod_spec(config.image, spec, config, seconds=_LIFETIME))
+    pod = pod_spec(config.image, spec, config, seconds=_LIFETIME)
+    body: JSONDict = pod_body(f"toolexec-{run}", labels, pod, config.annotations)
     own = config.user_namespaces
     made = Made(group="v1", kind="pods", body=body, run=run, image=config.image, own_users=own)
     return PodContainer(client, watch, made, left)

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject
@@ -30,6 +31,7 @@ __all__ = [
     "claim_body",
     "job_body",
     "labels_of",
+    "metadata_of",
     "pod_body",
     "pod_spec",
     "policy_body",
@@ -88,27 +90,45 @@ class Made:
         return f"{self.kind}/{self.body['metadata']['name']}"
 
 
-def labels_of(spec: ContainerSpec, owner: str, run: str) -> dict[str, str]:
-    """Return the labels of a pod; those of *spec* that cannot be labels in Kubernetes are left out."""
+def labels_of(
+    spec: ContainerSpec, owner: str, run: str, settings: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return the labels of a pod: those of the *settings*, those of *spec* that can be labels in Kubernetes, and last
+    ours, so that they are what we say."""
     own = {
         name: value
         for name, value in spec.labels.items()
         if name != OWNER_LABEL and _LABEL_NAME.fullmatch(name) and _LABEL.fullmatch(value)
     }
-    return {**own, MANAGED_LABEL: MANAGER, SANDBOX_LABEL: "true", OWNED_LABEL: owner, RUN_LABEL: run}
+    return {**settings, **own, MANAGED_LABEL: MANAGER, SANDBOX_LABEL: "true", OWNED_LABEL: owner, RUN_LABEL: run}
 
 
-def pod_body(name: str, labels: Mapping[str, str], spec: JSONObject) -> JSONDict:
+def metadata_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> JSONDict:
+    """Return the metadata of a pod, but for its name."""
+    return {"labels": dict(labels), **({"annotations": dict(annotations)} if annotations else {})}
+
+
+def pod_body(
+    name: str, labels: Mapping[str, str], spec: JSONObject, annotations: Mapping[str, str] = MappingProxyType({})
+) -> JSONDict:
     """Return the pod *name* of a `pod_spec`."""
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": dict(spec)}
+    metadata = {"name": name, **metadata_of(labels, annotations)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(spec)}
 
 
-def job_body(name: str, labels: Mapping[str, str], spec: JSONObject, *, ttl: int) -> JSONDict:
+def job_body(
+    name: str,
+    labels: Mapping[str, str],
+    spec: JSONObject,
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    *,
+    ttl: int,
+) -> JSONDict:
     """Return the Job *name* that makes one pod, once; it and its pod are removed *ttl* seconds after its end."""
     job: JSONDict = {
         "backoffLimit": 0,
         "ttlSecondsAfterFinished": ttl,
-        "template": {"metadata": {"labels": dict(labels)}, "spec": dict(spec)},
+        "template": {"metadata": metadata_of(labels, annotations), "spec": dict(spec)},
     }
     if "activeDeadlineSeconds" in spec:
         job["activeDeadlineSeconds"] = spec["activeDeadlineSeconds"]
@@ -159,9 +179,11 @@ def with_user(spec: ContainerSpec, user: int) -> ContainerSpec:
     return replace(spec, security=replace(spec.security, user=f"{user}:{group}"))
 
 
-def spec_hash(spec: JSONObject) -> str:
-    """Return the digest of a `pod_spec` without its deadline: pods of the same digest are alike."""
+def spec_hash(spec: JSONObject, config: KubernetesConfig) -> str:
+    """Return the digest of a `pod_spec` without its deadline, and of the labels and annotations that *config* has: pods
+    of the same digest are alike."""
     alike = {name: value for name, value in spec.items() if name != "activeDeadlineSeconds"}
+    alike |= {name: {**given} for name in ("labels", "annotations") if (given := getattr(config, name))}
     return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:32]
 
 
