@@ -53,7 +53,7 @@ def test_a_pod_is_restricted() -> None:
     assert rights["readOnlyRootFilesystem"] is True
     assert rights["allowPrivilegeEscalation"] is False
     assert (rights["runAsUser"], rights["runAsGroup"], rights["runAsNonRoot"]) == (65534, 65534, True)
-    assert container["stdin"] is container["stdinOnce"] is True
+    assert (container["stdin"], container["stdinOnce"]) == (True, False)
 
 
 def test_a_pod_is_made_from_what_the_profiles_promise() -> None:
@@ -104,7 +104,20 @@ def test_without_a_rate_the_scheduler_gets_a_small_request() -> None:
 
 def test_the_kubelet_expands_nothing() -> None:
     (container,) = pod_spec("x", made(), CONFIG)["containers"]
-    assert container["command"][2] == "print('$$(HOME) $$x')"
+    assert container["command"][-1] == "print('$$(HOME) $$x')"
+    assert "$" not in "".join(container["command"]).replace("$$", "")
+
+
+def test_a_command_has_its_streams_over_a_link_or_its_own() -> None:
+    """The link outlives a connection, and hides the variables of services; a command without one is as it is."""
+    (container,) = pod_spec("x", made(), CONFIG)["containers"]
+    assert container["command"][-3:] == ["python3", "-c", "print('$$(HOME) $$x')"]
+    hidden = {each["name"] for each in container["env"] if each["value"] == ""}
+    assert {"KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT"} <= hidden
+    (container,) = pod_spec("x", made(), CONFIG, linked=False)["containers"]
+    assert container["command"] == ["python3", "-c", "print('$$(HOME) $$x')"]
+    assert container["stdinOnce"] is True
+    assert not hidden & {each["name"] for each in container["env"]}
 
 
 def test_settings_of_the_operator_are_in_the_pod() -> None:
@@ -221,6 +234,9 @@ def test_the_runtime_class_decides_the_isolation(name: str, isolation: str) -> N
         ({"runtime_class": "a/b"}, "runtime_class"),
         ({"pull_secrets": ("fine", "not fine")}, r"pull_secrets\[1\]"),
         ({"lifetime": 5}, "lifetime must be 60 or more"),
+        ({"reconnect_seconds": -1}, "reconnect_seconds must be 0 or more"),
+        ({"reconnect_seconds": 101}, "reconnect_seconds must be 100 or less"),
+        ({"reconnect_seconds": float("nan")}, "reconnect_seconds"),
         ({"network": "open"}, "network must be one of"),
         ({"namespce": "x"}, "did you mean"),
     ],

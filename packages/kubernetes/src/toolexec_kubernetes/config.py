@@ -12,10 +12,14 @@ from toolexec.errors import ConfigurationError
 from toolexec.sandbox import checked
 from toolexec_kubernetes.metadata import check_annotations, check_labels
 
-__all__ = ["Isolation", "KubernetesConfig", "isolation_of"]
+__all__ = ["LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
 
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
+LINK_QUIET: Final = 120
+"""How many seconds a pod goes on without a word of ours: longer than we try to reach it."""
+
+_LONGEST_RECONNECT: Final = 100.0
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_USERS: Final = 1 << 16
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -51,6 +55,8 @@ class KubernetesConfig(DaemonConfig):
     the node. It needs Kubernetes 1.33 or later, and nodes that have them; a pod that was made without is not used.
     `labels` and `annotations` go onto each pod, for the cost centres, schedulers and admission rules of a cluster;
     those of toolexec, and those that would change what surrounds the code, are not to be set there.
+    `reconnect_seconds` (100 at most) is how long the connection to a pod is made again when it breaks, as in a restart
+    of the API server: the program goes on meanwhile, and nothing that it or a tool says is lost or doubled.
 
     Raises ConfigurationError, too, for invalid names, labels and annotations.
     """
@@ -73,6 +79,7 @@ class KubernetesConfig(DaemonConfig):
     cpu_request: float = 0.1
     run_as_user: int = 0
     user_namespaces: bool = False
+    reconnect_seconds: float = 60.0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -97,9 +104,14 @@ class KubernetesConfig(DaemonConfig):
             ("start_seconds", 1),
             ("cpu_request", 0),
             ("run_as_user", 0),
+            ("reconnect_seconds", 0),
         ):
             if getattr(self, setting) < least:
                 raise ConfigurationError(f"{setting} must be {least} or more, not {getattr(self, setting)!r}")
+        if not self.reconnect_seconds <= _LONGEST_RECONNECT:
+            raise ConfigurationError(
+                f"reconnect_seconds must be {_LONGEST_RECONNECT:g} or less, not {self.reconnect_seconds!r}"
+            )
         if self.user_namespaces and self.run_as_user >= _NAMESPACE_USERS:
             raise ConfigurationError(
                 f"run_as_user must be below {_NAMESPACE_USERS} with user_namespaces, not {self.run_as_user!r}"

@@ -77,7 +77,7 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
     """Runs containers as pods; see `ContainerEngine`.
 
     A container's command is started before its streams are connected: it must read from stdin before it
-    writes, as guests do.
+    writes, as guests do. When the connection to it breaks, another one is made, and nothing is lost.
     """
 
     extra = "kubernetes"
@@ -178,7 +178,8 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         await self._be_sure()
         await self._hold_lease(cluster)
         made = await self._plan(cluster, image, spec)
-        container = PodContainer(cluster.client, cluster.watch, made, self._left)
+        patience = self.config.reconnect_seconds
+        container = PodContainer(cluster.client, cluster.watch, made, self._left, reconnect_seconds=patience)
         await container.open(self.config.start_seconds)
         return container
 

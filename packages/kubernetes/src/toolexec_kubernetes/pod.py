@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from toolexec_kubernetes.failures import (
     waiting_for,
 )
 from toolexec_kubernetes.removal import remove_object
+from toolexec_kubernetes.resume import ResumedStream
 from toolexec_kubernetes.spec import CONTAINER, Made
 from toolexec_kubernetes.stream import ChannelStream
 from toolexec_kubernetes.watch import PodWatch
@@ -43,12 +45,15 @@ _LOG_LINES: Final = 40
 class PodContainer(DaemonContainer):
     """A container in a pod of its own; see `Container`. `open` starts it."""
 
-    def __init__(self, client: KubeClient, watch: PodWatch, made: Made, left: set[str]) -> None:
+    def __init__(
+        self, client: KubeClient, watch: PodWatch, made: Made, left: set[str], *, reconnect_seconds: float = 0.0
+    ) -> None:
         super().__init__(made.id, left)
+        self._patience = reconnect_seconds
         self._client = client
         self._watch = watch
         self._made = made
-        self._stream: ChannelStream | None = None
+        self._stream: ChannelStream | ResumedStream | None = None
         self._pod: JSONObject | None = None
         self._changed = asyncio.Event()
         self._removed = asyncio.Event()
@@ -133,12 +138,16 @@ class PodContainer(DaemonContainer):
 
     async def _attach(self) -> None:
         """Connect to its streams. A node may need a moment after it has said that a container runs."""
-        path = self._client.path("v1", "pods", f"{self.pod_name}/attach")
-        query = [("container", CONTAINER), ("stdin", "true"), ("stdout", "true"), ("stderr", "true"), ("tty", "false")]
         ends = monotonic() + _ATTACH
         while True:
             try:
-                self._stream = ChannelStream(await self._client.stream(path, query), self._hung_up)
+                if not self._made.linked:
+                    self._stream = await self._connect(self._hung_up)
+                    return
+                first = await self._connect(_stay)
+                stream = ResumedStream(first, partial(self._connect, _stay), self._hung_up, self._gone, self._patience)
+                self._stream = stream
+                await stream.begin()
                 return
             except KubeError as error:
                 if self._gone.done():
@@ -147,8 +156,14 @@ class PodContainer(DaemonContainer):
                     raise refusal(error, "the streams of the pod cannot be had") from error
                 await asyncio.sleep(error.retry_after or _PAUSE)
 
+    async def _connect(self, ended: Callable[[str], Awaitable[None]]) -> ChannelStream:
+        """Return one connection to its streams. Raises KubeError."""
+        path = self._client.path("v1", "pods", f"{self.pod_name}/attach")
+        query = [("container", CONTAINER), ("stdin", "true"), ("stdout", "true"), ("stderr", "true"), ("tty", "false")]
+        return ChannelStream(await self._client.stream(path, query), ended)
+
     @property
-    def stream(self) -> ChannelStream:
+    def stream(self) -> ChannelStream | ResumedStream:
         """See `Container.stream`."""
         assert self._stream is not None
         return self._stream
@@ -203,7 +218,7 @@ class PodContainer(DaemonContainer):
         await self._stop_watching(Exit())
 
     @staticmethod
-    async def _hang_up(stream: ChannelStream) -> None:
+    async def _hang_up(stream: ChannelStream | ResumedStream) -> None:
         await stream.close_input()
         await stream.aclose()
 
@@ -217,3 +232,7 @@ class PodContainer(DaemonContainer):
         except (KubeError, TimeoutError) as error:
             self._left.add(self.id)
             logger.warning("%s is not removed: %s", self.id, str(error) or "its node does not answer")
+
+
+async def _stay(_: str) -> None:
+    """Do nothing when one connection ends: another one follows."""

@@ -105,10 +105,10 @@ def _make(
     labels = labels_of(spec, owner, run, config.labels)
     if not held:
         del labels[SANDBOX_LABEL]
-    pod = pod_spec(config.image, spec, config, seconds=_LIFETIME)
+    pod = pod_spec(config.image, spec, config, seconds=_LIFETIME, linked=False)
     body: JSONDict = pod_body(f"toolexec-{run}", labels, pod, config.annotations)
     own = config.user_namespaces
-    made = Made(group="v1", kind="pods", body=body, run=run, image=config.image, own_users=own)
+    made = Made(group="v1", kind="pods", body=body, run=run, image=config.image, own_users=own, linked=False)
     return PodContainer(client, watch, made, left)
 
 

@@ -9,13 +9,15 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
 from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject
 from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
-from toolexec_kubernetes.config import KubernetesConfig
+from toolexec_kubernetes.config import LINK_QUIET, KubernetesConfig
 
 __all__ = [
     "CONTAINER",
@@ -31,6 +33,7 @@ __all__ = [
     "claim_body",
     "job_body",
     "labels_of",
+    "link_command",
     "metadata_of",
     "pod_body",
     "pod_spec",
@@ -66,6 +69,15 @@ _NODE_GONE: Final = 10
 _GRACE: Final = 1
 _OF_THE_NODE: Final = {"network": "hostNetwork", "pid": "hostPID", "ipc": "hostIPC"}
 """By namespace, how a pod asks for that of its node; it has its own of the other kinds in any case."""
+_SERVICE: Final = (
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+    "KUBERNETES_SERVICE_PORT_HTTPS",
+    "KUBERNETES_PORT",
+    *(f"KUBERNETES_PORT_443_TCP{part}" for part in ("", "_PROTO", "_PORT", "_ADDR")),
+)
+"""What a kubelet says to each container of the API server, whatever `enableServiceLinks` is; a program needs none of
+it."""
 _FIRST_USER: Final = 1 << 24
 _LAST_USER: Final = (1 << 31) - 1
 
@@ -74,7 +86,8 @@ _LAST_USER: Final = (1 << 31) - 1
 class Made:
     """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod.
 
-    With `own_users` the pod has to have users of its own: one that was made without is not used.
+    With `own_users` the pod has to have users of its own: one that was made without is not used. `linked` says what its
+    stdin and stdout are; see `pod_spec`.
     """
 
     group: str
@@ -83,6 +96,7 @@ class Made:
     run: str
     image: str
     own_users: bool = False
+    linked: bool = True
 
     @property
     def id(self) -> str:
@@ -187,8 +201,21 @@ def spec_hash(spec: JSONObject, config: KubernetesConfig) -> str:
     return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def pod_spec(image: str, spec: ContainerSpec, config: KubernetesConfig, *, seconds: int = 0) -> JSONDict:
-    """Return the `spec` of a pod that is *spec*, of *image*, for at most *seconds* (0: as long as it likes).
+def link_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command of a container that runs *command* at the other end of a `ResumedStream`."""
+    return ("python3", "-I", "-S", "-c", _link_text(), str(LINK_QUIET), *command)
+
+
+@cache
+def _link_text() -> str:
+    return files("toolexec_kubernetes").joinpath("link.py").read_text("utf-8")
+
+
+def pod_spec(
+    image: str, spec: ContainerSpec, config: KubernetesConfig, *, seconds: int = 0, linked: bool = True
+) -> JSONDict:
+    """Return the `spec` of a pod that is *spec*, of *image*, for at most *seconds* (0: as long as it likes). Its stdin
+    and stdout are the other end of a `ResumedStream`, unless it is not *linked*: then they are those of its command.
 
     It fits the pod security standard `restricted` under all profiles but `dev`. Bounds on processes are the kubelet's
     business, and are left out.
@@ -208,7 +235,7 @@ def pod_spec(image: str, spec: ContainerSpec, config: KubernetesConfig, *, secon
         "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
         "terminationGracePeriodSeconds": _GRACE,
         "securityContext": _pod_security(spec),
-        "containers": [_container(image, spec, config)],
+        "containers": [_container(image, spec, config, linked=linked)],
         "volumes": [
             {"name": f"tmpfs-{number}", "emptyDir": {"medium": "Memory", "sizeLimit": str(mount.size_bytes)}}
             for number, mount in enumerate(spec.mounts)
@@ -237,7 +264,9 @@ def pod_spec(image: str, spec: ContainerSpec, config: KubernetesConfig, *, secon
     return pod | {name: value for name, value in named.items() if value}
 
 
-def _container(image: str, spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
+def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, linked: bool) -> JSONDict:
+    command = link_command(spec.command) if linked else spec.command
+    env = {**spec.env, **dict.fromkeys(_SERVICE, "")} if linked else spec.env
     security, bounds = spec.security, _bounds(spec, config)
     uid, gid = _user(spec)
     return {
@@ -245,11 +274,11 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig) -> JSO
         "image": image,
         "imagePullPolicy": {"always": "Always", "never": "Never"}.get(config.pull, "IfNotPresent"),
         # `$(NAME)` would be a variable to the kubelet
-        "command": [word.replace("$", "$$") for word in spec.command],
+        "command": [word.replace("$", "$$") for word in command],
         "workingDir": spec.working_dir,
-        "env": [{"name": name, "value": value.replace("$", "$$")} for name, value in spec.env.items()],
+        "env": [{"name": name, "value": value.replace("$", "$$")} for name, value in env.items()],
         "stdin": True,
-        "stdinOnce": True,
+        "stdinOnce": not linked,  # which would end with the first connection
         "resources": bounds,
         "securityContext": {
             "privileged": False,

@@ -35,6 +35,8 @@ class ChannelStream:
         self._stderr = bytearray()
         self._over = False
         self._closed = False
+        self.why: str = ""
+        """Why the other side hung up; "" before, and for an ordinary end."""
 
     async def read(self) -> bytes:
         """Implement `Stream.read`."""
@@ -100,4 +102,5 @@ class ChannelStream:
 
     async def _hang_up(self, why: str) -> None:
         self._over: bool = True
+        self.why: str = why
         await self._ended(why)

@@ -20,6 +20,15 @@ from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 pytestmark = [pytest.mark.full, pytest.mark.anyio]
 
 
+CALLS = """\
+for number in range(60):
+    print(number, 'x' * 5000, flush=True)
+    assert tools.test.count(number=number, data=str(number) * 20_000) == str(number) * 20_000
+return number + 1
+"""
+"""A program that calls and prints much."""
+
+
 class Stand:
     """A backend that was checked, its Exec with a tool that waits until it is let go, and the cluster around it."""
 
@@ -124,11 +133,31 @@ async def test_a_node_that_is_lost(place: Callable[..., Any]) -> None:
         await stand.works()
 
 
-async def test_streams_that_are_cut(place: Callable[..., Any]) -> None:
-    async with place() as stand:
+async def test_streams_that_are_cut_for_good(place: Callable[..., Any]) -> None:
+    """Without time for another connection, a run is lost with the first one."""
+    async with place(reconnect_seconds=0) as stand:
         error = await stand.lost(lambda _: stand.cluster.fault(drop_streams=True))
         assert (error.details["reason"], error.retryable) == ("stream", True)
         await stand.works()
+
+
+async def test_streams_that_are_cut(place: Callable[..., Any]) -> None:
+    """A run goes on over another connection, again and again: each call is made once, and its output is whole."""
+    async with place() as stand:
+        calls: list[int] = []
+
+        async def count(number: int, data: str) -> str:
+            calls.append(number)
+            if number % 10 == 5:
+                await asyncio.to_thread(stand.cluster.fault, drop_streams=True)
+            return data
+
+        stand.ex.add(count, "test:count")
+        result = await stand.ex.execute_code(CALLS, timeout=50)
+        assert result.raise_for_error().value == 60
+        assert calls == [*range(60)]
+        assert result.stdout == "".join(f"{number} {'x' * 5000}\n" for number in range(60))
+        await until(lambda: stand.backend.running == 0)
 
 
 async def test_a_pod_whose_processes_are_killed(place: Callable[..., Any]) -> None:

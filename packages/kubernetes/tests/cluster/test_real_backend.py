@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from packages.kubernetes.tests.cluster.test_cluster import PATHS, Make, apply, opened
 from packages.kubernetes.tests.cluster.test_faults import Stand
+from packages.kubernetes.tests.cluster.test_restart import outlive_a_restart
 from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.real import RealCluster
 from tests.engines.images import test_image
@@ -62,7 +63,7 @@ async def test_code_runs_and_leaves_nothing(make: Make, place: Place) -> None:
 async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet_namespace: str) -> None:
     """Runs with calls of tools, warm and not, in containers that a kubelet has containerd make. Its network enforces no
     policy, and lets pods reach nothing, so that code runs there only with `report`. All that asks the kernel is refused
-    under the RuntimeDefault of that containerd."""
+    under the RuntimeDefault of that containerd. A program outlives its API server."""
     where = {"kubeconfig": str(kubelet_cluster.kubeconfig), "namespace": kubelet_namespace}
 
     def make(**settings: Any) -> KubernetesBackend:
@@ -76,6 +77,7 @@ async def test_code_runs_on_a_real_kubelet(kubelet_cluster: RealCluster, kubelet
             assert len(result.stdout) == 100_001
             assert result.backend.details["network"] == "unknown"
             await until(lambda: backend.warm_stats.idle == 1)
+        await outlive_a_restart(kubelet_cluster, ex, "one")
         result = await ex.execute_code("raise SystemExit(3)", timeout=60)
         assert result.error is not None
     assert broken("kubernetes", "root", await fallen(make(network="report"))) == {}

@@ -49,6 +49,7 @@ class RealCluster(KubeCluster):
             missing(f"{', '.join(lacking)} of Kubernetes is not built", "make kube")
         super().__init__()
         self._kubelet_port = free_port()
+        self._words: list[str] = []
 
     def start(self) -> None:
         """Start everything, and wait until a pod could run."""
@@ -62,9 +63,8 @@ class RealCluster(KubeCluster):
         )
         (self.directory / "tokens").write_text(f'{self.token},admin,admin,"system:masters"\n')
         start_guard(self.directory)
-        store = self._start_etcd()
-        self._start("kube-apiserver", *self._api_server(store))
-        self._wait(lambda: self._answers("/readyz"), "kube-apiserver")
+        self._words = self._api_server(self._start_etcd())
+        self._start_api_server()
         config = f"--kubeconfig={self.kubeconfig}"
         ports = [f"--secure-port={free_port()}", "--bind-address=127.0.0.1", "--port=0", "--leader-elect=false"]
         self._start(
@@ -125,6 +125,17 @@ class RealCluster(KubeCluster):
             "--endpoint-reconciler-type=none",
             "--feature-gates=TTLAfterFinished=true",
         ]
+
+    def _start_api_server(self) -> None:
+        self._start("kube-apiserver", *self._words)
+        self._wait(lambda: self._answers("/readyz"), "kube-apiserver")
+
+    def restart_api_server(self) -> None:
+        """Kill the API server, and start another one."""
+        (process,) = [each for each in processes_of(self.directory) if each.name().startswith("kube-apiserver")]
+        process.kill()
+        wait_until(lambda: has_ended(process.pid), 10, "the API server did not end")
+        self._start_api_server()
 
     def _start_node(self) -> None:
         settings = {
