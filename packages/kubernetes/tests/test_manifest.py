@@ -48,6 +48,11 @@ def test_the_permissions_are_few() -> None:
         ("coordination.k8s.io", "leases"),
         ("networking.k8s.io", "networkpolicies"),
     }
+    assert {"create"} == {*rules["", "pods"]} - {"delete", "get", "list", "watch"}
+    assert rules["networking.k8s.io", "networkpolicies"] == ["get"]
+    assert [each["resourceNames"] for each in made["Role"]["rules"] if "resourceNames" in each] == [
+        ["toolexec-sandboxes"]
+    ]
     assert not any(verb == "*" or "exec" in name for (_, name), verbs in rules.items() for verb in verbs)
     assert made["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     assert made["NetworkPolicy"]["spec"] == policy_body()["spec"]

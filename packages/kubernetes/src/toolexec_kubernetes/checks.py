@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
 
 __all__ = [
-    "PERMISSIONS",
     "Permission",
     "ensure_policy",
     "held_by",
@@ -38,36 +37,41 @@ _SIZED: Final = (1, 22)
 
 
 class Permission(NamedTuple):
-    """Some verbs on one kind of object."""
+    """Some verbs on one kind of object, or on those of it with certain names."""
 
     group: str
     resource: str
     verbs: Sequence[str]
     subresource: str = ""
+    names: Sequence[str] = ()
 
 
-PERMISSIONS: Final = (
-    Permission("", "pods", ("create", "delete", "get", "list", "watch")),
-    Permission("", "pods", ("get", "create"), "attach"),
+_PODS: Final = ("delete", "get", "list", "watch")
+_ALWAYS: Final = (
+    Permission("", "pods", ("get", "create"), "attach"),  # a server's version decides which of the two it asks for
     Permission("", "pods", ("get",), "log"),
-    Permission("coordination.k8s.io", "leases", ("create", "delete", "get", "list", "patch")),
-    Permission("networking.k8s.io", "networkpolicies", ("create", "get")),
+    Permission("coordination.k8s.io", "leases", ("create", "delete", "list", "patch")),
+    Permission("networking.k8s.io", "networkpolicies", ("get",), names=(POLICY,)),
 )
-"""What is needed in the namespace in any case."""
-_JOBS: Final = (
-    Permission("batch", "jobs", ("create", "delete", "list")),
-    Permission("", "events", ("list",)),
-)
+_JOBS: Final = Permission("batch", "jobs", ("create", "delete", "list"))
 _CLAIMS: Final = (
     Permission("extensions.agents.x-k8s.io", "sandboxclaims", ("create", "delete", "list")),
     Permission("extensions.agents.x-k8s.io", "sandboxtemplates", ("list",)),
 )
+_WHY: Final = Permission("", "events", ("list",))
+"""Why a Job or a claim makes no pod."""
 
 
 def permissions_for(*, jobs: bool, claims: bool) -> tuple[Permission, ...]:
-    """Return all that is needed in the namespace: with *jobs* for pods made by Jobs, with *claims* for pods that are
-    claimed from a warm pool of the cluster."""
-    return (*PERMISSIONS, *(_JOBS if jobs else ()), *(_CLAIMS if claims else ()))
+    """Return all that is needed in the namespace: with *jobs* for pods made by Jobs, which then are the only way to
+    make one, with *claims* for pods that are claimed from a warm pool of the cluster, too."""
+    return (
+        Permission("", "pods", _PODS if jobs else ("create", *_PODS)),
+        *_ALWAYS,
+        *((_JOBS,) if jobs else ()),
+        *(_CLAIMS if claims else ()),
+        *((_WHY,) if jobs or claims else ()),
+    )
 
 
 async def server_version(client: KubeClient) -> tuple[str, tuple[int, ...]]:
@@ -139,6 +143,8 @@ async def _allowed(client: KubeClient, permission: Permission, verb: str) -> boo
     }
     if permission.subresource:
         attributes["subresource"] = permission.subresource
+    if permission.names:
+        (attributes["name"],) = permission.names
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -175,7 +181,8 @@ async def look_at_runtime_class(client: KubeClient, config: KubernetesConfig) ->
 
 
 async def ensure_policy(client: KubeClient) -> None:
-    """Have the NetworkPolicy there that keeps our pods from the network. Raises SandboxUnavailableError for none, and
+    """Have the NetworkPolicy there that keeps our pods from the network: it is made where we may make any, which the
+    manifest does not allow, as another one could let something through. Raises SandboxUnavailableError for none, and
     for one of that name that is another."""
     path = client.path("networking.k8s.io/v1", "networkpolicies")
     wanted = policy_body()
@@ -190,6 +197,11 @@ async def ensure_policy(client: KubeClient) -> None:
     except KubeError as error:
         if error.reason == "AlreadyExists":  # another process was quicker
             return
+        if error.status == 403:
+            raise unavailable(
+                f"there is no NetworkPolicy {POLICY} in the namespace {client.namespace}, and we may not make it",
+                "make it with: toolexec sandbox kubernetes manifest",
+            ) from error
         raise _asked(error, f"the NetworkPolicy {POLICY} cannot be made") from error
     spec = found.get("spec") or {}
     if (

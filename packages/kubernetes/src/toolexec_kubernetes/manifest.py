@@ -99,6 +99,7 @@ def _rules(config: KubernetesConfig, *, claims: bool) -> list[JSONValue]:
         {
             "apiGroups": [each.group],
             "resources": [f"{each.resource}/{each.subresource}" if each.subresource else each.resource],
+            **({"resourceNames": [*each.names]} if each.names else {}),
             "verbs": [*each.verbs],
         }
         for each in permissions_for(jobs=config.jobs, claims=claims)

@@ -17,7 +17,7 @@ from toolexec.sandbox import Limits
 from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.pod import PodContainer
-from toolexec_kubernetes.spec import SANDBOX_LABEL, Made, labels_of, pod_body, pod_spec
+from toolexec_kubernetes.spec import SANDBOX_LABEL, Made, job_body, labels_of, pod_body, pod_spec
 from toolexec_kubernetes.watch import PodWatch
 
 __all__ = ["NetworkFinding", "NetworkState", "probe_network"]
@@ -106,9 +106,12 @@ def _make(
     if not held:
         del labels[SANDBOX_LABEL]
     pod = pod_spec(config.image, spec, config, seconds=_LIFETIME, linked=False)
-    body: JSONDict = pod_body(f"toolexec-{run}", labels, pod, config.annotations)
+    name, group, kind = f"toolexec-{run}", "v1", "pods"
+    body: JSONDict = pod_body(name, labels, pod, config.annotations)
+    if config.jobs:  # then there may be no right to make pods
+        body, group, kind = job_body(name, labels, pod, config.annotations, ttl=config.job_ttl), "batch/v1", "jobs"
     own = config.user_namespaces
-    made = Made(group="v1", kind="pods", body=body, run=run, image=config.image, own_users=own, linked=False)
+    made = Made(group=group, kind=kind, body=body, run=run, image=config.image, own_users=own, linked=False)
     return PodContainer(client, watch, made, left)
 
 

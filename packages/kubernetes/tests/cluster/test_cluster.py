@@ -237,17 +237,19 @@ async def test_jobs_make_the_pods(make: Make, kube_cluster: KubeCluster, kube_na
 
 
 async def test_pods_of_a_warm_pool_are_claimed(make: Make, kube_cluster: KubeCluster, kube_namespace: str) -> None:
-    """One that is just what the template says; a run with other limits gets a pod of its own."""
+    """One that is just what the template says; a run with other limits gets a pod of its own. The role of the manifest
+    is enough for both."""
     base = f"/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{kube_namespace}"
     documents = make_manifest(make().config, pool="python", replicas=2)  # type: ignore[arg-type]
-    apply(kube_cluster, [each for each in documents if each["kind"].startswith("Sandbox")])
+    apply(kube_cluster, documents)
+    file = str(kube_cluster.kubeconfig_for(kube_namespace, "toolexec"))
     await until(
         lambda: kube_cluster.ask("GET", f"{base}/sandboxwarmpools/python").get("status", {}).get("readyReplicas") == 2,
         0.05,
     )
     seen: list[int] = []
     try:
-        async with opened(make) as (ex, backend):
+        async with opened(make, kubeconfig=file) as (ex, backend):
 
             async def look() -> None:
                 found = await asyncio.to_thread(kube_cluster.ask, "GET", f"{base}/sandboxclaims")

@@ -105,8 +105,13 @@ class RealCluster(KubeCluster):
 
     def _api_server(self, store: str) -> list[str]:
         tls = self.directory / "tls"
+        accounts = [{"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived"]}]
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [*accounts, {"level": "None"}]}
+        (self.directory / "audit.json").write_text(json.dumps(policy))
         return [
             f"--etcd-servers={store}",
+            f"--audit-policy-file={self.directory}/audit.json",
+            f"--audit-log-path={self.directory}/audit.log",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--cert-dir={self.directory}/api",
@@ -129,6 +134,18 @@ class RealCluster(KubeCluster):
     def _start_api_server(self) -> None:
         self._start("kube-apiserver", *self._words)
         self._wait(lambda: self._answers("/readyz"), "kube-apiserver")
+
+    def used_by(self, namespace: str, account: str) -> set[tuple[str, str, str]]:
+        """Return what an account has done in its namespace: verbs, groups and resources, of requests that were allowed."""
+        events = map(json.loads, (self.directory / "audit.log").read_text().splitlines())
+        found: set[tuple[str, str, str]] = set()
+        for each in events:
+            about = each.get("objectRef") or {}
+            ours = each["user"]["username"] == f"system:serviceaccount:{namespace}:{account}"
+            if ours and about.get("namespace") == namespace and each["responseStatus"]["code"] != 403:
+                parts = [about["resource"], *([about["subresource"]] if "subresource" in about else [])]
+                found.add((each["verb"], about.get("apiGroup", ""), "/".join(parts)))
+        return found
 
     def restart_api_server(self) -> None:
         """Kill the API server, and start another one."""
