@@ -11,6 +11,7 @@ from toolexec.containers import NOBODY, DaemonConfig
 from toolexec.errors import ConfigurationError
 from toolexec.sandbox import checked
 from toolexec_kubernetes.metadata import check_annotations, check_labels
+from toolexec_kubernetes.volumes import Volume, read_volumes
 
 __all__ = ["LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
 
@@ -55,6 +56,10 @@ class KubernetesConfig(DaemonConfig):
     the node. It needs Kubernetes 1.33 or later, and nodes that have them; a pod that was made without is not used.
     `labels` and `annotations` go onto each pod, for the cost centres, schedulers and admission rules of a cluster;
     those of toolexec, and those that would change what surrounds the code, are not to be set there.
+    `volumes` are tables with a `target`, the path in each pod, and either the name of a PersistentVolumeClaim as
+    `claim` (with `read_only` and `sub_path`), which all pods share and which outlives them, or a `size` for an empty
+    one of each pod, by its `storage_class` or on the disk of the node. A claim that can be written needs
+    `run_as_user`.
     `reconnect_seconds` (100 at most) is how long the connection to a pod is made again when it breaks, as in a restart
     of the API server: the program goes on meanwhile, and nothing that it or a tool says is lost or doubled.
 
@@ -82,6 +87,7 @@ class KubernetesConfig(DaemonConfig):
     reconnect_seconds: float = 60.0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    volumes: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         DaemonConfig.__post_init__(self)
@@ -98,6 +104,12 @@ class KubernetesConfig(DaemonConfig):
                 raise ConfigurationError(f"{setting}: {name!r} is not a name of an object of Kubernetes")
         check_labels(self.labels)
         check_annotations(self.annotations)
+        writable = [each.target for each in self.all_volumes if each.claim and not each.read_only]
+        if writable and not self.run_as_user:
+            raise ConfigurationError(
+                f"volumes: {', '.join(writable)} is written by all pods, and each has a user of its own: set "
+                "run_as_user to a number for all of them, or read_only"
+            )
         for setting, least in (
             ("job_ttl", 0),
             ("lifetime", 60),
@@ -116,6 +128,11 @@ class KubernetesConfig(DaemonConfig):
             raise ConfigurationError(
                 f"run_as_user must be below {_NAMESPACE_USERS} with user_namespaces, not {self.run_as_user!r}"
             )
+
+    @property
+    def all_volumes(self) -> tuple[Volume, ...]:
+        """The setting `volumes`, read."""
+        return read_volumes(self.volumes)
 
     @property
     def one_user(self) -> int:

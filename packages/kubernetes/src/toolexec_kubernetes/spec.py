@@ -18,6 +18,7 @@ from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSOND
 from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
 from toolexec_kubernetes.config import LINK_QUIET, KubernetesConfig
+from toolexec_kubernetes.volumes import node_bytes, volume_bodies, volume_mounts
 
 __all__ = [
     "CONTAINER",
@@ -234,12 +235,13 @@ def pod_spec(
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
         "terminationGracePeriodSeconds": _GRACE,
-        "securityContext": _pod_security(spec),
+        "securityContext": _pod_security(spec, claims=any(each.claim for each in config.all_volumes)),
         "containers": [_container(image, spec, config, linked=linked)],
         "volumes": [
             {"name": f"tmpfs-{number}", "emptyDir": {"medium": "Memory", "sizeLimit": str(mount.size_bytes)}}
             for number, mount in enumerate(spec.mounts)
-        ],
+        ]
+        + volume_bodies(config.all_volumes),
         "tolerations": [
             *(dict(each) for each in config.tolerations),
             *(
@@ -300,7 +302,8 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, lin
         "volumeMounts": [
             {"name": f"tmpfs-{number}", "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
             for number, mount in enumerate(spec.mounts)
-        ],
+        ]
+        + volume_mounts(config.all_volumes),
     }
 
 
@@ -312,21 +315,22 @@ def _bounds(spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
     if resources.cpus:
         limits["cpu"] = f"{math.ceil(resources.cpus * 1000)}m"
     if resources.disk_bytes:
-        limits["ephemeral-storage"] = str(resources.disk_bytes + _LOGS)
+        limits["ephemeral-storage"] = str(resources.disk_bytes + _LOGS + node_bytes(config.all_volumes))
     requests = dict(limits)
     if "cpu" not in requests and config.cpu_request:
         requests["cpu"] = f"{math.ceil(config.cpu_request * 1000)}m"
     return {"limits": limits, "requests": requests}
 
 
-def _pod_security(spec: ContainerSpec) -> JSONDict:
+def _pod_security(spec: ContainerSpec, *, claims: bool) -> JSONDict:
     uid, gid = _user(spec)
     profile: JSONDict = {"type": "RuntimeDefault"}
     if spec.security.seccomp == "unconfined":
         profile = {"type": "Unconfined"}
     elif spec.security.seccomp != "default":
         profile = {"type": "Localhost", "localhostProfile": spec.security.seccomp}
-    return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, "fsGroup": gid, "seccompProfile": profile}
+    owner: JSONDict = {"fsGroup": gid, "fsGroupChangePolicy": "OnRootMismatch"} if claims else {"fsGroup": gid}
+    return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, **owner, "seccompProfile": profile}
 
 
 def _user(spec: ContainerSpec) -> tuple[int, int]:

@@ -53,7 +53,8 @@ class RemoteApi:
     async def get(self, resource: str, namespace: str, name: str) -> Object | None:
         """Return an object, or None."""
         plural, _, group = resource.partition(".")
-        path = f"/apis/{group}/v1/{plural}/{name}" if group else f"/api/v1/namespaces/{namespace}/{plural}/{name}"
+        place = f"namespaces/{namespace}/" if namespace else ""
+        path = f"/apis/{group}/v1/{plural}/{name}" if group else f"/api/v1/{place}{plural}/{name}"
         try:
             return await self.ask("GET", path)
         except ApiError as error:

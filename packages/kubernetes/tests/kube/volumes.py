@@ -40,6 +40,9 @@ class Volumes:
         group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup", -1)
         for name, volume in self._by_name.items():
             directory = self._directory / name
+            if "persistentVolumeClaim" in volume:
+                await self._claim(directory, volume["persistentVolumeClaim"]["claimName"])
+                continue
             directory.mkdir(parents=True, exist_ok=True)
             if _is_memory(volume) and not directory.is_mount():
                 mount("tmpfs", "tmpfs", directory, f"size={self._memory_of(volume):.0f}")
@@ -49,6 +52,17 @@ class Volumes:
                 await self._fill(directory, volume)
             if group >= 0:
                 os.chown(directory, -1, group)
+
+    async def _claim(self, directory: Path, name: str) -> None:
+        """Have the directory of the node that a claim is bound to, as for PersistentVolumes of the kind hostPath."""
+        namespace = self._pod["metadata"]["namespace"]
+        claim = await self._lookup("persistentvolumeclaims", namespace, name)
+        volume = await self._lookup("persistentvolumes", "", (claim or {"spec": {}})["spec"].get("volumeName", ""))
+        if volume is None:
+            raise MountError(f'persistentvolumeclaim "{name}" is not bound')
+        if not directory.is_symlink():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            directory.symlink_to(volume["spec"]["hostPath"]["path"])
 
     async def _fill(self, directory: Path, volume: Object) -> None:
         if "projected" in volume:
@@ -98,8 +112,9 @@ class Volumes:
         """Return the mounts of a container."""
         found: list[Mounted] = []
         for each in container.get("volumeMounts") or []:
-            is_fixed = bool(each.get("readOnly")) or "emptyDir" not in self._by_name[each["name"]]
-            source = self._directory / each["name"] / (each.get("subPath") or "")
+            kinds = self._by_name[each["name"]].keys() & {"emptyDir", "persistentVolumeClaim"}
+            is_fixed = bool(each.get("readOnly")) or not kinds
+            source = (self._directory / each["name"]).resolve() / (each.get("subPath") or "")
             found.append(Mounted(each["mountPath"].rstrip("/"), str(source), is_fixed))
         return found
 
