@@ -77,7 +77,7 @@ def test_what_the_other_end_has_is_not_kept() -> None:
     "data", [b"\n", b"D\n", b"x" * 300_000, b"x" * 300_000 + b"\n", b"\x1b\x1b\n" * 100, bytes(range(256)) * 20]
 )
 def test_bytes_that_are_no_frames_are_left_out(data: bytes) -> None:
-    """They bring nothing, are not kept, and at most make an end ask for what it lacks."""
+    """An end leaves such bytes out, does not keep them, and at most asks for what it lacks."""
     here, there = Link(), Link()
     brought, answer = there.take(data)
     assert brought == b""
@@ -86,11 +86,11 @@ def test_bytes_that_are_no_frames_are_left_out(data: bytes) -> None:
 
 
 def test_an_end_that_lies_about_what_it_has_is_not_believed() -> None:
-    """What was never sent cannot have come: such a frame counts for nothing."""
+    """A frame that says to have what was never sent counts for nothing."""
     here, liar = Link(), Link()
     liar.take(Link().send(b"x" * 1000))
     here.take(liar.send(b"y"))
-    assert here.heard == 0
+    assert here.frames == 0
     assert here.waiting == 0
 
 
@@ -134,40 +134,40 @@ def listen(process: subprocess.Popen[bytes], link: Link, size: int) -> bytes:
     return came
 
 
-def tell(process: subprocess.Popen[bytes], data: bytes) -> None:
+def put(process: subprocess.Popen[bytes], data: bytes) -> None:
     assert process.stdin is not None
     os.write(process.stdin.fileno(), data)
 
 
 def test_a_command_runs_at_the_other_end() -> None:
-    """It has stdin and stdout, an exit code, and no variables of services; its end waits until it was heard."""
+    """The command has stdin and stdout, an exit code, and no variables of services; its end waits until it was received."""
     with linked("sh", "-c", "env | grep KUBER; read line; echo got $line; exit 7") as process:
         link = Link()
-        tell(process, link.hello() + link.send(b"it\n"))
+        put(process, link.hello() + link.send(b"it\n"))
         assert listen(process, link, 1 << 20) == b"KUBERNETESX=1\ngot it\n"
         assert link.ended == b"7"
         assert process.wait(30) == 7
 
 
-def test_what_a_command_said_to_nobody_is_said_again() -> None:
+def test_what_came_over_a_broken_connection_is_said_again() -> None:
     """A connection that broke lost all that came over it; the next one brings it."""
     with linked("sh", "-c", "read line; seq 1 3000; read line") as process:
         link = Link()
-        tell(process, link.hello() + link.send(b"\n"))
+        put(process, link.hello() + link.send(b"\n"))
         assert process.stdout is not None
         assert os.read(process.stdout.fileno(), 1 << 16)  # and it is lost
-        tell(process, link.send(b"half a frame\n")[:20])
-        tell(process, link.hello())
+        put(process, link.send(b"half a frame\n")[:20])
+        put(process, link.hello())
         assert listen(process, link, 13_893) == b"".join(b"%d\n" % number for number in range(1, 3001))
         assert listen(process, link, 1 << 20) == b""
         assert process.wait(30) == 0
 
 
 def test_a_command_that_was_killed_has_the_code_of_shells() -> None:
-    """So that the reason can be told from the code of the container."""
+    """The code of the container says why it ended."""
     with linked("sh", "-c", "read line; kill -9 $$") as process:
         link = Link()
-        tell(process, link.hello() + link.send(b"\n"))
+        put(process, link.hello() + link.send(b"\n"))
         listen(process, link, 1 << 20)
         assert process.wait(30) == 137
 
@@ -175,11 +175,11 @@ def test_a_command_that_was_killed_has_the_code_of_shells() -> None:
 def test_a_command_without_a_host_ends() -> None:
     """A host that is silent for too long is gone, and a pod that is to go ends at once."""
     with linked("sleep", "600", quiet=0.1) as process:
-        tell(process, Link().hello())
+        put(process, Link().hello())
         assert process.wait(30) == 75
     with linked("sh", "-c", "echo; sleep 600") as process:
         link = Link()
-        tell(process, link.hello())
+        put(process, link.hello())
         listen(process, link, 1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
@@ -190,12 +190,12 @@ def test_the_end_of_input_reaches_the_command() -> None:
     with linked("cat") as process:
         link = Link()
         data = os.urandom(3 << 20)
-        tell(process, link.hello())
+        put(process, link.hello())
         came = b""
         for start in range(0, len(data), 1 << 17):
-            tell(process, link.send(data[start : start + (1 << 17)]))
+            put(process, link.send(data[start : start + (1 << 17)]))
             came += listen(process, link, min(1 << 17, len(data) - start))
-        tell(process, link.end())
+        put(process, link.end())
         came += listen(process, link, 1 << 30)
         assert came == data
         assert process.wait(30) == 0

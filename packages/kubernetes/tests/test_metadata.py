@@ -1,4 +1,4 @@
-"""The labels and annotations of an operator: on each pod, never in the place of ours, and refused where they are none."""
+"""The labels and annotations of an operator: on each pod, never in the place of ours, and refused where they are invalid."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def connected(patience: float = 30) -> AsyncIterator[tuple[ResumedStream, 
 
         async def reopen() -> ChannelStream:
             if place.refuses:
-                raise KubeError(0, "nobody is here")
+                raise KubeError(0, "the server is away")
             return ChannelStream(await session.ws_connect(url, protocols=("v5.channel.k8s.io",)), stay)
 
         stream = ResumedStream(await reopen(), reopen, place.ended, place.gone, patience)
@@ -103,7 +103,7 @@ async def test_bytes_pass_over_connections_that_break() -> None:
 
 
 async def test_a_writer_alone_finds_another_connection() -> None:
-    """Nobody has to read for that."""
+    """A write makes it, without a reader."""
     async with connected() as (stream, place):
         await stream.write(b"one")
         assert await listen(stream, 3) == b"one"
@@ -121,7 +121,7 @@ async def test_a_connection_that_cannot_be_made_again_is_the_end() -> None:
         place.drop()
         assert await stream.read() == b""
         assert await stream.read() == b""
-        assert place.why == ["nobody is here"]
+        assert place.why == ["the server is away"]
         with pytest.raises(BrokenPipeError):
             await stream.write(b"x")
         await stream.close_input()
@@ -141,7 +141,7 @@ async def test_a_container_that_is_gone_is_not_connected_to() -> None:
 
 
 async def test_the_end_of_the_other_side_comes_after_all_that_it_said() -> None:
-    """The last bytes are read before, and the other side hears that we have them."""
+    """The last bytes are read before, and the other side receives that we have them."""
     async with connected() as (stream, place):
         await stream.write(b"one")
         assert await listen(stream, 3) == b"one"

@@ -90,7 +90,7 @@ def test_what_is_no_volume_of_a_sandbox_is_refused(change: dict[str, Any], said:
 
 
 @pytest.mark.parametrize("size", ["", "0", "1", "-1Gi", "1e9", "17Ti", "9" * 400, "1Gi\n", "1 Gi", True, 1.5, None, []])
-def test_sizes_that_are_none_are_refused(size: Any) -> None:
+def test_wrong_sizes_are_refused(size: Any) -> None:
     """A volume of its own has a bound."""
     with pytest.raises(ConfigurationError, match="size must be"):
         KubernetesConfig(volumes=[{"target": "/data", "size": size}])
@@ -108,6 +108,6 @@ def test_sizes_that_are_none_are_refused(size: Any) -> None:
     ],
 )
 def test_volumes_that_do_not_fit_together_are_refused(volumes: Any, said: str) -> None:
-    """Two at one place, too many, and what is no list of tables."""
+    """Two at one place, too many, and what is not a list of tables."""
     with pytest.raises(ConfigurationError, match=said):
         KubernetesConfig(volumes=volumes)

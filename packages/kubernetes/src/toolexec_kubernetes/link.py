@@ -12,17 +12,17 @@ import sys
 from binascii import crc32
 
 _PIECE = 48_000
-_TOLD = 1 << 16
+_SHOWN = 1 << 16
 _LONGEST = 1 << 18
 _FULL = 1 << 20
 _SERVICE = ("KUBERNETES_SERVICE_", "KUBERNETES_PORT")
 
 
 class Link:
-    """One end. Bytes in, bytes out: it does no I/O. What comes in may be anything; what is no frame is left out."""
+    """One end. Bytes in, bytes out: it does no I/O. What comes in may be anything; only frames count."""
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.frames = 0
         """How many frames have come."""
         self.ended: bytes | None = None
         """What the other end said at its end; None before."""
@@ -30,7 +30,7 @@ class Link:
         self._sent = 0
         self._taken = 0
         self._got = 0
-        self._told = 0
+        self._shown = 0
         self._asked = -1
         self._rest = b""
 
@@ -65,7 +65,7 @@ class Link:
             if len(frame) < 21 or taken > self._sent or crc32(frame[:-4]) != int.from_bytes(frame[-4:], "big"):
                 damaged = damaged or bool(line)
                 continue
-            self.heard += 1
+            self.frames += 1
             self._drop(taken)
             if kind == b"R":
                 self._asked = -1
@@ -82,7 +82,7 @@ class Link:
         if damaged and self._asked != self._got:
             self._asked = self._got
             answer += self._frame(b"R", self._sent, b"")
-        elif self._got - self._told >= _TOLD or (self.ended is not None and self._got > self._told):
+        elif self._got - self._shown >= _SHOWN or (self.ended is not None and self._got > self._shown):
             answer += self._frame(b"A", self._sent, b"")
         return b"".join(brought), answer
 
@@ -102,7 +102,7 @@ class Link:
         return self._frame(kind, self._sent - size, data)
 
     def _frame(self, kind: bytes, start: int, data: bytes) -> bytes:
-        self._told = self._got
+        self._shown = self._got
         frame = kind + start.to_bytes(8, "big") + self._got.to_bytes(8, "big") + data
         frame += crc32(frame).to_bytes(4, "big")
         return frame.replace(b"\x1b", b"\x1b1").replace(b"\n", b"\x1b2") + b"\n"
@@ -136,7 +136,7 @@ def serve(quiet: float, words: list[str]) -> None:
     os.set_blocking(child_in, False)
     os.set_blocking(child_out, False)
 
-    link, unwritten, code, heard, last = Link(), bytearray(), None, 0, 0.0
+    link, unwritten, code, known, last = Link(), bytearray(), None, 0, 0.0
     is_open, input_ends, said_end, host = True, False, False, [0]
 
     def say(data: bytes) -> None:
@@ -184,12 +184,12 @@ def serve(quiet: float, words: list[str]) -> None:
             except BlockingIOError:  # one that it has started holds it open
                 is_open = code is None
         now = time.monotonic()
-        if link.heard > heard:
-            heard, last = link.heard, now
+        if link.frames > known:
+            known, last = link.frames, now
         if code is not None and not is_open and not said_end:
             said_end = True
             say(link.end(str(code).encode()))
-        if (said_end and (not link.waiting or not heard)) or (heard and now - last > quiet):
+        if (said_end and (not link.waiting or not known)) or (known and now - last > quiet):
             os._exit(75 if code is None else code)
 
 

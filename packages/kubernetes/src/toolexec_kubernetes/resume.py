@@ -77,9 +77,9 @@ class ResumedStream:
             if not data:
                 await self._resume(channel)
                 continue
-            heard = self._link.heard
+            known = self._link.frames
             brought, answer = self._link.take(data)
-            if self._link.heard > heard:
+            if self._link.frames > known:
                 self._broken_since = self._pause = 0.0
             if answer:
                 self._answer(answer)
@@ -187,7 +187,7 @@ class ResumedStream:
                 await asyncio.wait({opening})
 
     async def _finish(self, why: str) -> None:
-        """Be over; the other end ends when it hears that we have it all."""
+        """Be over; the other end ends when it receives that we have it all."""
         self._over = True
         if self._answering is not None:
             await asyncio.wait({self._answering}, timeout=_LAST)

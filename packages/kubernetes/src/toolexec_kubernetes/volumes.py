@@ -51,7 +51,7 @@ class Volume:
 
 def read_volumes(given: Sequence[Mapping[str, Any]]) -> tuple[Volume, ...]:
     """Return the volumes of the setting `volumes`. Raises ConfigurationError, with the number of the wrong one, for
-    what is no volume, for paths that a sandbox has, and for two at one place."""
+    what is not a volume, for paths that a sandbox has, and for two at one place."""
     if len(given) > _MOST_VOLUMES:
         raise ConfigurationError(f"volumes: {len(given)} are too many; {_MOST_VOLUMES} are allowed")
     found: list[Volume] = []

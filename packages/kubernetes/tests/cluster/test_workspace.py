@@ -43,7 +43,7 @@ def claim(real_cluster: RealCluster, real_namespace: str) -> Iterator[str]:
 
 
 async def test_a_workspace_outlives_its_pods(real_cluster: RealCluster, real_namespace: str, claim: str) -> None:
-    """What a program writes to a claim, the next one reads in another pod; a read-only volume cannot be written, and a
+    """A program reads in its pod what the one before wrote to a claim in another; a read-only volume cannot be written, and a
     volume of its own is empty each time and has a bound."""
     volumes = (
         {"target": "/data", "claim": claim},
