@@ -2,7 +2,8 @@
 
 Editable installs get none: there it is built at the first use. `TOOLEXEC_SKIP_COMPONENT=1` leaves it out of a wheel,
 which makes building one a matter of a second. `TOOLEXEC_COMPILED=DIRECTORY` compiles it, too, into a file of that
-directory: the wheel has its digest, and `sandbox-wheel/` makes a wheel of the file. `TOOLEXEC_COMPONENT=DIRECTORY`
+directory: `sandbox-wheel/` makes a wheel of the file, and this wheel has its digest and needs that wheel on machines of
+this kind. One that is built without it fits no such wheel, and needs none. `TOOLEXEC_COMPONENT=DIRECTORY`
 keeps the component there, and takes it again for further wheels of the same sources: it is an image of a Python's
 memory, no two of which are the same, so two builds give the same wheel only with the same component.
 """
@@ -54,6 +55,9 @@ class ComponentHook(BuildHookInterface[Any]):
         if target := os.environ.get(COMPILED):
             self.app.display_info("Compiling it ...")
             described["compiled"] = _compile(directory / "python.wasm", Path(target))
+            system, _, machine = next(iter(described["compiled"])).partition("-")
+            marker = f"sys_platform == '{system}' and platform_machine == '{machine}'"
+            build_data["dependencies"].append(f"toolexec-sandbox=={self.metadata.version}; {marker}")
         (directory / "python.json").write_text(json.dumps(described, indent=1), "utf-8")
         for name in ("python.wasm", "python.json"):
             build_data["force_include"][str(directory / name)] = f"{PACKAGE.replace('.', '/')}/{name}"

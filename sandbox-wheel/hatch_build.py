@@ -25,4 +25,6 @@ class CodeHook(BuildHookInterface[Any]):
             raise FileNotFoundError(f"{path} is not there: build toolexec's own wheel with the same {COMPILED} first")
         build_data["force_include"][str(path)] = f"{PACKAGE}/{path.name}"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-manylinux_2_28_{machine}"
+        # No part of it is linked with a C library: whichever the machine has, its pip is to find this wheel.
+        systems = ("manylinux2014", "manylinux_2_17", "musllinux_1_1")
+        build_data["tag"] = f"py3-none-{'.'.join(f'{system}_{machine}' for system in systems)}"

@@ -88,7 +88,8 @@ class Environment:
             ]
         if stage == "mcp":
             wanted.append("mcp-server-time")  # as the README has it
-        done = self.pip("install", "--quiet", "--no-compile", *wanted, "-c", str(ROOT / "constraints.txt"))
+        beside = ("--find-links", str(wheel.parent), "-c", str(ROOT / "constraints.txt"))
+        done = self.pip("install", "--quiet", "--no-compile", *wanted, *beside)
         assert done.returncode == 0, done.stderr
         self.installed.append(stage)
 

@@ -6,6 +6,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+from packaging.metadata import Metadata
+from packaging.utils import parse_wheel_filename
 from tests.release.environments import Environment, supported
 
 from toolexec.runtime.wasm.precompiled import machine
@@ -19,7 +21,7 @@ def refuse(*args, **options):
     raise AssertionError("something is compiled")
 
 engine.compile_component = refuse
-programs._optimise_in_background = lambda *args: None
+programs._optimise_in_background = refuse
 
 async def main():
     async with Exec() as ex:
@@ -30,11 +32,9 @@ asyncio.run(main())
 
 
 def test_the_first_run_compiles_nothing(wheel: Path, sandbox_wheel: Path, tmp_path: Path) -> None:
-    """With both wheels and an empty cache, code runs; what the cache has is the wheel's code, byte for byte."""
+    """Installing toolexec brings the code: with an empty cache, code runs, and the cache has the wheel's, byte for byte."""
     environment = Environment(supported()[-1], tmp_path / "env", tmp_path / "cache")
     environment.grow(wheel, "bare")
-    done = environment.pip("install", "--quiet", "--no-compile", "--no-deps", str(sandbox_wheel))
-    assert done.returncode == 0, done.stderr
     (tmp_path / "first.py").write_text(PROGRAM)
     done = environment.run("python", "first.py", directory=tmp_path)
     assert done.stdout == "42\n", done.stderr
@@ -42,6 +42,23 @@ def test_the_first_run_compiles_nothing(wheel: Path, sandbox_wheel: Path, tmp_pa
         code = archive.read(f"toolexec_sandbox/{machine()}.cwasm")
     kept = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "cache").rglob("*.cwasm")}
     assert hashlib.sha256(code).hexdigest() in kept
+
+
+def test_only_machines_that_it_is_for_need_it(wheel: Path, sandbox_wheel: Path) -> None:
+    """Machines of this kind need the code, at the same version and whatever their C library; others need nothing."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = Metadata.from_email(archive.read(name))
+    (needed,) = (each for each in metadata.requires_dist or () if each.name == "toolexec-sandbox")
+    _, version, _, tags = parse_wheel_filename(sandbox_wheel.name)
+    assert str(needed.specifier) == f"=={version}"
+    assert needed.marker is not None
+    system, _, processor = machine().partition("-")
+    here = {"sys_platform": system, "platform_machine": processor}
+    others = ({"sys_platform": "darwin"}, {"sys_platform": "win32"}, {"platform_machine": "riscv64"})
+    assert needed.marker.evaluate(here)
+    assert [other for other in others if needed.marker.evaluate({**here, **other})] == []
+    assert {tag.platform[:9] for tag in tags} == {"manylinux", "musllinux"}
 
 
 def test_both_wheels_have_one_version(wheel: Path, sandbox_wheel: Path) -> None:
