@@ -151,8 +151,8 @@ class ComponentCache:
 
         What is missing, damaged, not ours or of another version is made again: the component is the one that the wheel
         brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s), unless a wheel brought
-        that, too (see `precompiled_code`). With *quick*, a quicker compiler, or that wheel, does where *compile* has
-        not done it yet: `optimise` does it later. Of several processes one does that, and the others wait.
+        that, too (see `precompiled_code`). With *quick*, a quicker compiler does where *compile* has not done it yet:
+        `optimise` does it later. Of several processes one does that, and the others wait.
         *fingerprint* says how *compile* was set up; another setup needs another one. *progress* receives all steps.
         Blocks, so keep it off an event loop.
 
@@ -291,10 +291,12 @@ class ComponentCache:
         *,
         precompiled: bool,
     ) -> CompiledComponent:
-        fingerprint, compile = [*ways.items()][-1]
+        full, (fingerprint, compile) = next(iter(ways)), [*ways.items()][-1]
         component = self._shipped_component(wanted)
-        code = precompiled_code(self._description, next(iter(ways))) if component is not None and precompiled else None
-        if component is None or code is None:
+        code = precompiled_code(self._description, full) if component is not None and precompiled else None
+        if component is not None and code is not None:
+            fingerprint = full  # it has all optimisations; those for one processor alone make programs no faster
+        else:
             component, data = self._component_bytes(directory, wanted, progress)
             code = run_work(
                 lambda: compile(data),
