@@ -199,8 +199,18 @@ class GateMaker:
         return Budget(self.store())
 
     def _place(self, given: str, name: str) -> Path:
-        """Return the file that was given, or the one in the state directory, which is made for its owner alone."""
+        """Return the file that was given, or the one in the state directory, which is made for its owner alone.
+
+        Raises ConfigurationError where it cannot be made, as in a home that is read-only.
+        """
         if given:
             return Path(given)
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the state directory {self.state} cannot be made: {error.strerror}; "
+                "set XDG_STATE_HOME to a directory that can be written to",
+                details={"directory": str(self.state)},
+            ) from error
         return self.state / name

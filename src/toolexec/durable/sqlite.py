@@ -183,6 +183,8 @@ class SQLiteJournal(QueuedSQLJournal):
             _migrate(database)
 
     def _cannot(self, why: Exception | str, op: str) -> JournalError:
+        if isinstance(why, OSError) and why.filename and why.strerror:
+            why = f"{why.filename}: {why.strerror}; name a file in a directory that can be written to"
         error = JournalError(f"the journal {self.path} cannot be used: {why}", op=op, details={"path": str(self.path)})
         if op == "begin":
             error.outcome = Outcome.NOT_SENT
