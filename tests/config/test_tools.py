@@ -114,7 +114,7 @@ def test_mistakes_are_named_with_their_place(table: str, message: str, tmp_path:
 
 
 def test_they_are_shown_checked_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`config show` lists them, `check` names them, and a change of one waits for a restart; that of its line does not."""
+    """`config show` lists them, `check` names them, and a change of one is one of the tools; that of its line is none."""
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path, SHOP, FLOW, CHAIN)
     shown = json.loads(call("config", "show", "--json", "--origin", "-c", file.name).stdout)
@@ -122,9 +122,11 @@ def test_they_are_shown_checked_and_compared(tmp_path: Path, monkeypatch: pytest
     assert shown["origins"]["tools.greet"].startswith(file.name)
     assert "[tools.twice]" in call("config", "show", "-c", file.name).stdout
     before = load_settings([file], environment={})
-    assert not changes_between(before, before, load_settings([written(tmp_path, "\n", SHOP, FLOW, CHAIN)])).restart
+    assert not changes_between(before, before, load_settings([written(tmp_path, "\n", SHOP, FLOW, CHAIN)])).tools
     after = load_settings([written(tmp_path, SHOP, FLOW.replace("Hello", "Hi"), CHAIN)])
-    assert changes_between(before, before, after).restart == ("tools",)
+    changes = changes_between(before, before, after)
+    assert (len(changes.tools), changes.restart) == (1, ())
+    assert changes_between(before, before, after, shows=False).restart == ("tools",)
 
 
 def test_a_chain_with_inputs_becomes_a_workflow() -> None:

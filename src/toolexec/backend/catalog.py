@@ -53,6 +53,7 @@ class Catalog:
         self._due: Sequence[Tool] | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._is_withdrawn = False
+        self._published: Sequence[Tool] | None = None
         self.offers: dict[str, tuple[Tool, Binding]] = {}
         self.refused: dict[str, str] = {}
         self._owners.add(self)
@@ -74,7 +75,14 @@ class Catalog:
         `StoredIndex` has from before.
         """
         if not self._is_withdrawn:
-            self._publish(list(tools))
+            self._published = list(tools)
+            self._publish(self._published)
+
+    def republish(self) -> None:
+        """Make the index show the tools that were published last as the transforms of now have them, as `publish`
+        does."""
+        if not self._is_withdrawn and self._published is not None:
+            self._publish(self._published)
 
     def withdraw(self) -> None:
         """Take everything of this backend out of the index, as `publish` does; what it offers later is not taken."""

@@ -151,7 +151,8 @@ class OffersMore(Protocol):
         ...
 
     def show_offers(self, transforms: Transforms) -> None:
-        """Have what it offers be as *transforms* show it, from the next reading on, for every caller."""
+        """Have what it offers be as *transforms* show it, from the next reading on, for every caller. Given again, they
+        have changed: so have its lists."""
         ...
 
     def on_offers(self, listener: OfferListener) -> Callable[[], None]:

@@ -87,7 +87,7 @@ class Built:
     """What was built. `store` gives what keeps results too large for a reply, made at its first use; `audit`
     is the log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
     servers, if it is wanted; `maker` has made the gate, unless a Python file brought its own; `state` is the state
-    directory."""
+    directory; `shows` says whether composed tools and transforms can be exchanged while it serves."""
 
     ex: Exec
     loaded: LoadedConfig
@@ -97,6 +97,7 @@ class Built:
     catalogue: SQLiteCatalogue | None = None
     maker: GateMaker | None = None
     state: Path = field(default_factory=state_directory)
+    shows: bool = False
 
     @property
     def results(self) -> ResultStore:
@@ -238,6 +239,7 @@ def build(
         catalogue=catalogue,
         maker=maker,
         state=state or state_directory(),
+        shows=serving and own is None,
     )
 
 

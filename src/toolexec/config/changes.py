@@ -22,14 +22,16 @@ _SERVED: Final = "server.toolsets"
 _LIVE: Final = frozenset([_SERVED, "limits.code_per_caller", *(f"limits.{name}" for name in RATES)])
 _LIVE_BLOCKS: Final = ("policy", "scan", "resilience", "cache")
 _STARTED: Final = frozenset(["resilience.ledger", "resilience.ledger_path"])
-_TABLES: Final = ("tools", "transforms", "queues", "journals", "moved", "python", "skills")
+_SHOWN: Final = ("tools", "transforms")
+_TABLES: Final = ("queues", "journals", "moved", "python", "skills")
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """Names only: the `keys` that are exchanged, backends that were `added`, `removed` and `changed`, endpoints that
-    are `opened`, `closed`, and `reopened` with their sessions lost, and what needs a `restart`."""
+    are `opened`, `closed`, and `reopened` with their sessions lost, composed `tools` and `transforms` that were added,
+    removed or changed, and what needs a `restart`."""
 
     keys: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
@@ -38,12 +40,19 @@ class Changes:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    transforms: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is anything that a running server takes over."""
         backends, endpoints = (self.added, self.removed, self.changed), (self.opened, self.closed, self.reopened)
-        return bool(self.keys) or any(backends) or any(endpoints)
+        return bool(self.keys) or any(backends) or any(endpoints) or self.of_tools
+
+    @property
+    def of_tools(self) -> bool:
+        """Whether tools are composed or shown differently."""
+        return bool(self.tools or self.transforms)
 
     @property
     def of_gate(self) -> tuple[str, ...]:
@@ -66,6 +75,8 @@ class Changes:
             "servers added": self.added,
             "servers removed": self.removed,
             "servers changed": self.changed,
+            "composed tools": self.tools,
+            "transforms": self.transforms,
             "not before a restart": self.restart,
         }
         said = [f"{what}: {', '.join(names)}" for what, names in parts.items() if names]
@@ -81,11 +92,13 @@ def changes_between(
     own_gate: bool = False,
     has_endpoints: bool = True,
     chooses: bool = True,
+    shows: bool = True,
 ) -> Changes:
     """Return what *after* changes of *before*; what needs a restart is compared with what was *started*.
 
     Without *has_keys* nothing accepts API keys; with *own_gate* the settings do not say what the gate is; without
-    *has_endpoints* there is nothing that serves those; without *chooses* the toolsets are those of the start.
+    *has_endpoints* there is nothing that serves those; without *chooses* the toolsets are those of the start, without
+    *shows* the composed tools and transforms are.
     """
     keeps_cache = any(each.values["cache.path"].value for each in (started, after))
     live = {path for path in after.values if _is_live(path, has_keys, own_gate, keeps_cache)}
@@ -93,7 +106,8 @@ def changes_between(
     live -= set() if chooses else {_SERVED}
     exchanged = [path for path in live if _value(before, path) != _value(after, path)]
     frozen = {path for path in after.values.keys() - live if _value(started, path) != _value(after, path)}
-    frozen |= {name for name in _TABLES if getattr(started, name) != getattr(after, name)}
+    tables = _TABLES if shows else (*_TABLES, *_SHOWN)
+    frozen |= {name for name in tables if getattr(started, name) != getattr(after, name)}
     keys = set(exchanged)
     opened, closed, reopened = set[str](), set[str](), set[str]()
     if not chooses:
@@ -120,6 +134,8 @@ def changes_between(
         added=tuple(name for name in added if name not in moved),
         removed=tuple(name for name in removed if name not in moved),
         changed=tuple(sorted({*changed, *moved})),
+        tools=_all_differences(before.tools, after.tools) if shows else (),
+        transforms=_all_differences(before.transforms, after.transforms) if shows else (),
         restart=tuple(sorted(frozen)),
     )
 
@@ -167,3 +183,7 @@ def _difference(
     """Return the names that were added, removed and changed."""
     changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
     return after.keys() - before.keys(), before.keys() - after.keys(), changed
+
+
+def _all_differences(before: Mapping[str, V], after: Mapping[str, V]) -> tuple[str, ...]:
+    return tuple(sorted({name for names in _difference(before, after) for name in names}))

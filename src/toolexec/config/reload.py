@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.backend.offers import OffersMore
 from toolexec.config.build import Built, backends, choose_tools, endpoint_settings
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Reload"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_OFFERED: Final = (":+prompt", ":+resource")
 _LONGEST: Final = 600.0  # seconds for calls of a removed server to end, where calls have no longest time
 
 
@@ -39,6 +41,7 @@ class _Prepared:
     keys: tuple[ApiKey, ...]
     gate: Gate
     backends: tuple[Backend, ...]
+    show: Callable[[], None]
     endpoints: PreparedEndpoints | None = None
 
 
@@ -129,12 +132,14 @@ class Reload:
             own_gate=maker is None,
             has_endpoints=self._endpoints is not None,
             chooses=maker is not None and maker.chooses,
+            shows=built.shows and built.ex.cassette is None,
         )
         gate = self._gate.current
         if maker is not None and changes.of_gate:
             gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)
             choose_tools(gate, built.ex)
         self._check_names(changes)
+        show = self._tools(loaded, changes)
         made = tuple(backend for _, backend in backends(loaded, {*changes.added, *changes.changed}))
         served = None
         if self._endpoints is not None and maker is not None and maker.chooses:
@@ -144,7 +149,20 @@ class Reload:
         if changes and built.audit is not None:
             facts = {name: names for name, names in changes.to_dict().items() if name != "restart"}
             built.audit.append({"note": "the settings were reloaded", **facts, **({"api_keys": gone} if gone else {})})
-        return _Prepared(loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made, endpoints=served)
+        return _Prepared(
+            loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made, endpoints=served, show=show
+        )
+
+    def _tools(self, loaded: LoadedConfig, changes: Changes) -> Callable[[], None]:
+        """Check the composed tools and transforms of the new settings, and return what exchanges them."""
+        if not changes.of_tools:
+            return lambda: None
+        before = self._loaded.tools
+        return self._built.ex.prepare_tools(
+            loaded.transforms,
+            remove_skills=[before[name].skill.id for name in changes.tools if name in before],
+            add_skills=[loaded.tools[name].skill for name in changes.tools if name in loaded.tools],
+        )
 
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""
@@ -161,6 +179,9 @@ class Reload:
                 logger.warning("API keys that are out or changed: %s", ", ".join(sorted(gone)))
         if self._endpoints is not None and prepared.endpoints is not None:
             self._endpoints.exchange(prepared.endpoints)
+        prepared.show()
+        if any(each.endswith(_OFFERED) for each in changes.transforms):
+            self._begin(self._read_offers())
         out = (*changes.removed, *changes.changed)
         retired = [backend for name in out if (backend := ex.retire(name)) is not None]
         ex.add_backends(*prepared.backends)
@@ -181,6 +202,15 @@ class Reload:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    async def _read_offers(self) -> None:
+        """Read again what servers offer beside tools: it has its new form from that reading on."""
+        for backend in self._built.ex.backends.list(enabled=True):
+            if isinstance(backend, OffersMore) and backend.has_offers:
+                try:
+                    await backend.offers()
+                except ToolExecError as error:
+                    logger.warning("resources and prompts have their former form: %s", _one_line(error))
 
     async def _connect(self) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolexec.errors import ConfigurationError
@@ -20,7 +20,22 @@ if TYPE_CHECKING:
     from toolexec.discovery.facade import Discovery
     from toolexec.model.transform import Transforms
 
-__all__ = ["Adding"]
+__all__ = ["AddedTool", "Adding"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedTool:
+    """A tool as it was added, where it is, its documentation, and the ID by which it is shown; "" if it is hidden."""
+
+    tool: Tool
+    binding: Binding
+    doc: DocEntry | None
+    shown: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies it."""
+        return self.tool.id, self.binding.kind, self.binding.backend
 
 
 class Adding:
@@ -32,6 +47,8 @@ class Adding:
         self._transforms = transforms
         self.stand_ins: set[str] = set()
         """The IDs of tools that stand for those of a recorded session, until they are added themselves."""
+        self.added: dict[tuple[str, str, str], AddedTool] = {}
+        """The tools that were added, also those that are hidden, by their keys; kept where there are transforms."""
 
     def add(
         self,
@@ -57,13 +74,7 @@ class Adding:
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
-        if self._hides(declared.tool):
-            return declared.tool
-        shown = self.shown(declared.tool.check_schemas())
-        self._replace_stand_in(shown)
-        self._discovery.register(shown, LocalBinding(declared.tool.id), self._doc(shown, doc))
-        self._local.register(declared.tool.id, declared.handler)
-        return shown
+        return self._register(declared.tool, LocalBinding(declared.tool.id), doc, declared.handler)
 
     def _hides(self, tool: Tool) -> bool:
         return self._transforms is not None and self._transforms.hides(tool)
@@ -72,9 +83,9 @@ class Adding:
         """Return a tool as it is shown; raises as `Transforms.apply` does."""
         return tool if self._transforms is None else self._transforms.apply(tool)
 
-    def _doc(self, shown: Tool, doc: DocEntry | None) -> DocEntry | None:
+    def doc_of(self, shown: Tool, doc: DocEntry) -> DocEntry:
         """Return the documentation of a tool as it is shown: examples of its transform take the place of its own."""
-        if doc is None or self._transforms is None or not self._transforms.has_examples(shown):
+        if self._transforms is None or not self._transforms.has_examples(shown):
             return doc
         return replace(doc, examples=())
 
@@ -94,13 +105,21 @@ class Adding:
             raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
         if handler is not None and not isinstance(handler, Handler) and not callable(handler):
             raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
-        if self._hides(tool):
-            return tool
-        shown = self.shown(tool.check_schemas())
-        self._replace_stand_in(shown)
-        self._discovery.register(shown, binding or LocalBinding(tool.id), self._doc(shown, doc))
-        if handler is not None:
+        return self._register(tool, binding or LocalBinding(tool.id), doc, handler)
+
+    def _register(
+        self, tool: Tool, binding: Binding, doc: DocEntry | None, handler: Callable[[JSONDict], Any] | Handler | None
+    ) -> Tool:
+        is_hidden = self._hides(tool)
+        shown = tool if is_hidden else self.shown(tool.check_schemas())
+        if not is_hidden:
+            self._replace_stand_in(shown)
+            self._discovery.register(shown, binding, None if doc is None else self.doc_of(shown, doc))
+        if handler is not None:  # of one that is hidden, too: it may be shown later
             self._local.register(tool.id, handler)
+        if self._transforms is not None:
+            added = AddedTool(tool=tool, binding=binding, doc=doc, shown="" if is_hidden else shown.id)
+            self.added[added.key] = added
         return shown
 
 

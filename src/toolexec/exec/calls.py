@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolexec.errors import ConfigurationError
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
     from toolexec.model.events import StreamEvent
+    from toolexec.model.schema import Schema
+    from toolexec.model.tool import Tool
     from toolexec.model.transform import Transforms
+    from toolexec.run.door import OwnArguments
+    from toolexec.run.resolve import Find
     from toolexec.run.types import Result
 
 __all__ = ["Calls"]
@@ -39,6 +44,8 @@ class Calls:
         cassette: UsedCassette | None = None,
     ) -> None:
         self.sources = sources
+        self._outermost: OwnArguments | None = None
+        self._transform: Callable[[], Runner] | None = None
         if cassette is not None:
             backends = cassette.backends(backends)
         self._limits = _limited(options, scope, backends, transforms)
@@ -66,14 +73,20 @@ class Calls:
 
             runner = Trace(runner, options.trace)
         if transforms is not None:
-            from toolexec.run.layers.transforming import Transforming
-
-            runner = Transforming(runner, scope.resolver.resolve, transforms)
+            self._transform = partial(_transformed, runner, scope.resolver.resolve, transforms)
+            if transforms.is_used:
+                runner = self._transform()
         elif options.own_gate is None and not options.layers and options.trace is None:
             return runner  # nothing but the runner looks at the arguments, and that knows what it does
         from toolexec.run.door import OwnArguments
 
-        return OwnArguments(runner)
+        self._outermost = OwnArguments(runner)
+        return self._outermost
+
+    def transform(self) -> None:
+        """Have the transforms of the Exec hold from the next call on, where there were none at its start."""
+        if self._outermost is not None and self._transform is not None:
+            self._outermost.stand_around(self._transform())
 
     async def run(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Run one tool; see `Exec.run_tool`."""
@@ -134,9 +147,20 @@ def _limited(options: Options, scope: Scope, backends: BackendRegistry, transfor
         resolver=scope.resolver,
         validate_input=options.validate_input,
         validate_output=options.output_validation,
-        schema_of=transforms.schema_of if transforms is not None else None,
+        schema_of=_schemas(transforms) if transforms is not None else None,
     )
     return Timeout(runner, options.default_timeout, options.max_timeout)
+
+
+def _transformed(runner: Runner, find: Find, transforms: Transforms) -> Runner:
+    from toolexec.run.layers.transforming import Transforming
+
+    return Transforming(runner, find, transforms)
+
+
+def _schemas(transforms: Transforms) -> Callable[[Tool], Schema]:
+    """Return what gives the schema of the arguments that are sent; without transforms that is the tool's own."""
+    return lambda tool: transforms.schema_of(tool) if transforms.is_used else tool.input_schema
 
 
 def _check(call: ToolCall) -> None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from toolexec.model.origin import Origin
     from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
     from toolexec.model.tool import Tool
+    from toolexec.model.transform import ToolTransform
     from toolexec.run.context import ContextCost, ContextMeter
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError, Result
@@ -357,6 +358,27 @@ class Exec(VendorMessages):
         be added at once. Raises ConfigurationError for a name that is not a string.
         """
         return self._parts.sources.retire(name)
+
+    def prepare_tools(
+        self,
+        transforms: Mapping[str, ToolTransform | Mapping[str, Any]],
+        *,
+        remove_skills: Sequence[str] = (),
+        add_skills: Sequence[Skill] = (),
+    ) -> Callable[[], None]:
+        """Make other tools ready while calls are made, and return what exchanges them at once.
+
+        *transforms* say how all tools are shown from then on; the skills of the tools *remove_skills*, by their own
+        IDs, are gone then, and *add_skills* are there. Calls that are being made go on. Tools of backends that their
+        transform does not fit are left out, with the reason in the backend's status.
+
+        Raises ConfigurationError for an Exec whose gate is not a `LiveGate`, for a transform that does not fit a tool
+        that was added, and for an ID that is taken; WorkflowCheckError and InvalidToolError for what cannot be such a
+        tool. Nothing has changed then.
+        """
+        from toolexec.exec.exchanging import prepare_tools
+
+        return prepare_tools(self._parts, transforms, remove_skills, add_skills)
 
     # -- life ---------------------------------------------------------------------------------------------------
 

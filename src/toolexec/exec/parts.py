@@ -209,6 +209,11 @@ class Parts:
         return Skills(self.discovery.index, self.adding, lambda: self.code, lambda: self.durable)
 
     @property
+    def has_skills(self) -> bool:
+        """Whether there are skills, or were."""
+        return "skills" in self.__dict__
+
+    @property
     def code_is_in_use(self) -> bool:
         """Whether code has run, or may have."""
         return "code" in self.__dict__ and self.code.in_use
@@ -255,7 +260,7 @@ class Parts:
 
 
 def _transforms(options: Options, discovery: Discovery) -> Transforms | None:
-    if not options.transforms:
+    if not options.transforms and not (options.own_gate is not None and options.own_gate.is_live):
         return None
     from toolexec.discovery.examples import ToolExample
     from toolexec.model.transform import Transforms

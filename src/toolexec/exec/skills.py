@@ -91,16 +91,33 @@ class Skills:
     def add(self, given: Skill | str | Path) -> Tool:
         """Add a skill and return its tool; see `Exec.add_skill`."""
         skill = read_skill(given)
+        tool = self._adding.add(self.checked(skill), None, self.handler(skill), None, None)
+        self.know(tool.id, skill)
+        return tool
+
+    def checked(self, skill: Skill) -> Tool:
+        """Return the tool of a skill, by itself; raises WorkflowCheckError for mistakes that no tool is needed to
+        see."""
         mistakes = [finding for finding in check(skill.workflow) if finding.severity == "error"]
         if mistakes:
             raise check_error(mistakes)
-        handler = Handler(call=partial(self._run, skill), kind="async", wants_context=True)
-        tool = self._adding.add(skill.tool(self._hints(skill)), None, handler, None, None)
-        self.known[tool.id] = skill
+        return skill.tool(self._hints(skill))
+
+    def handler(self, skill: Skill) -> Handler:
+        """Return what runs a skill as a tool."""
+        return Handler(call=partial(self._run, skill), kind="async", wants_context=True)
+
+    def know(self, tool_id: str, skill: Skill) -> None:
+        """Keep a skill that is in the index under this ID, and its hints up to date."""
+        self.known[tool_id] = skill
         self._called |= set(map(_without_version, skill.tools()))
         if self._unwatch is None:
             self._unwatch = self._index.on_change(self._changed)
-        return tool
+
+    def refresh(self) -> None:
+        """Bring the hints of all skills up to date."""
+        for tool_id, skill in list(self.known.items()):
+            self._refresh(tool_id, skill)
 
     def close(self) -> None:
         """Watch the tools no more."""

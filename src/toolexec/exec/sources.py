@@ -142,6 +142,15 @@ class Sources:
         if self._recorded is None:
             self.pending.append(backend)
 
+    def republish(self) -> None:
+        """Have the index show the tools of all backends as the transforms of now have them; what else they offer, once
+        it is read again."""
+        for catalog in list(self._catalogs.values()):
+            catalog.republish()
+        for backend in self._backends.list() if self._transforms is not None else ():
+            if isinstance(backend, OffersMore) and backend.name in self._catalogs:
+                backend.show_offers(self._transforms)
+
     def stay_offline(self, recorded: BackendRegistry) -> None:
         """Start no backend from now on, for *recorded* has what answers for all; to be called before the first
         start."""

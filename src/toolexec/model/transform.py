@@ -236,10 +236,38 @@ class Transforms:
             tool_id: ToolTransform.from_settings(f"transforms.{tool_id}", each) for tool_id, each in given.items()
         }
         self._shown: dict[str, ShownTool] = {}
+        self.is_used: bool = bool(self._given)
+        """Whether a tool may be shown in another form than its own."""
 
     def apart(self) -> Transforms:
-        """Return the same transforms for tools of another place, that are called by the same IDs."""
-        return Transforms(self._given)
+        """Return the same transforms, also those that are exchanged later, for tools of another place, that are called
+        by the same IDs."""
+        made = Transforms({})
+        made._given, made.is_used = self._given, True
+        return made
+
+    def exchange(self, others: Transforms) -> None:
+        """Show what is applied from now on by *others*, with the tools that those were applied to already.
+
+        What was shown before stays callable as it was until its index shows it otherwise.
+        """
+        given = dict(others._given)
+        for shown in [*self._shown.values()] if self._keep_examples is not None else ():
+            before, after = self._given.get(shown.original.id), given.get(shown.original.id)
+            if before != after and shown.examples and self._keep_examples is not None:
+                self._keep_examples(shown.tool.id, ())
+        self._given.clear()
+        self._given.update(given)
+        self._shown |= others._shown
+        self.is_used = self.is_used or others.is_used
+        for shown in others._shown.values():
+            if shown.examples and self._keep_examples is not None:
+                self._keep_examples(shown.tool.id, shown.examples)
+
+    def differences(self, others: Transforms) -> set[str]:
+        """Return the IDs of what *others* show differently, of tools or of what else a server offers."""
+        ids = self._given.keys() | others._given.keys()
+        return {each for each in ids if self._given.get(each) != others._given.get(each)}
 
     def given(self, tool_id: str) -> ToolTransform | None:
         """Return the transform of what has this ID by itself."""

@@ -19,7 +19,7 @@ from toolexec.model.tree_size import has_many
 from toolexec.run.large import walked
 from toolexec.run.layer import CallEnd, Layer, ObserverLayer
 from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound, trail_of
-from toolexec.run.runner import Runner
+from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
 
 __all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess"]
@@ -41,6 +41,11 @@ class RecordsAttempts(Protocol):
 class OwnArguments(Layer):
     """Stands outside of all rules: what looks at a call before it is made looks at arguments that are its own, and that
     are not too much to be walked; see `RefusedArgs`. Many values are copied off the event loop."""
+
+    def stand_around(self, inner: Runner) -> None:
+        """Pass the calls to *inner* from the next one on."""
+        self.inner_in_thread = thread_runner(inner)
+        self.inner = inner
 
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""

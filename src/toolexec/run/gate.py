@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.here import Wait
 from toolexec.discovery.docs import DocStore
@@ -173,6 +173,9 @@ class Gate:
         ...
     toolexec.errors.gate.PolicyError: the policy (rule 1) forbids this call of shop:refund: ask the shop; ...
     """
+
+    is_live: ClassVar[bool] = False
+    """Whether its rules, and how tools are shown, can be exchanged while calls are made."""
 
     def __init__(
         self,

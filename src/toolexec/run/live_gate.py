@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 from toolexec.backend.here import Wait
@@ -28,6 +28,8 @@ class LiveGate(Gate):
 
     Its parts are those of the present rules. Nothing of the former ones is kept for later: no plan, no view.
     """
+
+    is_live: ClassVar[bool] = True
 
     def __init__(self, gate: Gate) -> None:
         # The parts are not copied: an attribute that is missing here is that of the present rules.

@@ -386,7 +386,13 @@ class MCPBackend:
 
     def show_offers(self, transforms: Transforms) -> None:
         """Have what the server offers be as *transforms* show it; see `OffersMore.show_offers`."""
+        is_change = self._transforms is not None
         self._transforms = transforms
+        if is_change:
+            for instance in self._instances.backends() if self._instances is not None else ():
+                instance.show_offers(transforms.apart())
+            self._take_event(OfferEvent("resources"))
+            self._take_event(OfferEvent("prompts"))
 
     def on_offers(self, listener: OfferListener) -> Callable[[], None]:
         """Have *listener* called with what has changed; see `OffersMore.on_offers`."""

@@ -65,6 +65,10 @@ class Instances:
         """Return how many there are."""
         return len(self._open)
 
+    def backends(self) -> list[MCPBackend]:
+        """Return the connections of all."""
+        return [instance.backend for instance in self._open.values()]
+
     @contextmanager
     def used_by(self, origin: Origin) -> Generator[MCPBackend, None, None]:
         """Yield the instance that calls of *origin* go to, made now if there is none; it stays open for the block.
