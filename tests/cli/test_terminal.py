@@ -135,3 +135,15 @@ def test_nothing_is_left_open() -> None:
             with only_results_on_stdout():
                 nowhere.write("x")
         assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_record_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A logger that has a handler already is left to that."""
+    logger, own = logging.getLogger("toolexec"), logging.NullHandler()
+    logger.addHandler(own)
+    try:
+        with only_results_on_stdout():
+            logger.warning("a word")
+    finally:
+        logger.removeHandler(own)
+    assert "a word" not in capsys.readouterr().err

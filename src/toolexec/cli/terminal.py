@@ -188,14 +188,15 @@ def only_results_on_stdout() -> Generator[TextIO, None, None]:
     """
     real = sys.stdout
     log = _CleanLog(logging.WARNING)
-    for name in _LOGGERS:
-        logging.getLogger(name).addHandler(log)
+    silent = [logger for name in _LOGGERS if not (logger := logging.getLogger(name)).handlers]  # others write already
+    for logger in silent:
+        logger.addHandler(log)
     try:
         with redirect_stdout(sys.stderr), _moved(real) as out:
             yield out
     finally:
-        for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(log)
+        for logger in silent:
+            logger.removeHandler(log)
 
 
 @contextmanager

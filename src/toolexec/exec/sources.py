@@ -147,8 +147,8 @@ class Sources:
         it is read again."""
         for catalog in list(self._catalogs.values()):
             catalog.republish()
-        for backend in self._backends.list() if self._transforms is not None else ():
-            if isinstance(backend, OffersMore) and backend.name in self._catalogs:
+        for backend in self._backends.list():
+            if isinstance(backend, OffersMore) and backend.name in self._catalogs and self._transforms is not None:
                 backend.show_offers(self._transforms)
 
     def stay_offline(self, recorded: BackendRegistry) -> None:
