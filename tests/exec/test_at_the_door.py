@@ -53,6 +53,7 @@ FITTING: Mapping[str, Any] = {
     "uri": "toolexec://far/file:///a.md",
     "ref": Prompt(id="far:a:+prompt", name="far:a", own_name="a", backend="far"),
     "argument": "a",
+    "transforms": {},
 }
 """Values for the parameters without a default."""
 NUMBERS = ("3", [], {}, math.nan, -math.inf, -1)

@@ -42,6 +42,8 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "chain order.json -c app.py", 0, "18.00 francs"),
     ("bare", "list -c app.py", 0, "2 tools"),
     ("bare", "backends -c app.py", 0, "local"),
+    ("bare", "backend list -c app.py", 3, "no toolexec serve of yours runs"),
+    ("bare", "reload -c app.py", 3, "no toolexec serve of yours runs"),
     ("bare", "export -f openai -c app.py", 0, "shop__price"),
     ("bare", "code program.py -c app.py", 0, r"^4\.5$"),
     ("all", "temporal worker -c app.py", 2, "needs to know where Temporal is"),

@@ -59,6 +59,8 @@ _ELSEWHERE: Final = {
     "doctor": ("code_mode", "doctor", None),
     "check": ("checking", "check", None),
     "serve": ("serve", "serve", _SERVER),
+    "backend": ("backend", "backend", _SERVER),
+    "reload": ("backend", "reload", _SERVER),
     "record": ("record", "record", _SERVER),
     "init": ("init", "init", _SERVER),
     "install": ("install", "install", _SERVER),

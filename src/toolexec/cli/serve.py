@@ -297,7 +297,7 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
     reload = Reload(built, again, keys=keys, notify=server.notify_changes, endpoints=endpoints)
     required = built.loaded.settings.http.required_backends
     health = Health.of(built.ex, required=required, also={"settings": lambda: reload.problem})
-    async with server, aclosing(endpoints), _Report(built, screen, "") as report, _reloading(reload):
+    async with server, aclosing(endpoints), _Report(built, screen, "") as report, _reloading(reload, built, again):
         await serve_http(
             server,
             settings.http,
@@ -312,8 +312,10 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
 
 
 @asynccontextmanager
-async def _reloading(reload: Reload) -> AsyncGenerator[None, None]:
-    """Have the settings read again when a file changes, and at SIGHUP."""
+async def _reloading(reload: Reload, built: Built, again: LoadAgain) -> AsyncGenerator[None, None]:
+    """Have the settings read again when a file changes, at SIGHUP, and when the admin says so."""
+    from toolexec.config.admin import Admin
+    from toolexec.config.admin_socket import listening
     from toolexec.config.watching import FileWatch
 
     watch, loop = FileWatch(lambda: reload.files, reload), asyncio.get_running_loop()
@@ -322,7 +324,8 @@ async def _reloading(reload: Reload) -> AsyncGenerator[None, None]:
         loop.add_signal_handler(hangup, watch.request)
     task = asyncio.create_task(watch.run())
     try:
-        yield
+        async with listening(built.state, Admin(built.ex, reload, again, built.state).perform):
+            yield
     finally:
         task.cancel()
         await asyncio.wait([task])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolexec.backend.secrets import SecretResolver
     from toolexec.config.endpoints import Endpoint
 
-__all__ = ["LoadedConfig", "SetFlag", "load_settings", "parse_set"]
+__all__ = ["LoadedConfig", "SetFlag", "load_settings", "parse_set", "secret_resolver"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def load_settings(
     layers.add_flags(flags or {}, flag_names or {})
     settings = Settings.of({path: value.value for path, value in layers.values.items()})
     strict = serving or any(document.strict for document in documents)
-    secrets = _resolver(settings) if strict or layers.provider_entries else None
+    secrets = secret_resolver(settings) if strict or layers.provider_entries else None
     servers = _Servers(secrets if strict else None, mistakes)
     for document in documents:
         servers.add_document(document)
@@ -167,7 +167,8 @@ def _with_specs(layers: Layers, specs: Sequence[Path], mistakes: Mistakes) -> di
     return found
 
 
-def _resolver(settings: Settings) -> SecretResolver:
+def secret_resolver(settings: Settings) -> SecretResolver:
+    """Return what fills in the references of servers and providers, with the sources that the settings allow."""
     from toolexec.backend.secrets import SecretResolver
     from toolexec.errors import SecretError
 

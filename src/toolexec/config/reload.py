@@ -15,7 +15,8 @@ from toolexec.config.build import Built, backends, choose_tools, endpoint_settin
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.parts import auth_settings
-from toolexec.errors import AuditError, ConfigurationError, ToolExecError
+from toolexec.errors import AuditError, BackendNotFoundError, ConfigurationError, ToolExecError
+from toolexec.errors.hints import did_you_mean
 from toolexec.run.live_gate import LiveGate
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ class Reload:
         """Why the last reload changed nothing; empty if it succeeded."""
 
     @property
+    def loaded(self) -> LoadedConfig:
+        """The settings that hold now."""
+        return self._loaded
+
+    @property
+    def named(self) -> Sequence[Path]:
+        """The files of the settings that were named, without those that they include."""
+        return self._loaded.files
+
+    @property
     def files(self) -> Sequence[Path]:
         """The files of the settings, with those that they include."""
         return (*self._loaded.files, *map(Path, self._loaded.settings.sources.include))
@@ -107,6 +118,20 @@ class Reload:
             logger.log(level, "the settings were reloaded; %s", changes)
             return changes
 
+    async def restart(self, name: str) -> None:
+        """Replace a server or provider by a new one with the same settings, as if they had changed: calls that began
+        before end with the former one. What else has changed in the files stays as it is.
+
+        Raises BackendNotFoundError for a name that the settings do not have, and what making it again raises; then
+        nothing has changed.
+        """
+        async with self._turn:
+            known = [*(server.name for server in self._loaded.servers), *self._loaded.providers]
+            if name not in known:
+                raise BackendNotFoundError(f"the settings have no backend {name!r}; {did_you_mean(name, known)}")
+            self._exchange(await asyncio.to_thread(self._prepare, again=name))
+            logger.warning("backend %s is started again", name)
+
     async def aclose(self) -> None:
         """Wait for no call any more; what is still to be closed is closed with the Exec."""
         for task in self._work:
@@ -120,10 +145,10 @@ class Reload:
         self.problem = f"the settings were not reloaded, those of before stay: {why}"
         logger.error("%s", self.problem)
 
-    def _prepare(self) -> _Prepared:
-        """Read the settings, and make and check all that has changed."""
+    def _prepare(self, *, again: str = "") -> _Prepared:
+        """Read the settings, and make and check all that has changed; or make the backend *again*, and read nothing."""
         built, maker = self._built, self._built.maker
-        loaded = self._load()
+        loaded = self._loaded if again else self._load()
         changes = changes_between(
             built.loaded,
             self._loaded,
@@ -134,6 +159,8 @@ class Reload:
             chooses=maker is not None and maker.chooses,
             shows=built.shows and built.ex.cassette is None,
         )
+        if again:
+            changes = replace(changes, changed=(again,))
         gate = self._gate.current
         if maker is not None and changes.of_gate:
             gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)

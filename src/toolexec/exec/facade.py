@@ -64,6 +64,8 @@ else:  # what the annotations of checked methods name: imported at the first cal
         {
             "toolexec.discovery.summary": ("Filters",),
             "toolexec.model.resources": ("Prompt", "ResourceTemplate"),
+            "toolexec.model.transform": ("ToolTransform",),
+            "toolexec.workflow.skill": ("Skill",),
         },
     )
 
@@ -359,6 +361,7 @@ class Exec(VendorMessages):
         """
         return self._parts.sources.retire(name)
 
+    @checked("prepare_tools")
     def prepare_tools(
         self,
         transforms: Mapping[str, ToolTransform | Mapping[str, Any]],

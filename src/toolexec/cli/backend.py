@@ -1,0 +1,300 @@
+"""`toolexec backend` and `toolexec reload`: change the servers of a running `toolexec serve`, and of its file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolexec.cli.options import AsJson, Config
+
+if TYPE_CHECKING:
+    from toolexec.cli.terminal import Screen
+    from toolexec.config.admin import FileAdmin
+    from toolexec.model.json_value import JSONDict
+
+__all__ = ["backend", "complete_name", "reload"]
+
+backend: typer.Typer = typer.Typer(
+    no_args_is_help=True,
+    help="Add, remove and restart the servers of a running `toolexec serve`: its clients and their calls go on.",
+)
+
+Server = Annotated[
+    int | None,
+    typer.Option("--server", metavar="PID", help="Which server, where several serve these files.", show_default=False),
+]
+Version = Annotated[
+    str,
+    typer.Option(
+        "--if-version",
+        metavar="VERSION",
+        help="Change nothing if the settings have another version by now; backend list shows it.",
+        show_default=False,
+    ),
+]
+
+
+def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the servers and providers of the settings; connects nothing."""
+    from toolexec.cli.sources import find_sources
+    from toolexec.config.load import load_settings
+    from toolexec.errors import ToolExecError
+
+    try:
+        loaded = load_settings(find_sources(tuple(ctx.params.get("config") or ())).files, environment=os.environ)
+    except ToolExecError:
+        return []
+    names = [*(server.name for server in loaded.servers), *loaded.providers]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The server or provider, as the settings name it.",
+        show_default=False,
+        autocompletion=complete_name,
+    ),
+]
+
+
+@backend.command("list")
+def list_command(context: typer.Context, server: Server = None, config: Config = None, as_json: AsJson = False) -> None:
+    """Show how every backend of the running server is, and the version of its settings."""
+    _perform(context, _list, server, config, as_json)
+
+
+@backend.command("add")
+def add_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of its own.", show_default=False)],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="What starts it, after --.", show_default=False),
+    ] = None,
+    url: Annotated[str, typer.Option(help="Where it is, if it runs already.", show_default=False)] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable for it. May be repeated.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header. May be repeated.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of the one of this name.")] = False,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Add it even if it does not answer now.")] = False,
+    version: Version = "",
+    server: Server = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an MCP server: to the settings file, and to the server that runs with it.
+
+    It is started, or connected to, first: one that does not answer is not added. Secrets are given as references, such
+    as --env TOKEN=secretref:env:TOKEN.
+    """
+    given = {"name": name, "version": version, "replace": replace, "check": not unchecked}
+    words = (command or [], url, env or [], header or [])
+    _perform(context, partial(_add, words, given), server, config, as_json)
+
+
+@backend.command("remove")
+def remove_command(
+    context: typer.Context,
+    name: Name,
+    version: Version = "",
+    server: Server = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a server or provider out of the settings file, and of the server that runs with it.
+
+    Calls that it works on are finished first.
+    """
+    _perform(context, partial(_remove, {"name": name, "version": version}), server, config, as_json)
+
+
+@backend.command("restart")
+def restart_command(
+    context: typer.Context, name: Name, server: Server = None, config: Config = None, as_json: AsJson = False
+) -> None:
+    """Start a server or provider again, with the same settings; calls that it works on are finished by the old one."""
+    _perform(context, partial(_restart, name), server, config, as_json)
+
+
+def reload(context: typer.Context, server: Server = None, config: Config = None, as_json: AsJson = False) -> None:
+    """Have a running `toolexec serve` read its files again, and show what has changed, or what is wrong with them."""
+    _perform(context, _reload, server, config, as_json)
+
+
+class _Reached:
+    """The server that was found, if one runs with these files, and what shows results."""
+
+    def __init__(self, screen: Screen, files: tuple[Path, ...], socket: Path | None) -> None:
+        self.screen = screen
+        self.files = files
+        self.socket = socket
+
+    async def ask(self, **request: Any) -> JSONDict:
+        """Return the answer of the server; raises BackendUnavailableError where none runs, and as the server does."""
+        from toolexec.config.admin_socket import ask_server
+        from toolexec.errors import BackendUnavailableError
+
+        if self.socket is None:
+            names = ", ".join(map(str, self.files))
+            raise BackendUnavailableError(
+                f"no toolexec serve of yours runs with {names}; start it with toolexec serve --transport http"
+            )
+        return await ask_server(self.socket, request)
+
+    @property
+    def files_alone(self) -> FileAdmin:
+        """What changes the files where no server runs."""
+        from toolexec.config.admin import FileAdmin
+        from toolexec.config.build import state_directory
+        from toolexec.config.load import load_settings
+
+        load = partial(load_settings, self.files, environment=os.environ)
+        return FileAdmin(self.files, load, state_directory())
+
+
+def _perform(
+    context: typer.Context,
+    command: Callable[[_Reached], Coroutine[Any, Any, None]],
+    server: int | None,
+    config: Sequence[Path] | None,
+    as_json: bool,
+) -> None:
+    import asyncio
+
+    from toolexec.cli.exit_codes import INTERRUPTED, OK, exit_code
+    from toolexec.cli.terminal import Screen
+    from toolexec.errors import ToolExecError
+
+    shared, json_too = context.obj
+    screen = Screen(sys.stdout, as_json=as_json or json_too)
+    code = OK
+    try:
+        asyncio.run(_with_server(screen, (*shared, *(config or ())), server, command))
+        screen.flush()
+    except ToolExecError as error:
+        screen.error(error)
+        code = exit_code(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+async def _with_server(
+    screen: Screen,
+    config: tuple[Path, ...],
+    server: int | None,
+    command: Callable[[_Reached], Coroutine[Any, Any, None]],
+) -> None:
+    from toolexec.cli.sources import find_sources
+
+    files = find_sources(config).files
+    await command(_Reached(screen, files, await _find(files, server)))
+
+
+async def _find(files: Sequence[Path], server: int | None) -> Path | None:
+    """Return the socket of the server that runs with these files; None for none. Raises ConfigurationError where
+    several do, and BackendUnavailableError where the one that is asked for does not."""
+    import asyncio
+
+    from toolexec.config.admin_socket import ask_server, sockets_in
+    from toolexec.config.build import state_directory
+    from toolexec.errors import BackendUnavailableError, ConfigurationError
+
+    wanted = {str(file.resolve()) for file in files}
+    paths = [path for path in sockets_in(state_directory()) if server is None or path.stem == str(server)]
+    answers = await asyncio.gather(*(ask_server(path, {"do": "list"}) for path in paths), return_exceptions=True)
+    found = [
+        path
+        for path, answer in zip(paths, answers, strict=True)
+        if isinstance(answer, dict) and wanted & {*answer["files"]}
+    ]
+    if len(found) > 1:
+        pids = ", ".join(path.stem for path in found)
+        raise ConfigurationError(f"several servers run with these files; choose one with --server: {pids}")
+    if not found and server is not None:
+        raise BackendUnavailableError(f"no toolexec serve with the process ID {server} runs with these files")
+    return found[0] if found else None
+
+
+async def _list(reached: _Reached) -> None:
+    from toolexec.backend.base import BackendStatus
+    from toolexec.cli.tables import backends_table
+
+    answer = await reached.ask(do="list")
+    if reached.screen.as_json:
+        reached.screen.document(answer)
+        return
+    reached.screen.show(backends_table([BackendStatus(**each) for each in answer["backends"]]))
+    reached.screen.note(f"version of the settings: {answer['version']}")
+
+
+async def _add(
+    words: tuple[Sequence[str], str, Sequence[str], Sequence[str]], given: dict[str, Any], reached: _Reached
+) -> None:
+    from toolexec.config.backend_files import server_entry
+
+    command, url, env, header = words
+    entry = server_entry(command, url, _pairs("--env", env), _pairs("--header", header))
+    if reached.socket is not None:
+        answer = await reached.ask(do="add", entry=entry, **given)
+    else:
+        answer = await reached.files_alone.add(entry=entry, **given)
+    _show(reached, "added", given["name"], answer)
+
+
+async def _remove(given: dict[str, str], reached: _Reached) -> None:
+    if reached.socket is not None:
+        answer = await reached.ask(do="remove", **given)
+    else:
+        answer = await reached.files_alone.remove(**given)
+    _show(reached, "removed", given["name"], answer)
+
+
+async def _restart(name: str, reached: _Reached) -> None:
+    _show(reached, "restarted", name, await reached.ask(do="restart", name=name))
+
+
+async def _reload(reached: _Reached) -> None:
+    answer = await reached.ask(do="reload")
+    if reached.screen.as_json:
+        reached.screen.document(answer)
+    else:
+        reached.screen.exact(answer["text"])
+
+
+def _show(reached: _Reached, done: str, name: str, answer: JSONDict) -> None:
+    screen = reached.screen
+    if screen.as_json:
+        screen.document({done: name, **answer})
+        return
+    where = f" {'from' if done == 'removed' else 'to'} {answer['file']}" if "file" in answer else ""
+    status = answer.get("backend")
+    tools = f": {status['tools']} tools" if status is not None and status["available"] else ""
+    screen.exact(f"{name} was {done}{where}{tools}")
+    if status is not None and not status["available"]:
+        screen.note(f"warning: it is unavailable: {status.get('reason', 'no reason is known')}", style="")
+    if reached.socket is None:
+        screen.note("no server runs with it; it holds from the next start on")
+
+
+def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+    from toolexec.errors import ConfigurationError
+
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise ConfigurationError(f"{option} {name}: write it as NAME=VALUE")
+        found[name] = value
+    return found
