@@ -52,6 +52,13 @@ def test_stubs_for_code_that_awaits(cli: Cli, tools_file: Path) -> None:
     assert "    async def add(\n" in cli("stubs", "math:add", "--async", "-c", tools_file).stdout
 
 
+def test_stubs_for_javascript(cli: Cli, tools_file: Path) -> None:
+    """Stubs for JavaScript are TypeScript declarations."""
+    text = cli("stubs", "math:add", "--language", "typescript", "-c", tools_file).stdout
+    assert "    add(args: {" in text
+    assert "  const tools: Tools;" in text
+
+
 def test_stubs_into_a_file(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
     """The summary goes to stderr; with --json to stdout."""
     file = tmp_path / "__builtins__.pyi"

@@ -9,6 +9,7 @@ import pytest
 from toolexec import Tool
 from toolexec.code import compact
 from toolexec.code.compact import compact_stub, first_sentence
+from toolexec.code.stub_dialects import PYTHON
 from toolexec.model.tool import ToolAnnotations
 
 
@@ -39,7 +40,7 @@ def test_types(schema: dict[str, Any], shown: str) -> None:
     from toolexec.code.compact import _Types
 
     document = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
-    assert _Types(document).arguments() == shown
+    assert _Types(document, PYTHON).arguments() == shown
 
 
 def test_optional_arguments_come_last() -> None:
@@ -141,3 +142,64 @@ def test_the_path_of_code() -> None:
         annotations=ToolAnnotations(destructive=True),
     )
     assert compact_stub(tool, ("tools", "fs", "rm")) == "tools.fs.rm(**any)  # Erases. Destructive."
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"type": "string"}, "a: string"),
+        ({"type": ["integer", "number", "null"]}, "a: number|null"),
+        ({"enum": ["low", "high"]}, 'a: "low"|"high"'),
+        ({"type": "array", "items": {"type": "number"}}, "a: number[]"),
+        ({"type": "array", "items": {"type": ["string", "null"]}}, "a: (string|null)[]"),
+        (
+            {"type": "array", "items": {"type": "object", "properties": {"x": {"enum": ["|", "}"]}}}},
+            'a: {x?: "|"|"}"}[]',
+        ),
+        ({"type": "array"}, "a: any[]"),
+        ({"type": "object", "additionalProperties": {"type": "boolean"}}, "a: Record<string, boolean>"),
+        ({"type": "object"}, "a: object"),
+        ({}, "a: any"),
+    ],
+)
+def test_types_of_typescript(schema: dict[str, Any], shown: str) -> None:
+    """For JavaScript, each type is one of TypeScript, and all arguments are one object."""
+    tool = Tool(name="f", input_schema={"type": "object", "properties": {"a": schema}, "required": ["a"]})
+    assert compact_stub(tool, ("tools", "f"), language="js") == f"tools.f({{{shown}}})"
+
+
+def test_a_line_for_javascript() -> None:
+    """Defaults are values of JavaScript, comments its comments, and keys of any kind are in quotes."""
+    properties = {
+        "from": {"type": "string"},
+        "x-n": {"type": "integer"},
+        "deep": {"default": False},
+        "kind": {"enum": ["a"], "default": "a"},
+    }
+    tool = Tool(
+        name="f",
+        namespace="n",
+        description="Sends it.",
+        input_schema={"type": "object", "properties": properties, "required": ["from", "x-n"]},
+        output_schema={"type": "object", "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}},
+        annotations=ToolAnnotations(destructive=True),
+    )
+    assert compact_stub(tool, language="typescript") == (
+        'n:f({from: string, "x-n": number, deep?=false, kind?: "a"="a"}) -> {id, n: number}  // Sends it. Destructive.'
+    )
+    assert compact_stub(Tool(name="f", input_schema={"type": "object"}), language="ts") == "f({…})"
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_hostile_schemas_stay_a_line(language: str) -> None:
+    """Descriptions of 100 KB, 5,000 properties, loops and results that do not end: a line stays short, says what was
+    cut, and stays a line."""
+    loop = {"type": "object", "properties": {"again": {"$ref": "#"}, "list": {"type": "array", "items": {"$ref": "#"}}}}
+    wide = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(5_000)}}
+    for schema in (loop, wide):
+        tool = Tool(name="f", description="word\n" * 20_000, input_schema=schema, output_schema=schema)
+        line = compact_stub(tool, language=language)
+        assert len(line) < 900
+        assert len(line.splitlines()) == 1
+    assert "more" in line
+    assert "…" in line

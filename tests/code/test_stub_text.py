@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolexec.code.stub_dialects import PYTHON
 from toolexec.code.stub_text import (
     constraints,
     docstring,
@@ -124,7 +125,7 @@ def test_joined_words(strings: list[str], name: str) -> None:
 )
 def test_constraints(schema: dict[str, Any], text: str) -> None:
     """In few words, in one order, on one line; what is of the wrong type is left out."""
-    assert constraints(schema) == text
+    assert constraints(schema, PYTHON.words) == text
 
 
 def test_a_default_of_any_depth_is_short() -> None:
@@ -132,8 +133,8 @@ def test_a_default_of_any_depth_is_short() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert constraints({"default": deep}) == "default …"
-    assert len(constraints({"default": list(range(1000))})) < 80
+    assert constraints({"default": deep}, PYTHON.words) == "default …"
+    assert len(constraints({"default": list(range(1000))}, PYTHON.words)) < 80
 
 
 @pytest.mark.parametrize("order", ["type: ignore", "pyright: basic", "noqa", "ruff: noqa", "TYPE : ignore"])

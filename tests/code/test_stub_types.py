@@ -14,6 +14,7 @@ from toolexec.model.schema import Schema
 
 A = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 B = {"type": "object", "properties": {"b": {"type": "string"}}}
+SHORTENED = "Shortened: its schema is longer than a stub."
 
 
 def result(schema: Any) -> str:
@@ -24,7 +25,8 @@ def result(schema: Any) -> str:
 
 def returned(schema: Any) -> str:
     """The return type of a tool with this output."""
-    return result(schema).rpartition("def t() -> ")[2].removesuffix(": ...")
+    shown = result(schema).rpartition("def t() -> ")[2]
+    return shown.removesuffix(": ...").removesuffix(f':\n    """{SHORTENED}"""')
 
 
 def parameters(schema: Any) -> Parameters:

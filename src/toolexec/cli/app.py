@@ -297,17 +297,25 @@ def stubs(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file, such as tools.pyi.")
     ] = None,
     awaitable: Annotated[bool, typer.Option("--async", help="For code that awaits its calls.")] = False,
+    language: Annotated[
+        str, typer.Option("--language", "-l", help="python, javascript or typescript.", show_default=False)
+    ] = "",
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print typed Python stubs: what code that calls tools can write.
+    """Print typed stubs, in Python or TypeScript: what code that calls tools can write.
 
-    In a file named __builtins__.pyi, editors and type checkers know `tools` in the files beside it.
+    In a file named __builtins__.pyi, or tools.d.ts, editors and type checkers know `tools` in the files beside it.
     """
     from toolexec.cli import stubs as command
 
     ids, spaces = tools or [], namespace or []
-    perform_command(context, lambda s: command.stubs(s, ids, spaces, output, awaitable=awaitable), config, as_json)
+    perform_command(
+        context,
+        lambda s: command.stubs(s, ids, spaces, output, awaitable=awaitable, language=language),
+        config,
+        as_json,
+    )
 
 
 @_base.command()

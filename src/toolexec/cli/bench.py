@@ -109,7 +109,8 @@ def _with_beside(alone: _Cost, ex: Exec) -> _Cost:
 
     if not alone.tools:
         return alone
-    own = beside(meta_tools("meta", code_enabled=ex.options.enable_code_execution))
+    language = ex.options.default_language
+    own = beside(meta_tools("meta", code_enabled=ex.options.enable_code_execution, language=language))
     return _Cost(alone.tools + len(own), alone.bytes + sum(_size(tool.to_mcp()) for tool in own))
 
 
@@ -122,7 +123,8 @@ def _served(ex: Exec, count: int, namespaces: list[str], list_all: bool) -> dict
     code_enabled = ex.options.enable_code_execution
     costs: dict[str, _Cost] = {}
     for expose in ("meta", "code") if code_enabled else ("meta",):
-        listed = meta_tools(expose, code_enabled=code_enabled, list_all=list_all)
+        language = ex.options.default_language
+        listed = meta_tools(expose, code_enabled=code_enabled, list_all=list_all, language=language)
         shown = [tool.to_mcp(whole=list_all) for tool in listed]
         also = [] if list_all else [tool.name for tool in unlisted_tools(expose, code_enabled=code_enabled)]
         named = namespaces if expose == "code" else ()

@@ -112,7 +112,8 @@ async def describe(session: Session, tool_id: str, level: DetailLevel) -> int:
 
     await connect_for(session, tool_id)
     doc = await session.ex.get_tool_doc(tool_id, level)
-    stub = stub_of(doc.tool, names=ToolNames(session.ex.index)) if doc.tool is not None else ""
+    names, language = ToolNames(session.ex.index), session.ex.options.default_language
+    stub = stub_of(doc.tool, names=names, language=language) if doc.tool is not None else ""
     if session.screen.as_json:
         session.screen.document(doc.to_dict() | ({"stub": stub} if stub else {}))
     else:

@@ -1,4 +1,4 @@
-"""`toolexec stubs`: what code that calls tools can rely on, as a Python file that editors and models read."""
+"""`toolexec stubs`: what code that calls tools can rely on, as a file that editors and models read."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ __all__ = ["stubs"]
 
 
 async def stubs(
-    session: Session, tool_ids: Sequence[str], namespaces: Sequence[str], file: Path | None, *, awaitable: bool
+    session: Session,
+    tool_ids: Sequence[str],
+    namespaces: Sequence[str],
+    file: Path | None,
+    *,
+    awaitable: bool,
+    language: str,
 ) -> int:
-    """Print the stubs of these tools and namespaces (of all tools when none are named), or write them to *file*.
+    """Print the stubs of these tools and namespaces (of all tools when none are named) for programs in *language*
+    (empty: the one of programs that name none), or write them to *file*.
 
     Raises ConfigurationError for a namespace without tools and a file that cannot be written, and what `get_tool`
     raises for a tool that is not there; nothing is written then.
     """
     from toolexec.code.names import ToolNames
-    from toolexec.code.stubs import python_stubs
+    from toolexec.code.stubs import stubs_in
 
     tools = await _chosen(session, tool_ids, namespaces)
     if (learned := session.ex.learned) is not None:
         tools = [learned.with_output(tool) for tool in tools]
     down = unavailable(session) if namespaces or not tool_ids else []
-    text = python_stubs(tools, names=ToolNames(session.ex.index), awaitable=awaitable)
+    names, language = ToolNames(session.ex.index), language or session.ex.options.default_language
+    text = stubs_in(language, tools, names=names, awaitable=awaitable)
     screen = session.screen
     if file is not None:
         _write(file, text)

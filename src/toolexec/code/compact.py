@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from toolexec.code.names import ToolPath
+from toolexec.code.stub_dialects import PYTHON, TYPESCRIPT, Dialect, is_javascript
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
@@ -34,33 +35,35 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _MARK: Final = re.compile(r"(?<!\S)#+(?=\s|$)")
 """What begins a note behind a tool, and a heading of Markdown."""
 _SMALL: Final = frozenset({"a", "an", "the", "of", "in", "to", "for", "by", "and", "or", "all", "with", "given", "new"})
-_NAMES: Final = {
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-    "null": "None",
-}
+_INNER: Final = re.compile(r'"(?:\\.|[^"\\])*"|\{[^{}]*\}|<[^<>]*>|\([^()]*\)')
+_KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_JSON_NAMES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 
 
-def compact_stub(tool: Tool, path: ToolPath | None = None) -> str:
+def compact_stub(tool: Tool, path: ToolPath | None = None, *, language: str = "python") -> str:
     """Return one line that says how a tool is called, what it gives and what it does, of at most about 800 characters.
 
     *path* are the attributes that lead to it from code; without them the line begins with its ID. `?` marks what may be
     left out, `…` what was cut; a field of a result without a type is a string. What the name says already is not
-    repeated, and a result that is not described is left out.
+    repeated, and a result that is not described is left out. For programs in JavaScript and TypeScript, the arguments
+    are one object and the types those of TypeScript.
 
     >>> from toolexec import Tool
     >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"default": 1}}, "required": ["a"]}
     >>> compact_stub(Tool(name="add", namespace="math", description="Exact. Slow.", input_schema=schema))
     'math:add(a: int, b=1)  # Exact.'
+    >>> compact_stub(Tool(name="add", namespace="math", input_schema=schema), ("math", "add"), language="typescript")
+    'math.add({a: number, b?=1})'
     """
     head = visible_line(".".join(path) if path else tool.id, 4 * _MAX_NAME)
-    takes, gives = _signature(tool.input_schema.text, tool.output_schema.text if tool.output_schema is not None else "")
+    dialect = TYPESCRIPT if is_javascript(language) else PYTHON
+    result = tool.output_schema.text if tool.output_schema is not None else ""
+    takes, gives = _signature(tool.input_schema.text, result, dialect)
+    if dialect is TYPESCRIPT and takes:
+        takes = f"{{{takes}}}"
     comment = " ".join(filter(None, (first_sentence(tool), _danger(tool))))
-    return f"{head}({takes}){f' -> {gives}' if gives else ''}{f'  # {comment}' if comment else ''}"
+    mark = "//" if dialect is TYPESCRIPT else "#"
+    return f"{head}({takes}){f' -> {gives}' if gives else ''}{f'  {mark} {comment}' if comment else ''}"
 
 
 def call_line(tool: Tool) -> str:
@@ -72,7 +75,7 @@ def call_line(tool: Tool) -> str:
     >>> call_line(Tool(name="add", namespace="math", description="Exact. Slow.", input_schema=schema))
     'math:add(a: int, b=1): Exact.'
     """
-    takes, _ = _signature(tool.input_schema.text, "")
+    takes, _ = _signature(tool.input_schema.text, "", PYTHON)
     words = " ".join(filter(None, (first_sentence(tool), _danger(tool))))
     return f"{visible_line(tool.id, 4 * _MAX_NAME)}({takes}){f': {words}' if words else ''}"
 
@@ -83,7 +86,7 @@ def result_type(tool: Tool) -> str:
     if tool.output_schema is None:
         return ""
     gives = tool.output_schema.to_json()
-    shown = _Types(gives).of(gives, 0, bare=True)
+    shown = _Types(gives, PYTHON).of(gives, 0, bare=True)
     return "" if shown == "any" else shown if len(shown) <= _MAX_TYPE else f"{shown[: _MAX_TYPE - 1]}…"
 
 
@@ -103,20 +106,20 @@ def first_sentence(tool: Tool) -> str:
     return sentence if len(sentence) <= _MAX_SENTENCE else f"{sentence[: _MAX_SENTENCE - 1].rstrip()}…"
 
 
-def _signature(takes_text: str, gives_text: str) -> tuple[str, str]:
+def _signature(takes_text: str, gives_text: str, dialect: Dialect) -> tuple[str, str]:
     """Return the arguments and the type of the result that two schemas (JSON text) say. Those of long ones are not
     remembered: a backend that changes its tools all the time would fill the memory."""
     read = _remembered if len(takes_text) + len(gives_text) <= _MAX_REMEMBERED else _read
-    return read(takes_text, gives_text)
+    return read(takes_text, gives_text, dialect)
 
 
-def _read(takes_text: str, gives_text: str) -> tuple[str, str]:
+def _read(takes_text: str, gives_text: str, dialect: Dialect) -> tuple[str, str]:
     takes = json.loads(takes_text)
-    arguments = _Types(takes).arguments() if isinstance(takes, dict) else "…"
+    arguments = _Types(takes, dialect).arguments() if isinstance(takes, dict) else "…"
     if not gives_text:
         return arguments, ""
     gives = json.loads(gives_text)
-    shown = _Types(gives).of(gives, 0, bare=True)
+    shown = _Types(gives, dialect).of(gives, 0, bare=True)
     shown = shown if len(shown) <= _MAX_GIVES else f"{shown[: _MAX_GIVES - 1]}…"
     return arguments, "" if shown == "any" else shown
 
@@ -127,8 +130,13 @@ _remembered = lru_cache(maxsize=2048)(_read)
 class _Types:
     """Short names for the types of a schema; *root* is what its references point into."""
 
-    def __init__(self, root: JSONValue) -> None:
+    def __init__(self, root: JSONValue, dialect: Dialect) -> None:
         self._root = root
+        self._is_python = dialect is PYTHON
+        self._words = dialect.words
+        self._null = f"|{dialect.null}"
+        self._plain = dialect.plain
+        self._text = dialect.plain["string"]
         self._left = _MAX_PARTS
 
     def arguments(self) -> str:
@@ -137,7 +145,7 @@ class _Types:
         assert isinstance(root, dict)
         properties = root.get("properties")
         if not isinstance(properties, dict):
-            return "" if root.get("additionalProperties") is False else "**any"
+            return "" if root.get("additionalProperties") is False else "**any" if self._is_python else "…"
         required = root.get("required")
         needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set[str]()
         ordered = sorted(properties, key=lambda name: name not in needed)
@@ -153,18 +161,19 @@ class _Types:
         return ", ".join(parts)
 
     def _argument(self, name: str, schema: JSONValue, is_needed: bool) -> str:
-        shown = _shown_name(name)
+        shown = self._shown_name(name)
         kind = self.of(schema, 0)
         if is_needed:
             return f"{shown}: {kind}"
         default = schema.get("default") if isinstance(schema, dict) else None
         if default is None:
-            kind = kind.removesuffix("|None")
+            kind = kind.removesuffix(self._null)
             return f"{shown}?: {kind}"
-        literal = repr(default) if isinstance(default, bool) else json.dumps(default, ensure_ascii=False)
+        literal = self._words[default] if isinstance(default, bool) else json.dumps(default, ensure_ascii=False)
         if len(literal) > _MAX_DEFAULT:
             return f"{shown}?: {kind}"
         literal = visible_line(literal, 2 * _MAX_DEFAULT)
+        shown = shown if self._is_python else f"{shown}?"
         return f"{shown}: {kind}={literal}" if '"' in kind else f"{shown}={literal}"
 
     def of(self, schema: JSONValue, level: int, *, bare: bool = False) -> str:
@@ -181,20 +190,27 @@ class _Types:
                 words = [self.of(branch, level + 1, bare=bare) for branch in branches[:_MAX_CHOICES]]
                 return "any" if "any" in words else "|".join(dict.fromkeys(words))
         kinds = schema.get("type")
-        named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _NAMES]
-        return "|".join(self._kind(str(kind), schema, level, bare=bare) for kind in named) or "any"
+        named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _JSON_NAMES]
+        return "|".join(dict.fromkeys(self._kind(str(kind), schema, level, bare=bare) for kind in named)) or "any"
 
     def _kind(self, kind: str, schema: JSONDict, level: int, *, bare: bool) -> str:
         if kind == "array":
             inner = self.of(schema.get("items"), level + 1, bare=bare)
-            return f"list[{inner}]" if inner != "any" else "list"
+            return self._list(inner)
         if kind != "object":
-            return _NAMES[kind]
+            return self._plain[kind]
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties and level < _MAX_LEVEL:
             return f"{{{', '.join(self._fields(schema, properties, level, bare=bare))}}}"
         inner = self.of(schema.get("additionalProperties"), level + 1, bare=bare)
+        if not self._is_python:
+            return f"Record<string, {inner}>" if inner != "any" else "object"
         return f"dict[str, {inner}]" if inner != "any" else "dict"
+
+    def _list(self, inner: str) -> str:
+        if not self._is_python:
+            return f"({inner})[]" if _is_union(inner) else f"{inner}[]"
+        return f"list[{inner}]" if inner != "any" else "list"
 
     def _fields(self, schema: JSONDict, properties: JSONDict, level: int, *, bare: bool) -> Iterator[str]:
         required = schema.get("required")
@@ -204,8 +220,13 @@ class _Types:
                 yield f"… {len(properties) - number} more"
                 return
             kind = self.of(part, level + 1, bare=bare)
-            shown = _shown_name(name) if bare or name in needed else f"{_shown_name(name)}?"
-            yield shown if bare and kind == "str" else f"{shown}: {kind}"
+            shown = self._shown_name(name) if bare or name in needed else f"{self._shown_name(name)}?"
+            yield shown if bare and kind == self._text else f"{shown}: {kind}"
+
+    def _shown_name(self, name: str) -> str:
+        plain = name.isidentifier() and not keyword.iskeyword(name) if self._is_python else _KEY.fullmatch(name)
+        shown = name if plain and len(name) <= _MAX_NAME else json.dumps(name, ensure_ascii=False)
+        return visible_line(shown, _MAX_NAME)
 
     def _at(self, reference: str) -> JSONValue:
         """Return the part of the schema that a reference points to; None for one that points elsewhere."""
@@ -214,6 +235,13 @@ class _Types:
             key = part.replace("~1", "/").replace("~0", "~")
             found = found.get(key) if isinstance(found, dict) else None
         return found if reference.startswith("#") else None
+
+
+def _is_union(type: str) -> bool:
+    """Return whether a type is one of several, not only a part of it."""
+    while (without := _INNER.sub("", type)) != type:
+        type = without
+    return "|" in type
 
 
 def _choices(schema: JSONDict) -> str:
@@ -225,9 +253,3 @@ def _choices(schema: JSONDict) -> str:
         return ""
     words = [json.dumps(choice, ensure_ascii=False) for choice in choices]
     return "" if any(len(word) > _MAX_CHOICE for word in words) else "|".join(visible_line(w, 40) for w in words)
-
-
-def _shown_name(name: str) -> str:
-    if name.isidentifier() and not keyword.iskeyword(name) and len(name) <= _MAX_NAME:
-        return visible_line(name, _MAX_NAME)
-    return visible_line(json.dumps(name, ensure_ascii=False), _MAX_NAME)

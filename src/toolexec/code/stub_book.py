@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from toolexec.code.stub_dialects import PYTHON
 from toolexec.code.stub_text import harmless_comment, is_plain_name, joined_words, one_line, quoted
 from toolexec.code.stub_types import Definition, Field
 
@@ -27,12 +28,15 @@ _MAX_WORDS: Final = 4
 
 
 class TypeBook:
-    """The named types of one module; *taken* are names that they must not have."""
+    """The named types of one module of Python; *taken* are names that they must not have."""
+
+    any: ClassVar[str] = PYTHON.any
+    reserved: ClassVar[frozenset[str]] = FROM_BUILTINS | FROM_TYPING | _RESERVED
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.blocks: list[list[str]] = []
         """The lines of each type, in the order in which they can be read."""
-        self._taken = {*FROM_BUILTINS, *FROM_TYPING, *_RESERVED, *taken}
+        self._taken = {*self.reserved, *taken}
         self._names: dict[str, str] = {}
         self._known: dict[Any, str] = {}
         self._spaces: dict[str, str] = {}  # which namespace a name was first used for
@@ -61,19 +65,19 @@ class TypeBook:
 
     def resolve(self, text: str) -> str:
         """*text* with the names of types in place of their tokens."""
-        return _TOKEN.sub(lambda token: self._names.get(token.group(), "Any"), text)
+        return _TOKEN.sub(lambda token: self._names.get(token.group(), self.any), text)
 
     def _settle(self, definition: Definition, namespace: str) -> None:
         token = definition.token
         if token in self._names:
-            self._write(self._names[token], definition)
+            self.write(self._names[token], definition)
             return
         shape = self._shape(definition)
         known = self._known.get(shape)
         if known is None:
             known = self._known[shape] = self._name(definition, namespace)
             self._names[token] = known
-            self._write(known, definition)
+            self.write(known, definition)
         self._names[token] = known
 
     def _name(self, definition: Definition, namespace: str) -> str:
@@ -97,7 +101,8 @@ class TypeBook:
         fields = tuple((field.name, shown(field.type), field.required) for field in definition.fields)
         return shown(definition.alias), frozenset(fields)
 
-    def _write(self, name: str, definition: Definition) -> None:
+    def write(self, name: str, definition: Definition) -> None:
+        """Add the lines of a type to `blocks`."""
         if definition.alias:
             self.blocks.append([f"{name}: TypeAlias = {self.resolve(definition.alias)}"])
             return

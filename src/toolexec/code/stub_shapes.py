@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolexec.code.stub_text import quoted
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["MAX_PROPERTIES", "Record", "either", "is_record", "literal", "merge", "shapes"]
+__all__ = ["MAX_PROPERTIES", "Record", "either", "is_record", "merge", "shapes"]
 
 MAX_PROPERTIES: Final = 100
 """The most parameters, or keys of one dict, that are named."""
@@ -32,8 +31,6 @@ _SHAPES: Final = frozenset(
     }
 )
 _OF_RECORDS: Final = frozenset({"additionalProperties", "patternProperties", "properties", "required", "type"})
-_MAX_CHOICES: Final = 64
-_MAX_LITERAL: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,33 +102,6 @@ def either(base: Record, others: Sequence[Record], keep: Callable[[Any], object]
         patterns=base.patterns,
         extra=base.extra if base.extra is not False or not merged else None,
     )
-
-
-def literal(values: Iterable[Any]) -> str:
-    """Return one of these JSON values as a type: a `Literal` where Python has one, else the types of the values."""
-    named: list[str] = []
-    others: list[str] = []
-    for value in values:
-        match value:
-            case None:
-                others.append("None")
-            case bool() | int():
-                named.append(repr(value))
-            case str():
-                named.append(quoted(value))
-            case float():
-                others.append("float")
-            case list():
-                others.append("list[Any]")
-            case _:
-                others.append("dict[str, Any]")
-    named = list(dict.fromkeys(named))
-    if len(named) > _MAX_CHOICES or sum(map(len, named)) > _MAX_LITERAL:
-        kinds = ("bool" if text in {"True", "False"} else "str" if text[0] in "\"'" else "int" for text in named)
-        parts = [*dict.fromkeys(kinds)]
-    else:
-        parts = [f"Literal[{', '.join(named)}]"] if named else []
-    return " | ".join([*parts, *sorted(set(others), key=lambda kind: (kind == "None", kind))]) or "Any"
 
 
 def _mapping(value: JSONValue) -> JSONObject:

@@ -11,7 +11,7 @@ import keyword
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from toolexec.model.json_value import JSONObject, JSONValue
@@ -114,26 +114,26 @@ def joined_words(*strings: str) -> str:
     return f"T{name}" if name[:1].isdigit() else name
 
 
-def constraints(schema: JSONObject) -> str:
-    """Return what a type cannot say of a value, in a few words: format, bounds, pattern, default; without a leading
-    `#`.
+def constraints(schema: JSONObject, words: Mapping[bool | None, str]) -> str:
+    """Return what a type cannot say of a value, in a few words: format, bounds, pattern, default; without what begins a
+    comment. *words* are the language's for true, false and nothing.
     """
     parts: list[str] = []
     for key in _SHOWN:
         value = schema.get(key)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             parts.append(f"{key} {_json(value) if key == 'pattern' else one_line(str(value), _MAX_CONSTRAINT)}")
-    for key, words in _BOUNDS:
+    for key, bound in _BOUNDS:
         value = schema.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            parts.append(words.format(one_line(str(value), 24)).removesuffix("s" if value == 1 else " "))
+            parts.append(bound.format(one_line(str(value), 24)).removesuffix("s" if value == 1 else " "))
     if schema.get("uniqueItems") is True:
         parts.append("all different")
     if schema.get("deprecated") is True:
         parts.append("deprecated")
     if "default" in schema:
         default = schema["default"]
-        parts.append(f"default {default if isinstance(default, bool | None) else _json(default)}")
+        parts.append(f"default {words[default] if isinstance(default, bool | None) else _json(default)}")
     return harmless_comment(", ".join(parts))
 
 

@@ -1,7 +1,7 @@
-"""JSON Schemas as Python types, written out as text.
+"""JSON Schemas as types of a language, written out as text.
 
 A schema says more than a type can, and it may be hostile: where it cannot be expressed, or is too deep, too wide or
-too long, the type is `Any`, which accepts everything. The work is bounded by a `Budget`, however the references branch.
+too long, the type is the one that accepts everything. The work is bounded by a `Budget`, however the references branch.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolexec.code.stub_shapes import MAX_PROPERTIES, Record, either, is_record, literal, merge, shapes
+from toolexec.code.stub_dialects import PYTHON, Dialect
+from toolexec.code.stub_shapes import MAX_PROPERTIES, Record, either, is_record, merge, shapes
 from toolexec.code.stub_text import constraints, one_line
 from toolexec.errors import InvalidSchemaError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema_graph import SchemaGraph
 
-__all__ = ["ANY", "Budget", "Definition", "Field", "Parameters", "SchemaTypes"]
+__all__ = ["Budget", "Definition", "Field", "Parameters", "SchemaTypes"]
 
-ANY: Final = "Any"
-_OPEN: Final = "dict[str, Any]"
-_PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _MAX_DEPTH: Final = 16
 _TOP_LEVELS: Final = 2  # objects so near to the top are written whatever the budget says: their keys help most
 _MAX_TYPE: Final = 1_500
@@ -36,6 +34,8 @@ class Budget:
 
     schemas: int = 1_000
     characters: int = 16_000
+    cut: bool = False
+    """Whether a part of a schema was left out, for there was no room for it."""
 
     @property
     def left(self) -> bool:
@@ -46,6 +46,7 @@ class Budget:
         """Spend so much; False, from then on, when there is not enough."""
         self.schemas -= schemas
         self.characters -= characters
+        self.cut = self.cut or not self.left
         return self.left
 
 
@@ -86,11 +87,16 @@ class Parameters:
 class SchemaTypes:
     """The types of one schema document (parsed JSON); `definitions` are those that were needed, the inner ones first.
 
-    *tokens* numbers the definitions, one iterator for all documents that are put together.
+    *tokens* numbers the definitions, one iterator for all documents that are put together; *dialect* says how the
+    language writes types.
     """
 
-    def __init__(self, document: JSONValue, budget: Budget, tokens: Iterable[int]) -> None:
+    def __init__(
+        self, document: JSONValue, budget: Budget, tokens: Iterable[int], *, dialect: Dialect = PYTHON
+    ) -> None:
         self.definitions: list[Definition] = []
+        self._dialect = dialect
+        self._any = dialect.any
         self._document = document
         self._budget = budget
         self._numbers = iter(tokens)
@@ -105,7 +111,7 @@ class SchemaTypes:
     def type_of(self, schema: JSONValue, words: tuple[str, ...]) -> str:
         """Return the type of the values that *schema*, a part of the document, accepts; *words* name where it is."""
         if not isinstance(schema, dict):
-            return ANY
+            return self._any
         key = id(schema)
         known = self._types.get(key)
         if known is not None:
@@ -113,13 +119,13 @@ class SchemaTypes:
         if key in self._open:
             return self._token(key)
         if len(self._open) >= _MAX_DEPTH or not self._budget.take(schemas=1):
-            return ANY
+            return self._cut()
         self._open.add(key)
         text = self._type(schema, words)
         self._open.discard(key)
         affordable = self._budget.take(characters=len(text)) or text == self._tokens.get(key)
         if len(text) > _MAX_TYPE or not affordable:
-            text = ANY
+            text = self._cut()
         token = self._tokens.get(key)
         if token is not None and token != text and token not in self._defined:
             self._define(Definition(token=token, words=words, title=self._titles.get(key, ""), alias=text))
@@ -135,9 +141,9 @@ class SchemaTypes:
         record = self._arguments(parts)
         found = self._fields(record, words)
         if not found and record.extra is None and not any("properties" in part for part in parts):
-            return Parameters(fields=(), rest=ANY)
+            return Parameters(fields=(), rest=self._any)
         named = len(record.properties) <= MAX_PROPERTIES and all(map(_nameable, record.properties))
-        rest = self._rest(record, words) if named else ANY
+        rest = self._rest(record, words) if named else self._cut()
         return Parameters(fields=tuple(sorted(found, key=lambda field: not field.required)), rest=rest)
 
     def _arguments(self, parts: Sequence[JSONDict]) -> Record:
@@ -159,16 +165,16 @@ class SchemaTypes:
         if isinstance(ref, str) or isinstance(schema.get("allOf"), list):
             return self._combined(schema, words)
         if "const" in schema:
-            return literal([schema["const"]])
+            return self._dialect.literal([schema["const"]])
         values = schema.get("enum")
         if isinstance(values, list):
-            return literal(values)
+            return self._dialect.literal(values)
         branches = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(branches, list) and not schema.get("properties"):
             return self._either(schema, branches, words)
         kinds = schema.get("type")
         named = kinds if isinstance(kinds, list) else [kinds] if kinds is not None else _implied(schema)
-        return union(self._one(kind, schema, words) for kind in named[:_MAX_BRANCHES]) if named else ANY
+        return self._union(self._one(kind, schema, words) for kind in named[:_MAX_BRANCHES]) if named else self._any
 
     def _one(self, kind: JSONValue, schema: JSONDict, words: tuple[str, ...]) -> str:
         match kind:
@@ -177,50 +183,51 @@ class SchemaTypes:
             case "array":
                 return self._array(schema, words)
             case str():
-                return _PLAIN.get(kind, ANY)
+                return self._dialect.plain.get(kind, self._any)
             case _:
-                return ANY
+                return self._any
 
     def _either(self, schema: JSONDict, branches: list[Any], words: tuple[str, ...]) -> str:
         """Return one of several; what says nothing of its type has that of the whole."""
         chosen = [branch for branch in branches if branch is not False]
-        if len(chosen) > _MAX_BRANCHES or not chosen:
-            return ANY
+        if not chosen:
+            return self._any
+        if len(chosen) > _MAX_BRANCHES:
+            return self._cut()
         if all(isinstance(branch, dict) and branch.keys() & {"const", "enum"} for branch in chosen):
             values = [branch.get("enum", [branch.get("const")]) for branch in chosen]
-            return literal([v for some in values for v in (some if isinstance(some, list) else [])])
+            return self._dialect.literal([v for some in values for v in (some if isinstance(some, list) else [])])
         found: list[str] = []
         for branch in chosen:
             untyped = isinstance(branch, dict) and "type" in schema and not shapes(branch) - {"required"}
             whole = self._keep({**branch, "type": schema["type"]}) if untyped else branch
             found.append(self.type_of(whole, words))
-        return union(found)
+        return self._union(found)
 
     def _array(self, schema: JSONDict, words: tuple[str, ...]) -> str:
         words = (*words, "item")
         items = schema.get("items")
         first = schema.get("prefixItems", items)
         if not isinstance(first, list) or not first:
-            return f"list[{self.type_of(items, words)}]"
+            return self._dialect.array(self.type_of(items, words))
         if len(first) > _MAX_BRANCHES:
-            return f"list[{ANY}]"
+            return self._dialect.array(self._cut())
         more = items if "prefixItems" in schema else schema.get("additionalItems")
         types = [self.type_of(item, (*words, str(number))) for number, item in enumerate(first, 1)]
-        if more is not False and schema.get("maxItems") != len(first):
-            types.append(f"*tuple[{self.type_of(more, words)}, ...]")
-        return f"tuple[{', '.join(types)}]"
+        closed = more is False or schema.get("maxItems") == len(first)
+        return self._dialect.tuple(types, "" if closed else self.type_of(more, words))
 
     def _object(self, schema: JSONDict, words: tuple[str, ...], owner: int = 0) -> str:
         record = merge([schema], self._made.append)
         if not record.properties:
-            return f"dict[str, {self._rest(record, words) or ANY}]"
+            return self._dialect.mapping(self._rest(record, words) or self._any)
         if len(record.properties) > MAX_PROPERTIES or not all(map(_nameable, record.properties)):
-            return _OPEN
+            return self._dialect.mapping(self._cut())
         key = owner or id(schema)
         fields = tuple(self._fields(record, words))
         rest = self._rest(record, words)
         if not fields or not (self._budget.left or len(self._open) <= _TOP_LEVELS):
-            return f"dict[str, {(self._budget.left and rest) or ANY}]"
+            return self._dialect.mapping((self._budget.left and rest) or self._any)
         token = self._token(key)
         note = f"and any other keys: {rest}" if rest else ""
         self._define(Definition(token=token, words=words, title=self._titles.get(key, ""), fields=fields, note=note))
@@ -232,7 +239,7 @@ class SchemaTypes:
             return ""
         extra = [record.extra] if record.extra is not None and record.extra is not False else []
         schemas = [*record.patterns[:_MAX_BRANCHES], *extra]
-        return union(self.type_of(schema, (*words, "value")) for schema in schemas)
+        return self._union(self.type_of(schema, (*words, "value")) for schema in schemas)
 
     def _fields(self, record: Record, words: tuple[str, ...]) -> list[Field]:
         found: list[Field] = []
@@ -243,7 +250,7 @@ class SchemaTypes:
             if len(found) == MAX_PROPERTIES:
                 break
             part: JSONObject = schema if isinstance(schema, dict) else {}
-            comment, description = constraints(part), self._description(part)
+            comment, description = constraints(part, self._dialect.words), self._description(part)
             type = self.type_of(schema, (*words, name))
             if not self._budget.take(characters=len(name) + len(comment) + len(description)):
                 comment = description = ""
@@ -266,11 +273,11 @@ class SchemaTypes:
         parts = self._parts([schema])
         kinds = [part for part in parts if shapes(part) - {"required"}]
         if not kinds:
-            return ANY
+            return self._any
         if len(parts) > 1 and all(map(is_record, parts)):
             return self._object(self._keep(merge(parts, self._made.append).to_schema()), words, id(schema))
         if len(kinds) > 1:
-            return ANY
+            return self._any
         return self.type_of(kinds[0], words)
 
     def _parts(self, schemas: Sequence[Any]) -> list[JSONDict]:
@@ -284,6 +291,7 @@ class SchemaTypes:
                 continue
             seen.add(id(schema))
             if len(seen) > _MAX_PARTS:
+                self._cut()
                 return []
             ref, every = schema.get("$ref"), schema.get("allOf")
             if not isinstance(ref, str) and not isinstance(every, list):
@@ -312,6 +320,14 @@ class SchemaTypes:
             self._titles.setdefault(id(targets[0]), name)
         return targets[0]
 
+    def _cut(self) -> str:
+        """Return the type that accepts everything in place of one that there is no room for."""
+        self._budget.cut = True
+        return self._any
+
+    def _union(self, types: Iterable[str]) -> str:
+        return self._dialect.union(types, _MAX_BRANCHES)
+
     def _keep(self, schema: JSONDict) -> JSONDict:
         self._made.append(schema)
         return schema
@@ -325,14 +341,6 @@ class SchemaTypes:
         if token is None:
             token = self._tokens[key] = f"\x00{next(self._numbers)}\x00"
         return token
-
-
-def union(types: Iterable[str]) -> str:
-    """Return one of these types; `Any` as soon as one is."""
-    found = list(dict.fromkeys(types))
-    if ANY in found or len(found) > _MAX_BRANCHES:
-        return ANY
-    return " | ".join(sorted(found, key=lambda text: text == "None"))
 
 
 def _nameable(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Typed Python stubs made from tools' schemas: what a model reads to write code that calls tools."""
+"""Typed stubs made from tools' schemas, in Python or TypeScript: what a model reads to write code that calls tools."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolexec.code.names import ToolNames, ToolPath, attribute_path, paths_of, preferred, python_name
-from toolexec.code.stub_book import FROM_TYPING, TypeBook, comment_of, needed, unshadowed
+from toolexec.code.stub_book import FROM_TYPING, TypeBook, comment_of, unshadowed
+from toolexec.code.stub_dialects import PYTHON, is_javascript
+from toolexec.code.stub_signature import about, signature_of
 from toolexec.code.stub_text import (
     docstring,
     harmless_comment,
     is_plain_name,
     joined_words,
     one_line,
-    paragraph,
     quoted,
 )
-from toolexec.code.stub_types import ANY, Budget, Definition, Field, SchemaTypes
+from toolexec.code.stub_types import Definition, Field
+from toolexec.code.stub_typescript import typescript_stub_of, typescript_stubs
 from toolexec.model.tool import Tool
 
-__all__ = ["python_stubs", "stub_of"]
+__all__ = ["python_stubs", "stub_of", "stubs_in", "typescript_stubs"]
 
+_ANY: Final = PYTHON.any
 _WIDTH: Final = 100
-_MAX_DESCRIPTION: Final = 400
 _MAX_CALL: Final = 200
 _HEADER: Final = '''"""What code can call; `tools` and `ToolError` are there without an import.
 
@@ -44,11 +46,11 @@ _TOOL_ERROR: Final = '''class ToolError(Exception):
 _ARGS: Final = "dict[str, Any] | None"
 _FOUND: Final = "list[dict[str, Any]]"
 _METHODS: Final = (
-    ("run", ("tool_id: str", f"args: {_ARGS} = ..."), ANY, "Call any tool by its ID."),
+    ("run", ("tool_id: str", f"args: {_ARGS} = ..."), _ANY, "Call any tool by its ID."),
     (
         "run_chain",
         (f"steps: {_FOUND}",),
-        ANY,
+        _ANY,
         'Run steps such as {"tool": "ns:name", "args": {}, "use_previous": True} one after the other.',
     ),
     ("search", ("query: str", "limit: int = ..."), _FOUND, "Find tools by words, best first."),
@@ -68,6 +70,7 @@ class _Signature:
     rest: str
     returns: str
     definitions: tuple[Definition, ...]
+    cut: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -110,12 +113,23 @@ def python_stubs(tools: Iterable[Tool], *, names: ToolNames | None = None, await
     return _module([_TOOL_ERROR, *("\n".join(block) for block in (*book.blocks, *blocks))])
 
 
-def stub_of(tool: Tool, *, names: ToolNames | None = None, awaitable: bool = False) -> str:
-    """Return the stub of one tool: how to call it, the types it needs, and its `def`.
+def stubs_in(language: str, tools: Iterable[Tool], *, names: ToolNames | None = None, awaitable: bool = False) -> str:
+    """Return the stubs of *tools* for programs in *language*: `typescript_stubs` for JavaScript and TypeScript, in any
+    spelling, else `python_stubs`."""
+    if is_javascript(language):
+        return typescript_stubs(tools, names=names)
+    return python_stubs(tools, names=names, awaitable=awaitable)
+
+
+def stub_of(tool: Tool, *, names: ToolNames | None = None, awaitable: bool = False, language: str = "python") -> str:
+    """Return the stub of one tool: how to call it, the types it needs, and its `def`; for JavaScript and TypeScript as
+    *language*, in any spelling, what `typescript_stub_of` returns.
 
     With *names*, those of the index that the tool is in, the stub says so when only the tool's ID leads to it. For
-    *awaitable* see `python_stubs`.
+    *awaitable* see `python_stubs`; calls of JavaScript always are.
     """
+    if is_javascript(language):
+        return typescript_stub_of(tool, names=names)
     path = names.path_of(tool) if names is not None else attribute_path(tool.namespace, tool.name)
     name = path[-1] if path is not None else python_name(tool.name)
     signature = _signature(tool, itertools.count())
@@ -208,45 +222,31 @@ class _Layout:
 
 
 def _signature(tool: Tool, numbers: Iterator[int]) -> _Signature:
-    budget = Budget()
-    takes = SchemaTypes(tool.input_schema.to_json(), budget, numbers)
-    parameters = takes.parameters((tool.name,))
-    definitions = list(takes.definitions)
-    odd = tuple(field for field in parameters.fields if not is_plain_name(field.name) or field.name == "self")
-    rest = parameters.rest
+    whole = signature_of(tool, numbers, PYTHON)
+    odd = tuple(field for field in whole.fields if not is_plain_name(field.name) or field.name == "self")
+    rest, definitions = whole.rest, whole.definitions
     if odd and not rest:
         token = f"\x00{next(numbers)}\x00"
-        definitions.append(Definition(token=token, words=(tool.name, "others"), fields=odd))
+        definitions = (*definitions, Definition(token=token, words=(tool.name, "others"), fields=odd))
         rest = f"Unpack[{token}]"
-    returns = ANY
-    if tool.output_schema is not None:
-        document = tool.output_schema.to_json()
-        gives = SchemaTypes(document, budget, numbers)
-        returns = gives.type_of(document, (tool.name, "result"))
-        definitions += gives.definitions
     return _Signature(
         tool=tool,
-        fields=tuple(field for field in parameters.fields if field not in odd),
+        fields=tuple(field for field in whole.fields if field not in odd),
         odd=odd,
         rest=rest,
-        returns=returns,
-        definitions=needed([*(field.type for field in parameters.fields), rest, returns], definitions),
+        returns=whole.returns,
+        definitions=definitions,
+        cut=whole.cut,
     )
 
 
 def _bare(tool: Tool) -> _Signature:
-    return _Signature(tool=tool, fields=(), odd=(), rest="", returns=ANY, definitions=())
+    return _Signature(tool=tool, fields=(), odd=(), rest="", returns=_ANY, definitions=())
 
 
 def _told(signature: _Signature) -> list[str]:
-    """Return what the docstring says: what the tool does, hints, its ID when its name differs, and its arguments."""
-    tool = signature.tool
-    text = paragraph(tool.description or tool.title or tool.annotations.title, _MAX_DESCRIPTION)
-    facts = ["Read-only."] * tool.annotations.read_only
-    facts += ["Destructive."] * (tool.annotations.destructive is True and not tool.annotations.read_only)
-    exact = (tool.namespace, tool.name) if tool.namespace else (tool.name,)
-    facts += [f"ID: {tool.id}"] * (attribute_path(tool.namespace, tool.name) != exact)
-    lines = [line for line in (text, " ".join(facts)) if line]
+    """Return what the docstring says: what the tool is and does, and its arguments."""
+    lines = about(signature.tool, cut=signature.cut)
     arguments = [f"    {field.name}: {field.description}" for field in signature.fields if field.description]
     for field in signature.odd:
         need = ", required" if field.required else ""

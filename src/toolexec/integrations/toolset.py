@@ -212,7 +212,8 @@ class Toolset:
             from toolexec.code.names import ToolNames
             from toolexec.code.stubs import stub_of
 
-            data["stub"] = stub_of(doc.tool, names=ToolNames(self.ex.index))
+            language = self.ex.options.default_language
+            data["stub"] = stub_of(doc.tool, names=ToolNames(self.ex.index), language=language)
         return self._within(data)
 
     async def _run(self, work: Work, args: JSONObject) -> Answer:

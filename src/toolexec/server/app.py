@@ -156,8 +156,9 @@ class ToolServer:
         unlisted: Sequence[MetaTool] = ()
         if tools is None:
             code = ex.options.enable_code_execution
-            tools = meta_tools(settings.expose, code_enabled=code, list_all=settings.list_all)
-            unlisted = () if settings.list_all else unlisted_tools(settings.expose, code_enabled=code)
+            expose, language = settings.expose, ex.options.default_language
+            tools = meta_tools(expose, code_enabled=code, list_all=settings.list_all, language=language)
+            unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)

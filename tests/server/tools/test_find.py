@@ -13,10 +13,11 @@ from toolexec import Tool
 from toolexec.model.schema import Schema
 from toolexec.server.instructions import instructions
 from toolexec.server.tools.base import MetaTool
+from toolexec.server.tools.catalogue import meta_tools
 from toolexec.server.tools.coding import EXECUTE
 from toolexec.server.tools.find import FIND
 from toolexec.server.tools.finding import LIST_TOOLS, SEARCH_TOOLS
-from toolexec.server.tools.reading import DESCRIBE_TOOL
+from toolexec.server.tools.reading import DESCRIBE_TOOL, STUBS
 
 from .conftest import Counter
 
@@ -62,6 +63,41 @@ async def test_full_detail(counter: Counter) -> None:
     text = await found(counter, names=["shop:order"], detail="full")
     assert "What to order." in text
     assert "def order(" in text
+
+
+async def test_stubs_for_javascript(counter: Counter) -> None:
+    """Stubs are in TypeScript when a caller asks for them, or when programs are JavaScript unless they say otherwise."""
+    lines = (await found(counter, queries=["say hello"], names=["shop:gret"], language="typescript")).splitlines()
+    assert "tools.shop.greet({name: string}) -> string  // Say hello." in lines
+    assert lines[-1] == "// there is not a tool shop:gret; did you mean shop:greet?"
+    other = Counter(default_language="javascript")
+    other.ex.add(len_of, "text:len-of")
+    assert (await found(other, names=["text:len-of"])) == "tools.text.len_of({text: string}) -> number"
+    full = await found(other, names=["text:len-of"], detail="full")
+    assert "    len_of(args: { text: string }): Promise<number>;" in full
+    assert (await other.value(STUBS))["stubs"].startswith("// What a program can call")
+    assert "def len_of(" in (await found(other, names=["text:len-of"], detail="full", language="python"))
+    await other.ex.aclose()
+
+
+def len_of(text: str) -> int:
+    return len(text)
+
+
+@pytest.mark.parametrize("expose", ["meta", "code"])
+def test_what_runs_programs_speaks_their_language(expose: Any) -> None:
+    """Where programs are JavaScript, the tools that run them explain that, in no more tokens than Python takes."""
+    python, javascript = (
+        {tool.name: tool for tool in meta_tools(expose, code_enabled=True, list_all=True, language=language)}
+        for language in ("python", "javascript")
+    )
+    assert python.keys() == javascript.keys()
+    changed = {name for name in python if python[name] != javascript[name]}
+    assert changed == {"execute_code", "execute"} & python.keys()
+    for name in changed:
+        assert "await tools.a.b({x: 1})" in javascript[name].description
+        assert javascript[name].input_schema["properties"]["language"]["description"] == "default javascript"
+        assert len(str(javascript[name].to_mcp())) <= len(str(python[name].to_mcp()))
 
 
 async def test_an_answer_has_a_bound() -> None:

@@ -14,6 +14,7 @@ from toolexec.server.tools.chaining import RUN_CHAIN
 from toolexec.server.tools.coding import EXECUTE, EXECUTE_CODE, RUN_WORKFLOW
 from toolexec.server.tools.find import FIND
 from toolexec.server.tools.finding import LIST_NAMESPACES, LIST_TOOLS, SEARCH_TOOLS
+from toolexec.server.tools.languages import worded_for
 from toolexec.server.tools.places import LIST_BACKENDS
 from toolexec.server.tools.reading import DESCRIBE_TOOL, LIST_TOOL_EXAMPLES, STUBS
 from toolexec.server.tools.running import RUN_TOOL
@@ -24,12 +25,15 @@ _BESIDE: Final = ("execute_code", "read_result")
 _ROOM: Final = {True: 11_000, False: 17_000}
 
 
-def meta_tools(expose: Expose, *, code_enabled: bool, list_all: bool = False) -> list[MetaTool]:
+def meta_tools(
+    expose: Expose, *, code_enabled: bool, list_all: bool = False, language: str = "python"
+) -> list[MetaTool]:
     """Return those of the server's own tools that it lists, in the order in which a model needs them.
 
     Five for `meta`; two for `code`; for `auto`, where it does not list the tools themselves, those of `code`, or of
     `meta` unless *code_enabled*; only what reads long results for `direct`. With *list_all* those of `unlisted_tools`
-    follow. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
+    follow. *language* is that of programs that name none. Raises ConfigurationError for `code` without code, and for an
+    unknown *expose*.
     """
     from toolexec.server.tools.results import READ_RESULT
 
@@ -46,10 +50,11 @@ def meta_tools(expose: Expose, *, code_enabled: bool, list_all: bool = False) ->
             listed = [READ_RESULT]
         case _:
             raise ConfigurationError(f"unknown expose {expose!r}; use auto, meta, direct or code")
-    return [*listed, *unlisted_tools(expose, code_enabled=code_enabled)] if list_all else listed
+    shown = worded_for(language, listed)
+    return [*shown, *unlisted_tools(expose, code_enabled=code_enabled, language=language)] if list_all else shown
 
 
-def unlisted_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
+def unlisted_tools(expose: Expose, *, code_enabled: bool, language: str = "python") -> list[MetaTool]:
     """Return the server's own tools that clients can call and do not see: all that `meta_tools` leaves out, without
     those for code unless *code_enabled*; none with `direct`. `find` and `execute`, which stand for others, are there
     only where they are listed."""
@@ -62,7 +67,7 @@ def unlisted_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
     running = [RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW]
     listed = meta_tools(expose, code_enabled=code_enabled)
     every = [SEARCH_TOOLS, DESCRIBE_TOOL, *running, *coding, READ_RESULT, *listing]
-    return [tool for tool in every if tool not in listed]
+    return worded_for(language, [tool for tool in every if tool not in listed])
 
 
 def beside(own: Sequence[MetaTool]) -> list[MetaTool]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.code.compact import compact_stub
 from toolexec.code.names import ToolNames, names_of
+from toolexec.code.stub_dialects import is_javascript
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
 from toolexec.discovery.view import browsable
@@ -19,7 +20,7 @@ from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.finding import FOR_EACH, FOR_ONE, MAX_QUERIES, MAX_QUERY, best_of, nothing_found
-from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count
+from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count, text, unlisted
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
@@ -76,9 +77,10 @@ async def _find(call: MetaCall) -> MetaReply:
     elif still_starting(call.ex):
         answer.notes.append("some backends are still starting; ask again in a moment for their tools")
     down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
-    write = partial(_text, call.ex.learned, names, answer, down, full=args.get("detail") == "full")
-    text = await off_loop_if_long((entry.tool for entry in answer.tools.values()), write)
-    return MetaReply(value={}, text=text, once=True)
+    language = str(args.get("language") or call.ex.options.default_language)
+    write = partial(_text, call.ex.learned, names, answer, down, full=args.get("detail") == "full", language=language)
+    shown = await off_loop_if_long((entry.tool for entry in answer.tools.values()), write)
+    return MetaReply(value={}, text=shown, once=True)
 
 
 def _named(index: Index, names: ToolNames, name: str, answer: _Answer) -> None:
@@ -115,34 +117,41 @@ def _overview(index: Index) -> str:
 
 
 def _text(
-    learned: LearnedOutputs | None, names: ToolNames, answer: _Answer, down: Mapping[str, str], *, full: bool
+    learned: LearnedOutputs | None,
+    names: ToolNames,
+    answer: _Answer,
+    down: Mapping[str, str],
+    *,
+    full: bool,
+    language: str,
 ) -> str:
-    """Return a line for each tool, or with *full* all that is known of it, and the notes; *down* says why backends are
-    unavailable, by name."""
+    """Return a line for each tool, or with *full* all that is known of it, and the notes, as programs in *language*
+    have them; *down* says why backends are unavailable, by name."""
+    mark = "//" if is_javascript(language) else "#"
     parts: list[str] = []
     room = _MAX_CHARS
     entries = list(answer.tools.values())
     for number, entry in enumerate(entries):
         tool = learned.with_output(entry.tool) if learned is not None else entry.tool
-        part = _part(tool, names, full=full)
+        part = _part(tool, names, full=full, language=language)
         if entry.binding.backend in down:
-            part += f"  # unavailable: {down[entry.binding.backend]}"
+            part += f"  {mark} unavailable: {down[entry.binding.backend]}"
         room -= len(part)
         if parts and (room < 0 or number == _MAX_LISTED):
             rest = [left.tool.id for left in entries[number : number + _MAX_CLOSE]]
             answer.notes.append(f"{len(entries) - number} more; ask for fewer, or by name: {', '.join(rest)}, …")
             break
         parts.append(part)
-    return "\n".join([*parts, *(f"# {one}" for one in answer.notes)])
+    return "\n".join([*parts, *(f"{mark} {one}" for one in answer.notes)])
 
 
-def _part(tool: Tool, names: ToolNames, *, full: bool) -> str:
+def _part(tool: Tool, names: ToolNames, *, full: bool, language: str) -> str:
     if full:
         from toolexec.code.stubs import stub_of
 
-        return stub_of(tool, names=names)
+        return stub_of(tool, names=names, language=language)
     path = names.path_of(tool)
-    return compact_stub(tool, ("tools", *path) if path else None)
+    return compact_stub(tool, ("tools", *path) if path else None, language=language)
 
 
 FIND: Final = MetaTool(
@@ -159,6 +168,7 @@ FIND: Final = MetaTool(
             "namespaces": {**TEXTS, "maxItems": _MAX_ASKED},
             "detail": {"enum": ["stub", "full"]},
             "limit": count(1, _MAX_LIMIT),
+            "language": unlisted(text("of the program, such as typescript")),
         }
     ),
     output_schema=closed(dict.fromkeys((), ANY)),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.code.names import ToolNames
+from toolexec.code.stub_dialects import is_javascript
 from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, DetailLevel, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
 from toolexec.discovery.index import Index, get_tool
@@ -165,8 +166,9 @@ async def _stubs(call: MetaCall) -> MetaReply:
     wanted = _wanted(index, call.args.get("tool_ids", ()), call.args.get("namespaces", ()))
     if (learned := call.ex.learned) is not None:
         wanted = [learned.with_output(tool) for tool in wanted]
-    text, shown = _within(wanted, index)
-    value: JSONDict = {"stubs": text, "tools": [tool.id for tool in shown]}
+    language = str(call.args.get("language") or call.ex.options.default_language)
+    stubs, shown = _within(wanted, index, language)
+    value: JSONDict = {"stubs": stubs, "tools": [tool.id for tool in shown]}
     rest = wanted[len(shown) :]
     if rest:
         more = ", …" if len(rest) > _MAX_OMITTED else ""
@@ -174,7 +176,8 @@ async def _stubs(call: MetaCall) -> MetaReply:
         value["note"] = f"{len(rest)} more would be too long; ask for them by id: {named}{more}"
     elif not shown:
         value["note"] = "no such tools; list_namespaces and search_tools tell what there is"
-    return MetaReply(value=value, text=text if not rest else f"{text}\n# {value['note']}\n")
+    mark = "//" if is_javascript(language) else "#"
+    return MetaReply(value=value, text=stubs if not rest else f"{stubs}\n{mark} {value['note']}\n")
 
 
 def _wanted(index: Index, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
@@ -185,15 +188,15 @@ def _wanted(index: Index, tool_ids: Sequence[str], namespaces: Sequence[str]) ->
     return list({tool.id: tool for tool in found}.values())
 
 
-def _within(tools: Sequence[Tool], index: Index) -> tuple[str, Sequence[Tool]]:
+def _within(tools: Sequence[Tool], index: Index, language: str) -> tuple[str, Sequence[Tool]]:
     """Stubs of as many of *tools* as there is room for, and which those are."""
-    from toolexec.code.stubs import python_stubs
+    from toolexec.code.stubs import stubs_in
 
     names, shown = ToolNames(index), tools[:_MAX_STUBBED]
-    text = python_stubs(shown, names=names)
+    text = stubs_in(language, shown, names=names)
     while len(text) > _MAX_STUB_CHARS and len(shown) > 1:
         shown = shown[: max(len(shown) * _MAX_STUB_CHARS // (len(text) + 1), 1)]
-        text = python_stubs(shown, names=names)
+        text = stubs_in(language, shown, names=names)
     return text, shown
 
 
@@ -243,9 +246,13 @@ LIST_TOOL_EXAMPLES: Final = MetaTool(
 
 STUBS: Final = MetaTool(
     name="stubs",
-    description="Typed Python stubs of tools.",
+    description="Typed stubs of tools for programs: in Python, or in TypeScript for JavaScript.",
     input_schema=closed(
-        {"tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED}, "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED}}
+        {
+            "tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED},
+            "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED},
+            "language": text("of the program"),
+        }
     ),
     output_schema=closed({"stubs": TEXT, "tools": TEXTS, "note": TEXT}, ["stubs", "tools"]),
     handle=_stubs,
