@@ -143,6 +143,8 @@ class Executor:
 
         A request that comes with the tools of another run as its gateway is a part of that run.
         """
+        if request.origin.on_effect is not None:
+            request.origin.on_effect()
         config = self.config
         check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()

@@ -46,6 +46,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 __all__ = [
     "GATE_BLOCKS",
     "RUNS_FILE",
+    "STATE_FILE",
     "TASKS_FILE",
     "Built",
     "backends",
@@ -72,6 +73,8 @@ GATE_BLOCKS = (
 """The blocks of the settings that say what the gate is."""
 TASKS_FILE = "tasks.db"
 """The file of tasks, in the state directory."""
+STATE_FILE = "server.db"
+"""The file of sessions and of calls that wait for answers, in the state directory."""
 RUNS_FILE = "runs.db"
 """The file of durable runs, in the state directory."""
 
@@ -108,6 +111,8 @@ class Built:
     def serve(self) -> ServeSettings:
         """The settings of the server; raises ConfigurationError."""
         settings = parts.serve_settings(self.loaded)
+        if not settings.state_path:
+            settings = replace(settings, state_path=str(self.state / STATE_FILE))
         if settings.tasks.path:
             return settings
         return replace(settings, tasks=replace(settings.tasks, path=str(self.state / TASKS_FILE)))

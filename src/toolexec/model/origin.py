@@ -111,7 +111,8 @@ class Origin:
     `ask` is how this caller can be asked for approval, if at all. `hear` takes the log messages of tools, a level and
     a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
     less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers to
-    the caller's client, if it can be asked.
+    the caller's client, if it can be asked. `on_effect` is called, in any thread, before each attempt and each run of
+    code; what it raises ends the call.
     """
 
     caller: Caller = ANYONE
@@ -123,6 +124,7 @@ class Origin:
     hear: LogListener | None = None
     approvals: Lasting = "always"
     answer: ClientAnswerer | None = None
+    on_effect: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def within(self, path: CallPath, run_id: str) -> Origin:
         """Return the origin of calls that a chain or code with the ID *run_id* makes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +22,6 @@ with extra_needed("serve", "serving over MCP"):
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler, PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -84,12 +82,14 @@ from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
+from toolexec.server.kept_calls import KeptCalls
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.metering import Job, count_list, count_reply
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
 from toolexec.server.questions import client_answerer
 from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
+from toolexec.server.server_state import ServerState
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
@@ -100,7 +100,6 @@ from toolexec.server.tools.find import FIND
 __all__ = ["ToolServer"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_STATE_SLACK = 60.0
 _NAMESPACES = 60
 _NOTED = "toolexec.session_noted"
 _META_TTL_MS = 300_000
@@ -161,7 +160,9 @@ class ToolServer:
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index)
         self._seal = CursorSeal()
-        self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
+        self.state: ServerState = ServerState(settings, endpoint)
+        kept = KeptCalls(self.state.store, endpoint)
+        self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
         self._offers = ServedOffers(ex, settings.page_size, self._answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.subscribers)
@@ -247,6 +248,7 @@ class ToolServer:
         self._listen.close()
         await self._tasks.aclose()
         await self._suspended.aclose()
+        self.state.close()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -298,13 +300,7 @@ class ToolServer:
             server.middleware.append(_announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
-        security = RequestStateSecurity(
-            keys=list(settings.state_keys) or [os.urandom(32)],
-            ttl=settings.approval_timeout + _STATE_SLACK,
-            bind_principal=lambda ctx: Requester.of(ctx).key or None,
-        )
-        audience = f"{settings.name}/{self.endpoint}" if self.endpoint else settings.name
-        server.middleware.append(RequestStateBoundary(security, default_audience=audience))
+        server.middleware.append(self.state.sealed)
         return server
 
     async def _instruct(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -402,29 +398,32 @@ class ToolServer:
         requester = Requester.of(ctx)
         self._note_session(ctx, requester)
         args: JSONObject = params.arguments if params.arguments is not None else {}
+        digest, left = digest_of(params.name, args), None
         if params.request_state is not None:
-            replies = params.input_responses or {}
-            run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
-            async with run.line.open(ctx):
-                return await self._advance(run, ctx, params.name, requester)
+            run = self._resumed(params, requester, digest)
+            if run.task is not None:
+                async with run.line.open(ctx):
+                    return await self._advance(run, ctx, params.name, requester)
+            left = run  # by another server: it is made from its beginning
         if not self._dispatcher.has(params.name):
             await self._first_tools()
         wants_task = self.settings.tasks.mode != "never" and asks_for_task(ctx, params.task)
         takes_task = self._task_after(ctx) is not None
         with acting(requester.origin(None)):
-            durable = self._durable(params.name, args) if wants_task or takes_task else None
+            durable = self._durable(params.name, args) if not left and (wants_task or takes_task) else None
             how = _How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
             job = self._metered(params.name, args, self._dispatcher.job(params.name, args, how))
-        if wants_task:
+        if wants_task and left is None:
             return self._begin_task(job, ctx, params, requester, durable)
-        if is_modern(ctx) and (can_be_asked(ctx) or takes_task):
-            run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
+        if left is not None or (is_modern(ctx) and (can_be_asked(ctx) or takes_task)):
+            run = left or SuspendedRun(self._suspended, requester.key, digest, requester.source)
             if durable is not None:
                 run.make_durable(durable)
             ask = run.ask if can_elicit(ctx) else None
             answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
             async with run.line.open(ctx):
-                run.begin(self._work(job, requester, ask, run.line, takes_task or _wants_progress(ctx), answer))
+                wants_progress = takes_task or _wants_progress(ctx)
+                run.begin(self._work(job, requester, ask, run.line, wants_progress, answer, run.record.begin))
                 return await self._advance(run, ctx, params.name, requester)
         return await self._at_once(ctx, requester, job)
 
@@ -453,19 +452,26 @@ class ToolServer:
         """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
         requester = Requester.of(ctx)
         self._note_session(ctx, requester)
-        digest = digest_of(what, args)
+        digest, left = digest_of(what, args), None
         if params.request_state is not None:
-            run = self._suspended.resume(params.request_state, requester.key, digest, params.input_responses or {})
-            async with run.line.open(ctx):
-                return await self._replied(run)
-        if not (is_modern(ctx) and can_be_asked(ctx)):
+            run = self._resumed(params, requester, digest)
+            if run.task is not None:
+                async with run.line.open(ctx):
+                    return await self._replied(run)
+            left = run
+        if left is None and not (is_modern(ctx) and can_be_asked(ctx)):
             return await self._at_once(ctx, requester, job)
-        run = SuspendedRun(self._suspended, requester.key, digest, requester.source)
+        run = left or SuspendedRun(self._suspended, requester.key, digest, requester.source)
         ask = run.ask if can_elicit(ctx) else None
         answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
         async with run.line.open(ctx):
-            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer))
+            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, run.record.begin))
             return await self._replied(run)
+
+    def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
+        """Return the call that a request goes on with; without work where another server has left it."""
+        replies = params.input_responses or {}
+        return self._suspended.resume(params.request_state or "", requester.key, digest, replies, requester.source)
 
     async def _replied(self, run: SuspendedRun) -> JSONDict | InputRequiredResult:
         result = await self._suspended.advance(run)
@@ -573,8 +579,9 @@ class ToolServer:
         line: Line,
         wants_progress: bool,
         answer: ClientAnswerer | None = None,
+        on_effect: Callable[[], None] | None = None,
     ) -> JSONDict:
-        origin = replace(line.listening(requester.origin(ask)), answer=answer)
+        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect)
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
 

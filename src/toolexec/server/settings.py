@@ -78,8 +78,11 @@ class ServeSettings:
 
     `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
     calls wait for answers between requests; when there are as many, the caller with most of them makes room for others.
-    `state_keys` (32 bytes or more each; the first seals) seal their state, where it must outlive the process or be
-    known to another one; none means a fresh key.
+    `state_keys` (32 bytes or more each; the first seals) seal their state; none means a key that is kept with it, or
+    a fresh one.
+
+    `state_path` is the file, SQLite, of what a server must not forget when it ends, and what several servers on one
+    machine share: the sessions of clients over HTTP, and the calls that wait for answers (empty: in memory only).
 
     `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
     `max_line_bytes` is how long a line on stdin may be. `tasks` is for calls that outlive their request; `http` and
@@ -108,7 +111,10 @@ class ServeSettings:
     approval_timeout: Seconds = same_as(ApprovalSettings, "timeout")
     suspended_max: int = setting(100, "How many calls may wait for answers between requests.", least=1)
     state_keys: tuple[str, ...] = setting(
-        (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
+        (), "Keys of 32 bytes or more that seal such calls; none means one that is kept with them.", secret=True
+    )
+    state_path: FileName = setting(
+        "", "The file of sessions and of such calls, SQLite; empty: server.db in the state directory."
     )
     max_line_bytes: Bytes = setting(16 * 1024**2, "The longest message over stdio.", least=1)
     max_result_bytes: int | None = setting(None, "The longest result, as JSON; longer ones are cut.", least=1)

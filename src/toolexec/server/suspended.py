@@ -14,17 +14,17 @@ import logging
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Mapping
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
+from mcp_types import InputRequest, InputRequiredResult
 
 from toolexec.errors import ApprovalRequiredError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
 from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import answer_in, question
+from toolexec.server.kept_calls import KeptCalls, about, refuse_state
 from toolexec.server.logs import Line
 
 __all__ = ["Outcome", "SuspendedRun", "SuspendedRuns", "digest_of"]
@@ -46,7 +46,8 @@ def digest_of(name: str, args: JSONObject) -> str:
 class SuspendedRun:
     """One call: its work, and what it waits for. `line` carries its messages; `ask` is how the work asks.
 
-    One that has become a task has `patience`: how long, in seconds, each of its questions stays open.
+    One that has become a task has `patience`: how long, in seconds, each of its questions stays open. One that another
+    server has left has `answers` already, by what they are about. `record` is what outlives this server.
     """
 
     def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
@@ -60,7 +61,9 @@ class SuspendedRun:
         self.timer: asyncio.TimerHandle | None = None
         self.patience: float | None = None
         self.durable: DurableCall | None = None
+        self.answers: dict[str, list[ApprovalAnswer]] = {}
         self._runs = runs
+        self.record = runs.kept.call(self.id, owner, digest)
         self._asked = 0
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
         self._inputs: dict[str, tuple[InputRequest, asyncio.Future[object]]] = {}
@@ -72,6 +75,8 @@ class SuspendedRun:
         if self._given_up is not None:
             raise self._given_up
         question(request)  # what cannot be shown whole is refused here, where it fails the call
+        if answers := self.answers.get(about(request)):
+            return answers.pop(0)
         self._runs.admit(self)
         self._asked += 1
         key = f"approval-{self._asked}"
@@ -91,6 +96,7 @@ class SuspendedRun:
             raise self._given_up
         if self.patience is not None:
             return None
+        self.record.begin()
         self._runs.admit(self)
         self._asked += 1
         key = f"input-{self._asked}"
@@ -213,9 +219,13 @@ class SuspendedRuns:
 
     A state is good for one request, of the same caller, with the same arguments. A request that comes too late for
     its answer to count still gets the call's reply, for a while.
+
+    *kept* has records of them. By those, a call that another server has left is made from its beginning, unless
+    something was done for it.
     """
 
-    def __init__(self, limit: int, timeout: float) -> None:
+    def __init__(self, limit: int, timeout: float, kept: KeptCalls | None = None) -> None:
+        self.kept: KeptCalls = kept if kept is not None else KeptCalls(lambda: None)
         self._limit = limit
         self._timeout = timeout
         self._waiting: dict[str, SuspendedRun] = {}
@@ -263,19 +273,26 @@ class SuspendedRuns:
         else:
             run.give_up(error)
 
-    def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
-        """Return the call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used
-        up, expired, or another caller's.
+    def resume(
+        self, state: str, owner: str, digest: str, replies: Mapping[str, object], source: str = ""
+    ) -> SuspendedRun:
+        """Return the call that *state* belongs to, with *replies* given to it; one that another server has left has no
+        work yet. Raises MCPError for a state that is used up, expired, or another caller's.
         """
         name, _, number = state.partition(".")
+        used = "this requestState is not good any more: it was used before; nothing was run again"
         run = self._waiting.get(name)
         if run is None:
-            used = "it was used before" if name in self._gone else "it is not known here, or has expired"
-            _refuse(f"this requestState is not good any more: {used}; nothing was run again")
+            if name in self._gone:
+                refuse_state(used)
+            answers = self.kept.take(name, number, owner, digest, replies)
+            run = SuspendedRun(self, owner, digest, source)
+            run.answers = answers
+            return run
         if run.owner != owner or run.digest != digest:
-            _refuse("this requestState belongs to another call")
-        if number != str(run.round):
-            _refuse("this requestState is not good any more: it was used before; nothing was run again")
+            refuse_state("this requestState belongs to another call")
+        if number != str(run.round) or not run.record.claim():
+            refuse_state(used)
         del self._waiting[name]
         self._active.add(run)
         if run.timer is not None:
@@ -308,6 +325,8 @@ class SuspendedRuns:
             self._forget(run)
             return result
         run.round += 1
+        asked = {key: about(request) for key, request in run.questions().items() if key in result}
+        run.record.wait(run.round, asked, self._timeout)
         self._waiting[run.id] = run
         run.timer = asyncio.get_running_loop().call_later(self._timeout, self._expire, run)
         return InputRequiredResult(input_requests=result, request_state=f"{run.id}.{run.round}")
@@ -362,7 +381,3 @@ def _settle(future: asyncio.Future[T], answer: T) -> None:
 def _fail(future: asyncio.Future[Any], why: Exception) -> None:
     if not future.done():
         future.set_exception(why)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise MCPError(code=INVALID_PARAMS, message=message, data={"reason": "invalid_request_state"})
