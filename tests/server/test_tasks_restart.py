@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
-import subprocess
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 from tests.config.commands import COMMAND
 from tests.server.harness import ERAS
+from tests.server.processes import environment, served
 from tests.server.task_clients import TaskClient, taking_tasks
-from tests.servers import server_environment
 from tests.waiting import until
 
 from toolexec.server.auth.credentials import hash_key
@@ -84,29 +82,10 @@ def append_to(path: Path) -> tuple[str, dict[str, Any]]:
     return "run_tool", {"tool_id": "job:append", "args": {"path": str(path)}}
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    return server_environment(XDG_STATE_HOME=str(tmp_path / "state"))
-
-
 async def stands_still(path: Path) -> bool:
     size = path.stat().st_size
     await asyncio.sleep(0.2)
     return path.stat().st_size == size
-
-
-@contextmanager
-def served(words: list[str], tmp_path: Path) -> Generator[str]:
-    """A server over HTTP, and its address; it is killed at the end."""
-    process = subprocess.Popen(
-        [*words, "--transport", "http"], stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
-    )
-    with process:
-        try:
-            assert process.stderr is not None
-            lines = iter(process.stderr.readline, "")
-            yield next(found[1] for line in lines if (found := re.search(r"at (http://\S+)", line)))
-        finally:
-            process.kill()
 
 
 @asynccontextmanager

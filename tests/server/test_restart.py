@@ -1,0 +1,149 @@
+"""`toolexec serve` as processes over one state directory: what waits when one is killed goes on in another, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequiredResult
+from tests.config.commands import COMMAND
+from tests.server.processes import served
+
+from toolexec.server.auth.credentials import hash_key
+
+pytestmark = pytest.mark.full
+APP = '''
+from pathlib import Path
+from toolexec import tool
+
+
+@tool("shop:pay")
+def pay(order: int) -> int:
+    """Pay an order."""
+    with Path(__file__).with_name("paid").open("a") as out:
+        out.write(f"{order}\\n")
+    return order
+'''
+SETTINGS = f"""
+[sources]
+python = ["app.py"]
+[server]
+expose = "meta"
+port = 0
+[[policy.rules]]
+name = "asks"
+effect = "ask"
+tools = ["shop:pay"]
+[[auth.api_keys]]
+id = "ann"
+sha256 = "{hash_key("ann's")}"
+[[auth.api_keys]]
+id = "bob"
+sha256 = "{hash_key("bob's")}"
+"""
+YES = {"approval-1": ElicitResult(action="accept", content={"answer": "once"})}
+NO = {"approval-1": ElicitResult(action="decline")}
+
+
+class Shop:
+    """Servers over one state directory, their callers, and the orders that were paid."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "app.py").write_text(APP)
+        (directory / "toolexec.toml").write_text(SETTINGS)
+        (directory / "paid").touch()
+        self.words = [*COMMAND, "serve", "-c", str(directory / "toolexec.toml")]
+
+    def serve(self) -> Any:
+        return served(self.words, self.directory)
+
+    @property
+    def paid(self) -> Counter[int]:
+        return Counter(map(int, (self.directory / "paid").read_text().split()))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """A shop without orders."""
+    return Shop(tmp_path)
+
+
+@asynccontextmanager
+async def caller(url: str, key: str) -> AsyncGenerator[Client]:
+    async def never(context: Any, params: Any) -> ElicitResult:
+        raise NotImplementedError  # the tests answer by themselves
+
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60, verify=False) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with Client(transport, mode="2026-07-28", elicitation_callback=never) as client:
+            yield client
+
+
+async def pay(client: Client, order: int, **more: Any) -> Any:
+    args = {"tool_id": "shop:pay", "args": {"order": order}}
+    return await client.session.call_tool("run_tool", args, allow_input_required=True, **more)
+
+
+async def suspended(client: Client, order: int) -> str:
+    """Return the state of a call that waits."""
+    first = await pay(client, order)
+    assert isinstance(first, InputRequiredResult)
+    assert first.request_state
+    return first.request_state
+
+
+async def outcome(client: Client, order: int, state: str, replies: Any = YES) -> str:
+    """Answer a call that waits; return what came of it in a word or two."""
+    try:
+        result = await pay(client, order, input_responses=replies, request_state=state)
+    except MCPError as error:
+        return error.error.message
+    return "denied" if result.is_error else "paid"
+
+
+async def test_approvals_survive_a_kill(shop: Shop) -> None:
+    """Fifty calls that wait for approval when their server is killed are answered at the next one, where each is made
+    once, by its caller, as it was asked, however often it is answered."""
+    orders = range(50)
+    with shop.serve() as url:
+        async with caller(url, "ann's") as ann:
+            states = await asyncio.gather(*(suspended(ann, order) for order in orders))
+    with shop.serve() as url:
+        async with caller(url, "ann's") as ann, caller(url, "bob's") as bob:
+            assert "requestState" in await outcome(bob, 0, states[0])
+            assert "requestState" in await outcome(ann, 1, states[0])
+            assert not shop.paid
+            assert await outcome(ann, 49, states[49], NO) == "denied"
+            twice = [outcome(ann, order, states[order]) for order in orders[:49] for _ in range(2)]
+            outcomes = Counter(await asyncio.gather(*twice))
+            assert outcomes.pop("paid") == 49
+            [(refusal, count)] = outcomes.items()
+            assert (count, "used before" in refusal) == (49, True)
+            assert "used before" in await outcome(ann, 49, states[49])
+    assert shop.paid == dict.fromkeys(orders[:49], 1)
+    with shop.serve() as url:
+        async with caller(url, "ann's") as ann:
+            assert "used before" in await outcome(ann, 7, states[7])
+    assert shop.paid[7] == 1
+
+
+async def test_two_servers_share_approvals(shop: Shop) -> None:
+    """Of two servers that run at the same time either takes the answer to a call, and only one of them makes it."""
+    orders = range(12)
+    with shop.serve() as here, shop.serve() as there:
+        async with caller(here, "ann's") as ann, caller(there, "ann's") as again:
+            states = await asyncio.gather(*(suspended(ann, order) for order in orders))
+            both = (outcome(client, order, states[order]) for order in orders for client in (again, ann))
+            outcomes = Counter(await asyncio.gather(*both))
+    assert outcomes["paid"] == 12
+    assert shop.paid == dict.fromkeys(orders, 1)
