@@ -141,6 +141,12 @@ class TestBackends:
             await runtime.execute(request_of())
         assert len(second.requests) == 1
 
+    async def test_a_profile_that_nothing_configured_serves(self, request_of: Make) -> None:
+        """The run is refused with the sandboxes that there are; the profile is not lowered to what they serve."""
+        runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")], order={"hardened": []})
+        with pytest.raises(SandboxUnavailableError, match=r"serves profile 'hardened'; there is: docker"):
+            await runtime.execute(request_of(profile="hardened"))
+
     async def test_what_is_away_for_a_moment_gets_the_run(self, request_of: Make) -> None:
         """Where no other sandbox takes it: that one waits by itself. What it does not know to hold is not risked, and the
         error says that another attempt may succeed."""

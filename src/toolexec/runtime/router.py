@@ -384,6 +384,11 @@ class Runtime:
                 error.__cause__ = errors[0]
             return error
         wanted = ", ".join(self._order[profile])
+        if not wanted:
+            there = ", ".join(backend.kind for backend in self.backends) or "none"
+            return SandboxUnavailableError(
+                f"no sandbox that is configured serves profile {profile!r}; there is: {there}"
+            )
         hint = "; allow it with unsafe_opt_in=True" if profile == "dev" else ""
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"

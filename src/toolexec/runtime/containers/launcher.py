@@ -99,9 +99,11 @@ def unavailable(reason: str, remedy: str) -> SandboxUnavailableError:
 
 
 def lacking(error: ToolExecError, version: str = "") -> Availability:
-    """Return the state of something that *error* keeps from being used; *version* is that of what was found."""
+    """Return the state of something that *error* keeps from being used; *version* is that of what was found. It is a
+    fault, for which no other sandbox may stand in, where others may have put a directory in place of this user's."""
     reason, fix = str(error.details.get("reason", error.message)), str(error.details.get("remedy", ""))
-    return Availability(ok=False, reason=reason, remedy=fix, version=version)
+    is_fault = bool(error.details.get("foreign"))
+    return Availability(ok=False, reason=reason, remedy=fix, version=version, is_fault=is_fault)
 
 
 def held_by(controllers: Collection[str], *, pids: bool, disk: bool) -> LimitsEnforced:

@@ -47,6 +47,7 @@ from toolexec.runtime.containers.bubblewrap.host_user import HostUsers
 from toolexec.runtime.containers.engine import ContainerEngine, Exit, Image
 from toolexec.runtime.containers.spec import Mount, Security
 from toolexec.runtime.images.store import ImageStore
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 LONG = 60
 SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
@@ -588,6 +589,19 @@ async def test_a_root_file_system_need_not_have_the_directories(plain: Bubblewra
         await container.aclose()
         assert "Read-only file system: '/etc/x'" in container.said()
     assert not (Path(root) / "very").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories away")
+async def test_images_that_others_have_put_there_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends with whose directory it is, and no other sandbox takes it without a word."""
+    (tmp_path / "images").mkdir()
+    os.chown(tmp_path / "images", 65534, 65534)
+    monkeypatch.setenv("TOOLEXEC_CACHE", str(tmp_path))
+    first, other = BubblewrapBackend(BubblewrapConfig(image="planted")), ScriptedSandbox(kind="other")
+    async with Exec(runtime_backends={"standard": [first, other]}) as ex:
+        with pytest.raises(SandboxUnavailableError, match=r"images, belongs to another user \(number 65534\)"):
+            await ex.execute_code("return 1")
+    assert other.requests == []
 
 
 async def test_a_missing_image_is_named(plain: BubblewrapEngine, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.altering import leaving_out
 from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, has_ended, request
 from tests.engines.docker_cases import *  # noqa: F403
 from tests.engines.docker_cases import ECHO, read_exactly, run, spec_of, start
@@ -18,8 +19,10 @@ from tests.tiers import missing
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.containers.docker.engine import DockerConfig, DockerEngine, isolation_of
+from toolexec.runtime.containers.docker.engine import DockerBackend, DockerConfig, DockerEngine, isolation_of
 from toolexec.runtime.containers.engine import Exit
+from toolexec.testing.escapes import ESCAPES
+from toolexec.testing.matrix import measure
 
 pytestmark = pytest.mark.full
 
@@ -224,6 +227,18 @@ async def test_something_else_than_a_daemon_is_told(tmp_path: Path) -> None:
     assert "no Docker daemon" in found.reason
     await engine.aclose()
     server.close()
+
+
+async def test_a_daemon_that_leaves_options_out_is_found_out(daemon: DockerDaemon, tmp_path: Path) -> None:
+    """A check sees from inside what a container lacks of which the daemon says that all is well."""
+    asked = [each for each in ESCAPES if each.name in ("privileges", "vsock", "bpf")]
+    for names, weaker in ((["SecurityOpt", "CapDrop"], {"privileges", "vsock"}), ([], set())):
+        async with leaving_out(daemon.socket, str(tmp_path / "altered"), names) as host:
+            backend = DockerBackend(DockerConfig(host=host, image=IMAGE, pull="never"))
+            [column] = (await measure([backend], promises=asked)).columns
+            await backend.aclose()
+        assert column.reason == ""
+        assert {outcome.name for outcome in column.weaker} == weaker
 
 
 class _Own:
