@@ -11,12 +11,15 @@ from toolexec.containers import NOBODY, DaemonConfig
 from toolexec.errors import ConfigurationError
 from toolexec.sandbox import checked
 from toolexec_kubernetes.metadata import check_annotations, check_labels
+from toolexec_kubernetes.sidecars import Sidecar, read_sidecars
 from toolexec_kubernetes.volumes import Volume, read_volumes
 
-__all__ = ["LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
+__all__ = ["CONTAINER", "LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
 
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
+CONTAINER: Final = "guest"
+"""The container of each pod that the code runs in."""
 LINK_QUIET: Final = 120
 """How many seconds a pod goes on without a word of ours: longer than we try to reach it."""
 
@@ -60,6 +63,9 @@ class KubernetesConfig(DaemonConfig):
     `claim` (with `read_only` and `sub_path`), which all pods share and which outlives them, or a `size` for an empty
     one of each pod, by its `storage_class` or on the disk of the node. A claim that can be written needs
     `run_as_user`.
+    `sidecars` are tables with the `name`, `image` and `memory` of other containers in each pod, and if need be
+    `command`, `env`, `cpus`, and as `scratch` the sizes of their directories in memory, by path. Code reaches them on
+    127.0.0.1; they have its rights and no more of a network.
     `reconnect_seconds` (100 at most) is how long the connection to a pod is made again when it breaks, as in a restart
     of the API server: the program goes on meanwhile, and nothing that it or a tool says is lost or doubled.
 
@@ -88,6 +94,7 @@ class KubernetesConfig(DaemonConfig):
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     volumes: Sequence[Mapping[str, Any]] = ()
+    sidecars: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         DaemonConfig.__post_init__(self)
@@ -104,6 +111,7 @@ class KubernetesConfig(DaemonConfig):
                 raise ConfigurationError(f"{setting}: {name!r} is not a name of an object of Kubernetes")
         check_labels(self.labels)
         check_annotations(self.annotations)
+        self.all_sidecars  # noqa: B018 - reads them
         writable = [each.target for each in self.all_volumes if each.claim and not each.read_only]
         if writable and not self.run_as_user:
             raise ConfigurationError(
@@ -133,6 +141,11 @@ class KubernetesConfig(DaemonConfig):
     def all_volumes(self) -> tuple[Volume, ...]:
         """The setting `volumes`, read."""
         return read_volumes(self.volumes)
+
+    @property
+    def all_sidecars(self) -> tuple[Sidecar, ...]:
+        """The setting `sidecars`, read."""
+        return read_sidecars(self.sidecars, guest=CONTAINER)
 
     @property
     def one_user(self) -> int:

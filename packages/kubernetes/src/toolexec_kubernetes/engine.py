@@ -201,7 +201,8 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
 
         config, owner, run = self.config, this_owner(), secrets.token_hex(8)
         name = f"toolexec-{run}"
-        made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces)
+        beside = tuple(each.name for each in config.all_sidecars)
+        made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces, beside=beside)
         labels = labels_of(spec, owner, run, config.labels)
         seconds = min(config.lifetime, spec.seconds or config.lifetime)
         pool = (self._pools or {}).get(spec_hash(pod_spec(image.reference, spec, config), config))

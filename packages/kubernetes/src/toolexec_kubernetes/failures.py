@@ -7,12 +7,13 @@ again, and by `details["reason"]` in one word what happened.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from toolexec.containers import JSONDict, JSONObject
 from toolexec.errors import SandboxDeniedError, SandboxError, SandboxUnavailableError
 from toolexec.sandbox import Exit
-from toolexec_kubernetes.spec import CONTAINER
+from toolexec_kubernetes.config import CONTAINER
 
 __all__ = ["KubeError", "exit_of", "is_running", "lost_stream", "no_own_users", "refusal", "stuck", "waiting_for"]
 
@@ -162,9 +163,27 @@ _PERMANENT: Final = re.compile(
 )
 
 
-def waiting_for(pod: JSONObject, image: str) -> SandboxUnavailableError | None:
-    """Return why the container of *pod* will not start; None while it may."""
-    waiting = (_container(pod).get("state") or {}).get("waiting") or {}
+def waiting_for(pod: JSONObject, image: str, beside: Collection[str] = ()) -> SandboxUnavailableError | None:
+    """Return why a container of *pod* will not start, the guest's of *image* or one of those *beside* it; None while
+    all may."""
+    found = _waiting(_container(pod), image)
+    for name in beside:
+        container = _container(pod, name)
+        own = str(container.get("image") or "")
+        found = found or _waiting(container, own)
+        ended = (container.get("state") or {}).get("terminated")
+        if found is None and ended is not None:
+            said = str(ended.get("message") or "")[:_SAID]
+            hint = f"it said: {said}" if said else "its root cannot be written, and it is not root: give it the scratch"
+            return SandboxUnavailableError(
+                f"the container {name} beside the guest ended with {ended.get('exitCode')} at its start; {hint}",
+                details={"reason": "container", "image": own, "container": name, "said": said},
+            )
+    return found
+
+
+def _waiting(container: JSONObject, image: str) -> SandboxUnavailableError | None:
+    waiting = (container.get("state") or {}).get("waiting") or {}
     known = _WAITING.get(str(waiting.get("reason")))
     if known is None:
         return None
@@ -195,9 +214,9 @@ def stuck(pod: JSONObject | None, seconds: float) -> SandboxUnavailableError:
     )
 
 
-def is_running(pod: JSONObject) -> bool:
-    """Return whether its container runs."""
-    return "running" in (_container(pod).get("state") or {})
+def is_running(pod: JSONObject, beside: Collection[str] = ()) -> bool:
+    """Return whether its container runs, and those *beside* it."""
+    return all("running" in (_container(pod, name).get("state") or {}) for name in (CONTAINER, *beside))
 
 
 def no_own_users(pod: JSONObject) -> SandboxUnavailableError | None:
@@ -282,9 +301,9 @@ def _said(status: JSONObject) -> str:
     return f" ({message[:_SAID]})" if message else ""
 
 
-def _container(pod: JSONObject) -> JSONDict:
+def _container(pod: JSONObject, name: str = CONTAINER) -> JSONDict:
     for each in (pod.get("status") or {}).get("containerStatuses") or ():
-        if each.get("name") == CONTAINER:
+        if each.get("name") == name:
             return each
     return {}
 

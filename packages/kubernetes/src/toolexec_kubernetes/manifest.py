@@ -12,6 +12,7 @@ from toolexec.sandbox import Limits
 from toolexec_kubernetes.checks import permissions_for
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.pools import pool_bodies
+from toolexec_kubernetes.sidecars import sidecar_memory
 from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER, pod_spec, policy_body
 
 __all__ = ["make_manifest", "python_pod", "to_yaml"]
@@ -118,7 +119,7 @@ def _hard(config: KubernetesConfig, pods: int) -> JSONDict:
     limits = config.limits
     hard: JSONDict = {"pods": str(pods)}
     if limits.memory_bytes:
-        hard["limits.memory"] = str(pods * limits.memory_bytes)
+        hard["limits.memory"] = str(pods * (limits.memory_bytes + sidecar_memory(config.all_sidecars)))
     return hard
 
 

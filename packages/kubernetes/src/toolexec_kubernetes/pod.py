@@ -13,6 +13,7 @@ from toolexec.containers import DaemonContainer, JSONObject, uncut
 from toolexec.errors import SandboxError, SandboxUnavailableError
 from toolexec.sandbox import Exit
 from toolexec_kubernetes.client import KubeClient
+from toolexec_kubernetes.config import CONTAINER
 from toolexec_kubernetes.failures import (
     KubeError,
     exit_of,
@@ -25,7 +26,7 @@ from toolexec_kubernetes.failures import (
 )
 from toolexec_kubernetes.removal import remove_object
 from toolexec_kubernetes.resume import ResumedStream
-from toolexec_kubernetes.spec import CONTAINER, Made
+from toolexec_kubernetes.spec import Made
 from toolexec_kubernetes.stream import ChannelStream
 from toolexec_kubernetes.watch import PodWatch
 
@@ -93,11 +94,11 @@ class PodContainer(DaemonContainer):
         while True:
             pod = self._pod
             if pod is not None:
-                if is_running(pod):
+                if is_running(pod, self._made.beside):
                     if self._made.own_users and (shared := no_own_users(pod)) is not None:
                         raise shared
                     return
-                problem = waiting_for(pod, self._made.image)
+                problem = waiting_for(pod, self._made.image, self._made.beside)
                 if problem is not None:
                     raise problem
             if self._gone.done():

@@ -105,7 +105,7 @@ def _make(
     labels = labels_of(spec, owner, run, config.labels)
     if not held:
         del labels[SANDBOX_LABEL]
-    pod = pod_spec(config.image, spec, replace(config, volumes=()), seconds=_LIFETIME, linked=False)
+    pod = pod_spec(config.image, spec, replace(config, volumes=(), sidecars=()), seconds=_LIFETIME, linked=False)
     name, group, kind = f"toolexec-{run}", "v1", "pods"
     body: JSONDict = pod_body(name, labels, pod, config.annotations)
     if config.jobs:  # then there may be no right to make pods

@@ -14,14 +14,14 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
-from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject
+from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject, Security
 from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
-from toolexec_kubernetes.config import LINK_QUIET, KubernetesConfig
+from toolexec_kubernetes.config import CONTAINER, LINK_QUIET, KubernetesConfig
+from toolexec_kubernetes.sidecars import sidecar_bodies, sidecar_volumes
 from toolexec_kubernetes.volumes import node_bytes, volume_bodies, volume_mounts
 
 __all__ = [
-    "CONTAINER",
     "MANAGED_LABEL",
     "MANAGER",
     "OWNED_LABEL",
@@ -44,8 +44,6 @@ __all__ = [
     "with_user",
 ]
 
-CONTAINER: Final = "guest"
-"""The only container of each pod."""
 MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "toolexec"
 OWNED_LABEL: Final = "toolexec.io/owner"
@@ -88,7 +86,7 @@ class Made:
     """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod.
 
     With `own_users` the pod has to have users of its own: one that was made without is not used. `linked` says what its
-    stdin and stdout are; see `pod_spec`.
+    stdin and stdout are; see `pod_spec`. `beside` has the names of the containers that have to run, too.
     """
 
     group: str
@@ -98,6 +96,7 @@ class Made:
     image: str
     own_users: bool = False
     linked: bool = True
+    beside: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -236,12 +235,16 @@ def pod_spec(
         "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
         "terminationGracePeriodSeconds": _GRACE,
         "securityContext": _pod_security(spec, claims=any(each.claim for each in config.all_volumes)),
-        "containers": [_container(image, spec, config, linked=linked)],
+        "containers": [
+            _container(image, spec, config, linked=linked),
+            *sidecar_bodies(config.all_sidecars, _side_rights(spec, config), _pull(config)),
+        ],
         "volumes": [
             {"name": f"tmpfs-{number}", "emptyDir": {"medium": "Memory", "sizeLimit": str(mount.size_bytes)}}
             for number, mount in enumerate(spec.mounts)
         ]
-        + volume_bodies(config.all_volumes),
+        + volume_bodies(config.all_volumes)
+        + sidecar_volumes(config.all_sidecars),
         "tolerations": [
             *(dict(each) for each in config.tolerations),
             *(
@@ -269,12 +272,12 @@ def pod_spec(
 def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, linked: bool) -> JSONDict:
     command = link_command(spec.command) if linked else spec.command
     env = {**spec.env, **dict.fromkeys(_SERVICE, "")} if linked else spec.env
-    security, bounds = spec.security, _bounds(spec, config)
+    bounds = _bounds(spec, config)
     uid, gid = _user(spec)
     return {
         "name": CONTAINER,
         "image": image,
-        "imagePullPolicy": {"always": "Always", "never": "Never"}.get(config.pull, "IfNotPresent"),
+        "imagePullPolicy": _pull(config),
         # `$(NAME)` would be a variable to the kubelet
         "command": [word.replace("$", "$$") for word in command],
         "workingDir": spec.working_dir,
@@ -282,29 +285,39 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, lin
         "stdin": True,
         "stdinOnce": not linked,  # which would end with the first connection
         "resources": bounds,
-        "securityContext": {
-            "privileged": False,
-            "procMount": "Default",  # in which a runtime hides what is hidden in containers
-            "allowPrivilegeEscalation": not security.no_new_privileges,
-            "readOnlyRootFilesystem": security.read_only_root,
-            "runAsNonRoot": True,
-            "runAsUser": uid,
-            "runAsGroup": gid,
-            "capabilities": {
-                "drop": ["ALL"],
-                **(
-                    {"add": [name.removeprefix("CAP_") for name in security.keep_capabilities]}
-                    if security.keep_capabilities
-                    else {}
-                ),
-            },
-        },
+        "securityContext": _rights(spec.security, uid, gid),
         "volumeMounts": [
             {"name": f"tmpfs-{number}", "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
             for number, mount in enumerate(spec.mounts)
         ]
         + volume_mounts(config.all_volumes),
     }
+
+
+def _pull(config: KubernetesConfig) -> str:
+    return {"always": "Always", "never": "Never"}.get(config.pull, "IfNotPresent")
+
+
+def _rights(security: Security, uid: int, gid: int) -> JSONDict:
+    kept = [name.removeprefix("CAP_") for name in security.keep_capabilities]
+    return {
+        "privileged": False,
+        "procMount": "Default",  # in which a runtime hides what is hidden in containers
+        "allowPrivilegeEscalation": not security.no_new_privileges,
+        "readOnlyRootFilesystem": security.read_only_root,
+        "runAsNonRoot": True,
+        "runAsUser": uid,
+        "runAsGroup": gid,
+        "capabilities": {"drop": ["ALL"], **({"add": kept} if kept else {})},
+    }
+
+
+def _side_rights(spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
+    """Return the rights of a container beside the guest: by another user where each pod has its own, as the kernel
+    counts processes by user."""
+    uid, gid = _user(spec)
+    security = replace(spec.security, read_only_root=True, no_new_privileges=True, keep_capabilities=())
+    return _rights(security, uid if config.one_user else uid + 1, gid)
 
 
 def _bounds(spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:

@@ -11,7 +11,15 @@ from typing import Any, Final
 from toolexec.containers import JSONDict
 from toolexec.errors import ConfigurationError
 
-__all__ = ["Volume", "node_bytes", "read_volumes", "volume_bodies", "volume_mounts"]
+__all__ = [
+    "Volume",
+    "check_target",
+    "node_bytes",
+    "read_size",
+    "read_volumes",
+    "volume_bodies",
+    "volume_mounts",
+]
 
 _CLAIM: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TARGET: Final = re.compile(r"(/[A-Za-z0-9._-]{1,100}){1,8}")
@@ -78,7 +86,7 @@ def _read(given: Mapping[str, Any], where: str) -> Volume:
     read_only = given.get("read_only", False)
     if not isinstance(read_only, bool):
         raise ConfigurationError(f"{where}: read_only must be true or false, not {read_only!r:.80}")
-    size = _bytes(given["size"], where) if "size" in given else 0
+    size = read_size(given["size"], where) if "size" in given else 0
     _check_paths(text["target"], text["sub_path"], where)
     if bool(text["claim"]) == bool(size):
         raise ConfigurationError(f"{where}: name either a claim or a size")
@@ -93,19 +101,26 @@ def _read(given: Mapping[str, Any], where: str) -> Volume:
 
 
 def _check_paths(target: str, sub_path: str, where: str) -> None:
-    if not _TARGET.fullmatch(target) or normpath(target) != target:
-        raise ConfigurationError(f"{where}: target must be a plain absolute path, not {target[:80]!r}")
-    if any(f"{target}/".startswith(f"{taken}/") for taken in _TAKEN):
-        raise ConfigurationError(f"{where}: the sandbox has {target} itself; choose another place, such as /data")
+    check_target(target, where, taken=_TAKEN)
     if sub_path and (not _SUB_PATH.fullmatch(sub_path) or normpath(sub_path) != sub_path or sub_path.startswith("..")):
         raise ConfigurationError(f"{where}: sub_path must be a plain relative path, not {sub_path[:80]!r}")
 
 
-def _bytes(given: Any, where: str) -> int:
+def check_target(path: Any, where: str, *, taken: Sequence[str]) -> None:
+    """Raise ConfigurationError for what is not a plain absolute path, or is at or below one of *taken*."""
+    if not isinstance(path, str) or not _TARGET.fullmatch(path) or normpath(path) != path:
+        raise ConfigurationError(f"{where}: target must be a plain absolute path, not {path!r:.80}")
+    if any(f"{path}/".startswith(f"{each}/") for each in taken):
+        raise ConfigurationError(f"{where}: the sandbox has {path} itself; choose another place, such as /data")
+
+
+def read_size(given: Any, where: str, *, least: int = _LEAST) -> int:
+    """Return how many bytes a number, or a text such as `2Gi`, means. Raises ConfigurationError for anything else, and
+    for fewer than *least* or more than 16 TiB."""
     found = _SIZE.fullmatch(str(given)) if isinstance(given, str | int) and not isinstance(given, bool) else None
     size = int(found[1]) * _UNITS[found[2] or ""] if found is not None else 0
-    if not _LEAST <= size <= _MOST:
-        raise ConfigurationError(f"{where}: size must be from 1Mi to 16Ti, such as 2Gi, not {given!r:.80}")
+    if not least <= size <= _MOST:
+        raise ConfigurationError(f"{where}: size must be from {least} bytes to 16Ti, such as 2Gi, not {given!r:.80}")
     return size
 
 

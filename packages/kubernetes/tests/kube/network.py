@@ -80,12 +80,12 @@ class Network:
         await command("ip", "-batch", "-", stdin=f"{lines}link set {self._bridge} up\n")
 
     async def connect(self, pod: Object) -> PodNetwork | None:
-        """Return the network of a new pod; None for one that may reach nothing, whose namespace runc makes.
+        """Return the network of a new pod; None for one container that may reach nothing, whose namespace runc makes.
 
         A cancelled one is made all the same: `disconnect` removes it.
         """
         reached = await self._egress(pod)
-        if reached == []:
+        if reached == [] and len(pod["spec"]["containers"]) == 1:
             return None
         making = asyncio.ensure_future(self._connect(pod, reached))
         self._making[pod["metadata"]["uid"]] = making
@@ -103,11 +103,14 @@ class Network:
         except OSError:
             await self._delete(found)
             raise
-        found.is_up = True
+        found.is_up = reached != []
         self._pods[pod["metadata"]["uid"]] = (pod, found)
         return found
 
     async def _wire(self, found: PodNetwork, reached: list[str] | None) -> None:
+        if reached == []:  # its containers reach each other
+            await command("ip", "-n", found.name, "link", "set", "lo", "up")
+            return
         ends = f"link add {found.link} type veth peer name eth0 netns {found.name}\n"
         await command("ip", "-batch", "-", stdin=f"{ends}link set {found.link} master {self._bridge} up\n")
         lines = ["link set lo up", f"addr add {found.address}/32 dev eth0", "link set eth0 up"]

@@ -228,6 +228,8 @@ class PodRunner:
                 self._set_terminated(slot, slot.running)
             policy = self.pod["spec"]["restartPolicy"]
             if policy == "Never" or (policy == "OnFailure" and slot.exit_code() == 0):
+                if len(self.slots) > 1:  # the end of the only one is that of the pod
+                    await self._report()
                 return
             await self._report()
             await self._back_off(slot)
