@@ -20,7 +20,7 @@ RECORDED: Final = Path(__file__).with_name("budget.json")
 GROWTH: Final = 1.02
 """How much more a figure may be than what was recorded."""
 EXPOSED: Final[tuple[Expose, ...]] = ("meta", "code")
-_EACH: Final = 41
+_EACH: Final = 10
 
 
 async def sampled(expose: Expose) -> dict[str, float]:

@@ -22,7 +22,14 @@ from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import Expander, Query
 from toolexec.discovery.ranking.explaining import explain_words
 from toolexec.discovery.ranking.marks import Marks, value_of
-from toolexec.discovery.ranking.namespaces import LONG, LOOKED_AT, by_namespaces
+from toolexec.discovery.ranking.namespaces import (
+    LONG,
+    LOOKED_AT,
+    LOOKUP,
+    MANY_TOOLS,
+    by_namespaces,
+    looks_up,
+)
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Scored, Word
@@ -107,6 +114,7 @@ class BM25Searcher:
         self._ordered: list[str] | None = None
         self._changes = 0
         self._sets: deque[tuple[frozenset[str], int, int]] = deque(maxlen=_MAX_SETS)
+        self._lookups: dict[str, list[int]] = {}
 
     @property
     def blocks(self) -> bool:
@@ -139,19 +147,39 @@ class BM25Searcher:
             if len(words) + len(read.unknown) < LONG:
                 best = self._ranker.best(words, limit, choice, self._id)
             else:
-                best = self._of_namespaces(read, words, limit, choice)
+                best = self._of_namespaces(query, read, limit, choice)
             best = self._exact_first(read, words, best, choice)[:limit]
             meant = read.meant if best else read.maybe
             found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
 
-    def _of_namespaces(self, read: Query, words: Sequence[Word], limit: int, choice: Choice) -> list[Scored]:
-        """Return the best slots for a query that is long enough to be a task, those of its namespaces first."""
-        best = self._ranker.best(words, max(limit, LOOKED_AT), choice, self._id)
-        first = by_namespaces(self._postings, read.words, best[:LOOKED_AT], self._namespace, self._sizes)
-        first.sort(key=lambda item: (-item[0], self._id(item[1])))
-        return [*first, *best[LOOKED_AT:]]
+    def _of_namespaces(self, query: str, read: Query, limit: int, choice: Choice) -> list[Scored]:
+        """Return the best slots for a query that is long enough to be a task, those of its namespaces first, and among
+        these what looks things up there, with its words or without."""
+        words = [*read.words, *self._expander.shaped(query, read)]
+        best = self._ranker.best([word.members for word in words], max(limit, LOOKED_AT), choice, self._id)
+        said = by_namespaces(self._postings, words, best[:LOOKED_AT], self._namespace, self._sizes)
+        scores = {slot: score + said.get(self._namespace(slot), 0.0) for score, slot in best[:LOOKED_AT]}
+        for space, gain in said.items():
+            for slot in self._lookups_of(space):
+                if slot in scores or self._ranker.allows(slot, choice):
+                    scores[slot] = scores.get(slot, gain) + LOOKUP * gain
+        found = [(score, slot) for slot, score in scores.items()]
+        found += [item for item in best[LOOKED_AT:] if item[1] not in scores]
+        found.sort(key=lambda item: (-item[0], self._id(item[1])))
+        return found
+
+    def _lookups_of(self, namespace: str) -> list[int]:
+        """Return the slots of the tools of a namespace that look things up; none of a very large one."""
+        found = self._lookups.get(namespace)
+        if found is None:
+            found = []
+            if self._sizes[namespace] <= MANY_TOOLS:
+                slots = [posting >> 8 for posting in self._postings.of(self._marks.of_namespace(namespace))]
+                found = [slot for slot in slots if looks_up(self._id(slot).partition(":")[2])]
+            self._lookups[namespace] = found
+        return found
 
     def _namespace(self, slot: int) -> str:
         return _namespace_of(self._id(slot))
@@ -307,6 +335,7 @@ class BM25Searcher:
             return
         self._changes += len(pending)
         self._expander.changed()
+        self._lookups.clear()
         while pending:
             tool_id, tool, bindings = pending.popleft()
             if tool is None:

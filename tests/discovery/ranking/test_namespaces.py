@@ -43,6 +43,59 @@ def test_tools_of_a_namespace_that_is_spoken_of_come_first() -> None:
     assert ranked_by_words[0] == "strange:export"
 
 
+def lookups() -> list[Tool]:
+    """Return tools that find things by words, of namespaces that a task speaks of and of another."""
+    names = ("mail:search_messages", "rooms:findRooms", "strange:search_nothing")
+    return [tool(name, "Matches a pattern.") for name in names]
+
+
+def test_what_looks_things_up_comes_along() -> None:
+    """A task names things, and tools take their IDs: what finds these in the task's namespaces is found without a word
+    of it, and that of others is not."""
+    made = searcher([*tools(), *lookups()])
+    whole = made.search(TASK, 50)
+    found = [hit.tool_id for hit in whole]
+    assert found.index("rooms:findRooms") < 5
+    assert "mail:search_messages" in found
+    assert found.index("strange:export") < len(found)
+    assert "strange:search_nothing" not in found[:9]
+    assert len(found) == len(set(found))
+    assert [hit.score for hit in whole] == sorted((hit.score for hit in whole), reverse=True)
+    for limit in (1, 3, 10):
+        assert made.search(TASK, limit) == whole[:limit]
+    assert ids(made, "book meeting room")[-1] == "rooms:findRooms"
+
+
+def test_what_looks_things_up_is_filtered_too() -> None:
+    """A tool that a filter or a rule hides does not come along; one that is removed is gone."""
+    made = searcher([*tools(), *lookups()])
+    hidden = made.search(TASK, 50, lambda tool_id: tool_id != "rooms:findRooms")
+    assert "rooms:findRooms" not in [hit.tool_id for hit in hidden]
+    made.search(TASK, 50)
+    made.remove("rooms:findRooms")
+    assert "rooms:findRooms" not in ids(made, TASK, 50)
+    made.add(lookups()[1])
+    assert made.search(TASK, 50) == searcher([*tools(), *lookups()]).search(TASK, 50)
+
+
+def test_values_say_what_they_are() -> None:
+    """A path, an address and a date in a task find the tools for files, mail and events; in a short query they are
+    words."""
+    kinds = [
+        tool("drive:upload", "Stores a file."),
+        tool("post:deliver", "Hands in an email."),
+        tool("agenda:book", "Makes an event."),
+        *(tool(f"x:{letter * 3}", "Another one.") for letter in "abcdefghijklmnop"),
+    ]
+    made = searcher(kinds)
+    long = "our yearly talk lasted hours, hence everybody absent yesterday deserves its complete wording without delay"
+    assert ids(made, long) == []
+    assert ids(made, f"{long} into /minutes/monday.md")[0] == "drive:upload"
+    assert ids(made, f"{long} onto kim@northwind.example")[0] == "post:deliver"
+    assert ids(made, f"{long} on 2026-12-07")[0] == "agenda:book"
+    assert "drive:upload" not in ids(made, "/minutes/monday.md")
+
+
 def test_a_short_query_is_ranked_by_its_words_alone() -> None:
     """A query for one tool finds it, whatever its namespace is."""
     assert ids(searcher(tools()), "write short summary of mail", 1) == ["strange:export"]

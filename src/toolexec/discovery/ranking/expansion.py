@@ -10,6 +10,7 @@ from typing import Final
 from toolexec.discovery.explanation import MatchKind
 from toolexec.discovery.ranking.english import COMMON, frequency
 from toolexec.discovery.ranking.postings import Postings
+from toolexec.discovery.ranking.shapes import shapes_in
 from toolexec.discovery.ranking.spelling import Spelling
 from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.ranking.synonyms import PHRASES, synonyms_of
@@ -24,6 +25,7 @@ _MIXED: Final = re.compile(r"[a-zA-Z]+(?:\d+|-)[a-zA-Z]+")
 _SAME: Final = 0.95
 _FAMILY: Final = 0.9
 _PHRASE: Final = 0.75
+_SHAPE: Final = 0.7
 _SHORTENED: Final = 0.7
 _MAX_GAP: Final = 3
 _WORDY: Final = 5
@@ -110,6 +112,20 @@ class Expander:
         corrected = " ".join(meant.get(word, word) for word, _ in words) if meant else None
         supposed = " ".join((meant | maybe).get(word, word) for word, _ in words) if maybe else corrected
         return Query(tuple(found), tuple(unknown), corrected, supposed, was_cut)
+
+    def shaped(self, text: str, query: Query) -> list[QueryWord]:
+        """Return words for what the values in a long query are, such as *file* for a path, unless it has them."""
+        known = {word.text for word in query.words}
+        found: list[QueryWord] = []
+        for word in shapes_in(text[:MAX_QUERY]):
+            if word not in known and (sign := self._sign(stem(word))):
+                made = QueryWord(word)
+                made.add(sign, _SHAPE, "word")
+                for other, same in synonyms_of(stem(word)):
+                    if (self._synonyms or same) and (sign := self._sign(other)):
+                        made.add(sign, (_SAME if same else self._synonyms) * _SHAPE, "synonym")
+                found.append(made)
+        return found
 
     def _sign(self, key: str) -> str:
         sign = self._signs.get(key, "")

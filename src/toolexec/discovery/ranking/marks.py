@@ -52,6 +52,10 @@ class Marks:
         made = self._homes[home] = "".join(dict.fromkeys(map(self._backends.__getitem__, home)))
         return made
 
+    def of_namespace(self, namespace: str) -> str:
+        """Return the sign of the mark of a namespace; empty where no tool is in it."""
+        return self._mark("namespace", namespace)
+
     def clauses(self, filters: Filters) -> tuple[Clause, ...]:
         """Return the filters as conditions on marks."""
         found: list[Clause] = []
@@ -65,7 +69,10 @@ class Marks:
         return tuple(found)
 
     def _clause(self, kind: str, value: str, wanted: bool = True) -> Clause:
-        return Clause(self._words.signs.get(f"{MARK}{kind}{MARK}{value}", ""), wanted)
+        return Clause(self._mark(kind, value), wanted)
+
+    def _mark(self, kind: str, value: str) -> str:
+        return self._words.signs.get(f"{MARK}{kind}{MARK}{value}", "")
 
 
 class _Signs(dict[str, str]):

@@ -2,7 +2,8 @@
 
 A task of several steps ("the deal is won, write Kim a mail and book an hour") has many words that some tool or other
 has by chance. What the words say together is more certain: a namespace much of which has a word, as *mail* or *deal*,
-is one that the task needs, and its tools come before others that match as well.
+is one that the task needs, and its tools come before others that match as well; first of all those that look things
+up there.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 
 from toolexec.discovery.ranking.expansion import QueryWord
 from toolexec.discovery.ranking.postings import Postings
+from toolexec.discovery.words import split_words
 
-__all__ = ["LONG", "LOOKED_AT", "by_namespaces"]
+__all__ = ["LONG", "LOOKED_AT", "LOOKUP", "MANY_TOOLS", "by_namespaces", "looks_up"]
 
 LONG: Final = 9
 """From so many words on, stop words aside, a query is about more than one tool. (Of the 599 labelled queries for one
@@ -27,6 +29,12 @@ _FEW_TOOLS: Final = 3
 _SHARE: Final = 3.0
 """A word that a third of a namespace has counts in full for it."""
 _CERTAIN: Final = frozenset({"word", "spelling"})
+_LOOKUPS: Final = frozenset({"search", "find", "lookup"})
+_MAX_NAME: Final = 200
+LOOKUP: Final = 1.5
+"""How much more what a query says of a namespace counts for the tools that look up things in it."""
+MANY_TOOLS: Final = 5_000
+"""A namespace of more tools is not read for those that look things up: it would take milliseconds."""
 
 
 def by_namespaces(
@@ -35,9 +43,9 @@ def by_namespaces(
     best: Sequence[tuple[float, int]],
     namespace_of: Callable[[int], str],
     sizes: Mapping[str, int],
-) -> list[tuple[float, int]]:
-    """Return *best*, scores and slots, with what the query says of each one's namespace added to its score; not in
-    order. *sizes* has how many tools each namespace has."""
+) -> dict[str, float]:
+    """Return how much a query says of each namespace of the *best*, scores and slots: what is added to the scores of
+    its tools. *sizes* has how many tools each namespace has."""
     spaces = [namespace_of(slot) for _, slot in best]
     heads = [text[: len(text) >> 1] for text in (postings.held[slot] for _, slot in best)]
     said: dict[str, float] = {}
@@ -50,4 +58,17 @@ def by_namespaces(
         for space, tools in Counter(space for space, has in zip(spaces, having, strict=True) if has).items():
             if (size := sizes[space]) >= _FEW_TOOLS:
                 said[space] = said.get(space, 0.0) + rarity * min(1.0, _SHARE * tools / size)
-    return [(score + said.get(space, 0.0), slot) for (score, slot), space in zip(best, spaces, strict=True)]
+    return said
+
+
+def looks_up(name: str) -> bool:
+    """Return whether the tool of this name finds things by words.
+
+    A task names things (the deal with Northwind), and tools take their IDs. So it needs what finds them, in each
+    namespace that it speaks of, though it does not say so.
+
+    >>> [looks_up(name) for name in ("search_contacts", "messages.find", "listIssues")]
+    [True, True, False]
+    """
+    words = split_words(name[:_MAX_NAME])
+    return bool(words) and (words[0] in _LOOKUPS or words[-1] in _LOOKUPS)
