@@ -85,6 +85,17 @@ class TestFusion:
         hits = made.search("north", 5)
         assert list(rounded(hits).items()) == list(expected.items())
 
+    def test_words_weigh_more_for_a_task(self, make_tool: MakeTool) -> None:
+        """A query of nine telling words is about several tools, and close to none of them as a whole."""
+        short = "send mail book room bill client close ticket"
+        made = hybrid(Fixed(("t:b", 20.0), ("t:c", 10.0)), make_tool)
+        found = {
+            query: {hit.tool_id: hit.score for hit in made.search(query, 9)} for query in (short, f"{short} today")
+        }
+        before, after = found.values()
+        assert after["t:c"] - 0.7 * 0.5 == pytest.approx(0.6 * (before["t:c"] - 0.5 * 0.5))
+        assert after["t:b"] - 0.7 == pytest.approx(0.6 * (before["t:b"] - 0.5))
+
     @pytest.mark.parametrize(
         ("alpha", "order"), [(1.0, ["t:b", "t:c"]), (0.5, ["t:c", "t:a", "t:b"]), (0.0, ["t:a", "t:c"])]
     )

@@ -16,7 +16,7 @@ from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.ranking.synonyms import PHRASES, synonyms_of
 from toolexec.discovery.words import split_words
 
-__all__ = ["MAX_QUERY", "Expander", "Query", "QueryWord"]
+__all__ = ["MAX_QUERY", "Expander", "Query", "QueryWord", "word_count"]
 
 MAX_QUERY: Final = 2000
 _MAX_WORDS: Final = 64
@@ -199,6 +199,11 @@ class Expander:
         if not completions and not wordy and not level:
             for sign in self._spelling.shortened(word):
                 made.add(sign, _SHORTENED, "prefix")
+
+
+def word_count(text: str) -> int:
+    """Return how many words a query has, each once, without stop words unless there is nothing else."""
+    return len(_words(text[:MAX_QUERY]))
 
 
 def _is_slip(level: int, other: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.discovery.explanation import Explains, Explanation
+from toolexec.discovery.ranking.expansion import word_count
+from toolexec.discovery.ranking.namespaces import LONG
 from toolexec.discovery.search import Accept, Hits, Searcher, best
 from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
 from toolexec.discovery.semantic.searcher import EmbeddingSearcher
@@ -16,6 +18,9 @@ from toolexec.model.tool import Tool
 
 __all__ = ["Fusion", "HybridSearcher"]
 
+_TASK: Final = 0.4
+"""How much of the weight of meaning goes to words when a query is a task."""
+
 Fusion: TypeAlias = Literal["alpha", "rrf"]
 """How the two rankings become one: by their scores, or by their ranks."""
 
@@ -24,7 +29,9 @@ Fusion: TypeAlias = Literal["alpha", "rrf"]
 class HybridSearcher:
     """Asks a lexical searcher, such as `BM25Searcher`, and an `EmbeddingSearcher`, and makes one ranking of both.
 
-    *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`. `rrf` goes by
+    *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`; for a query of
+    nine words or more, which is about several tools, two fifths of what is left of the cosine go to the lexical side:
+    its text as a whole is close to tools for none of its parts. `rrf` goes by
     ranks, with *k*, see `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
     asked, with 0 only the other. The best *candidates* of each side are ranked, so an answer never has more than twice
     as many.
@@ -90,10 +97,15 @@ class HybridSearcher:
             cosines = {hit.tool_id: hit.score for hit in close}
             others = [hit.tool_id for hit in words if hit.tool_id not in cosines]
             cosines |= self.embedding.scores(query, others) if others and self.alpha < 1 else {}
-            scores = weighted_sum(words, cosines, alpha=self.alpha)
+            scores = weighted_sum(words, cosines, alpha=self._alpha_for(query))
         note = "; ".join(text for text in (said.note, close.note) if text)
         meant = said.did_you_mean if words or not scores else None  # without hits of its own it only supposes something
         return Hits(best(scores, limit), did_you_mean=meant, note=note)
+
+    def _alpha_for(self, query: str) -> float:
+        """Return the weight of the lexical side, higher for the text of a task."""
+        shift = _TASK if 0 < self.alpha < 1 and word_count(query) >= LONG else 0.0
+        return self.alpha + shift * (1 - self.alpha)
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """Return the words that matched on the lexical side, and each side's own score as a part: of `bm25` (or
