@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -110,6 +111,46 @@ async def test_an_answer_has_a_bound() -> None:
     assert len(text) < 26_000
     assert " more; ask for fewer, or by name: n:" in text
     await counter.ex.aclose()
+
+
+@pytest.mark.parametrize("language", ["python", "typescript"])
+async def test_ten_thousand_hits_with_hostile_words(language: str) -> None:
+    """An answer over 10,000 tools that all match, some with 100 KB of description, 5,000 properties or loops, has its
+    bound, each tool on a line of its own, and says what was left out."""
+    counter = Counter()
+    wide = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(5_000)}}
+    loop = {"type": "object", "properties": {"again": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}}}
+    counter.ex.add(Tool(name="a", namespace="n", description="send\n*/ # " * 10_000, input_schema=wide), handler=dict)
+    counter.ex.add(Tool(name="b", namespace="n", input_schema=loop, output_schema=loop), handler=dict)
+    for number in range(10_000):
+        counter.ex.add(Tool(name=f"t{number}", namespace="n", description="Send it.", input_schema={}), handler=dict)
+    for text in (
+        await found(counter, namespaces=["n"], language=language),
+        await found(counter, queries=["send"], limit=50, language=language),
+    ):
+        assert len(text) < 26_000
+        assert all(line.startswith(("tools.n.", "// ", "# ")) for line in text.splitlines())
+    text = await found(counter, namespaces=["n"], language=language)
+    assert re.search(r", … 49\d\d more\}?\)", text.splitlines()[0])
+    assert " 9902 more; ask for fewer, or by name: n:" in text
+    full = await found(counter, names=["n:a", "n:b"], detail="full", language=language)
+    assert len(full) < 40_000
+    assert "Shortened: its schema is longer than a stub." in full
+    await counter.ex.aclose()
+
+
+async def test_a_result_that_is_not_what_its_type_says(counter: Counter) -> None:
+    """A tool that gives something else than its stub says fails, in the program that relied on it, with a code."""
+    counter.ex.add(lies, "n:lies")
+    assert await found(counter, names=["n:lies"]) == "tools.n.lies() -> int"
+    reply = await counter.ask(
+        EXECUTE, code="try:\n    tools.n.lies()\nexcept ToolError as error:\n    return error.code"
+    )
+    assert reply.value["value"] == "validation_output"
+
+
+def lies() -> int:
+    return "not a number"  # type: ignore[return-value]
 
 
 async def test_a_tool_that_only_its_id_leads_to(counter: Counter) -> None:
