@@ -14,13 +14,13 @@ __all__ = ["environment", "served"]
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a server that keeps its state in *tmp_path*."""
+    """Return the environment of a server that keeps its state in *tmp_path*."""
     return server_environment(XDG_STATE_HOME=str(tmp_path / "state"))
 
 
 @contextmanager
 def served(words: list[str], tmp_path: Path) -> Generator[str]:
-    """A server over HTTP, and its address; it is killed at the end."""
+    """Serve over HTTP, and give the address; the server is killed at the end."""
     process = subprocess.Popen(
         [*words, "--transport", "http"], stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
     )

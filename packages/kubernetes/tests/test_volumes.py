@@ -14,7 +14,7 @@ from toolexec_kubernetes.spec import pod_spec
 
 VOLUMES: tuple[dict[str, Any], ...] = (
     {"target": "/data", "claim": "models", "read_only": True, "sub_path": "v1/small"},
-    {"target": "/home/team", "claim": "team"},
+    {"target": "/srv/team", "claim": "team"},
     {"target": "/scratch", "size": "2Gi"},
     {"target": "/fast", "size": 5_000_000, "storage_class": "ssd"},
 )
@@ -34,7 +34,7 @@ def test_a_pod_has_the_volumes_of_the_settings() -> None:
     mounts = [each for each in container["volumeMounts"] if each["name"].startswith("volume-")]
     assert mounts == [
         {"name": "volume-0", "mountPath": "/data", "readOnly": True, "subPath": "v1/small"},
-        {"name": "volume-1", "mountPath": "/home/team"},
+        {"name": "volume-1", "mountPath": "/srv/team"},
         {"name": "volume-2", "mountPath": "/scratch"},
         {"name": "volume-3", "mountPath": "/fast"},
     ]

@@ -51,7 +51,7 @@ LARGE = b"x" * (1 << 20)
 
 
 async def test_a_large_response_is_a_file(tmp_path: Path) -> None:
-    """It is found again by the next server, and goes with its run; what a dead server left over goes at once."""
+    """The next server finds it, and it goes with its run; what a dead server left over goes at once."""
     first = Journal(tmp_path, 600, 1000.0)
     for run in ("kept", "half"):
         first.start("a", run, b"d", 1000.0, "ab")
@@ -75,7 +75,7 @@ async def test_a_large_response_is_a_file(tmp_path: Path) -> None:
 
 
 async def test_a_large_response_that_is_gone_is_lost(tmp_path: Path) -> None:
-    """The run may have run, and nobody says that it ended well."""
+    """The run may have run, and the journal does not say that it ended well."""
     journal = Journal(tmp_path, 600, 1000.0)
     try:
         journal.start("a", "run", b"d", 1000.0, "ab")

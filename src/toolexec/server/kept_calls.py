@@ -42,14 +42,14 @@ def about(request: ApprovalRequest) -> str:
 
 
 def refuse_state(why: str) -> NoReturn:
-    """Raise MCPError for a state that is no good."""
+    """Raise MCPError for a state that cannot be used."""
     raise MCPError(code=INVALID_PARAMS, message=why, data={"reason": "invalid_request_state"})
 
 
 class KeptCall:
     """The record of one call, as the server that works on it sees it.
 
-    `is_begun` says that something was done for it: from then on nobody begins it again.
+    `is_begun` says that something was done for it: from then on no server begins it again.
     """
 
     def __init__(self, calls: KeptCalls, key: str, owner: str, digest: str) -> None:
@@ -66,7 +66,7 @@ class KeptCall:
         self._text = self._calls.write(self._key, {**facts, "begun": self.is_begun}, timeout)
 
     def claim(self) -> bool:
-        """Return whether this server may go on with it: nobody else does then. Raises MCPError where that cannot be
+        """Return whether this server may go on with it: no other one does then. Raises MCPError where that cannot be
         found out."""
         text, self._text = self._text, ""
         return not text or self._calls.swap(self._key, text, _USED)

@@ -602,7 +602,7 @@ def test_code_from_a_wheel_is_not_compiled(shop: Workshop, bring: Callable[..., 
 
 
 def test_code_from_a_wheel_is_not_compiled_later_either(shop: Workshop, bring: Callable[..., Path]) -> None:
-    """It has all optimisations: nothing is left for a process in the background."""
+    """All optimisations are in it: nothing is left for a process in the background."""
     bring()
     assert isinstance(shop.load(quick=shop.compile), Compiled)
     assert not shop.cache.lacks(fingerprint="f")

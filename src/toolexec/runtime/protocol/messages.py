@@ -263,7 +263,7 @@ def whole_text(frame: JSONValue, text: str | bytes) -> JSONValue:
 
 def _has_halves(text: str | bytes) -> bool:
     """Return whether JSON text may have halves of characters. To look for a single backslash first takes a fiftieth of
-    the time, and most large texts have none."""
+    the time, and most large strings have none."""
     if isinstance(text, str):
         return "\\" in text and ("\\ud" in text or "\\uD" in text)
     return b"\\" in text and (b"\\ud" in text or b"\\uD" in text)
