@@ -128,3 +128,19 @@ def test_claims_that_stay_locked_are_an_error(tmp_path: Path, monkeypatch: pytes
         os.close(held)
     assert caught.value.errno == errno.EAGAIN
     claims.take().release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories away")
+def test_claims_are_not_kept_where_others_could_take_them_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of another user is left as it is, and without a better one no number is given out."""
+    monkeypatch.setenv("TOOLEXEC_CACHE", str(tmp_path / "cache"))
+    planted = tmp_path / "users"
+    planted.mkdir()
+    os.chown(planted, 65534, 65534)
+    claim = UserClaims(planted, numbers=NUMBERS).take()
+    assert claim.path.parent == tmp_path / "cache" / "users"
+    assert [*planted.iterdir()] == []
+    os.chown(tmp_path / "cache" / "users", 65534, 65534)
+    with pytest.raises(OSError, match="no directory for the claims") as caught:
+        UserClaims(planted, numbers=NUMBERS).take()
+    assert caught.value.errno == errno.EACCES

@@ -98,11 +98,12 @@ class UserClaims:
         for directory in (self._directory or _SHARED, cache_directory("users")):
             try:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
+                is_ours = directory.lstat().st_uid == os.geteuid()  # others could take claims away
             except OSError:
                 if self._directory is not None:
                     raise
                 continue
-            if os.access(directory, os.W_OK):
+            if is_ours and os.access(directory, os.W_OK):
                 self._directory = directory
                 return directory
         raise OSError(errno.EACCES, "no directory for the claims of users can be made", str(_SHARED))
