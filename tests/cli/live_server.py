@@ -62,6 +62,7 @@ class Caller:
     url: str
     client: httpx2.AsyncClient
     session: str = ""
+    asked: int = 0
 
     async def open(self) -> None:
         """Begin the session."""
@@ -82,7 +83,8 @@ class Caller:
         headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
         if self.session:
             headers["mcp-session-id"] = self.session
-        data = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        self.asked += 1
+        data = {"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params}
         return await self.client.post(self.url, json=data, headers=headers)
 
 

@@ -15,7 +15,10 @@ import httpx2
 import pytest
 import typer
 import typer.main
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from tests.cli.live_server import Caller, LiveServer, live_server, write
+from tests.waiting import until
 
 from toolexec.cli.app import app
 from toolexec.cli.backend import complete_name
@@ -186,6 +189,70 @@ async def test_servers_come_go_and_start_again_while_a_session_goes_on(cli: Any,
         assert (await perform("reload"))["text"] == "nothing has changed"
         await caller.call("one:echo", n=3)
         assert served.process.returncode is None
+
+
+WAITS = """
+import json, os, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"resultType": "complete"}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "w", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
+    elif asked["method"] == "tools/call":
+        open(sys.argv[1], "w").close()
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.01)
+        result = {"content": [{"type": "text", "text": "it is done"}]}
+    elif asked["method"] == "server/discover":
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.full
+async def test_a_call_of_a_removed_server_is_finished(file: Path, tmp_path: Path) -> None:
+    """Its process works on while no other call finds it, and ends after the answer."""
+    begun, answer = tmp_path / "begun", tmp_path / "answer"
+    start = {"command": sys.executable, "args": ["-c", WAITS, str(begun), str(answer)]}
+    async with called(file) as (_, caller):
+        [path] = sockets_in(Path(os.environ["XDG_STATE_HOME"]) / "toolexec")
+        added = await ask_server(path, {"do": "add", "name": "slow", "entry": start})
+        running = asyncio.create_task(caller.call("slow:wait"))
+        await until(lambda: running.done() or begun.exists())
+        await ask_server(path, {"do": "remove", "name": "slow"})
+        with pytest.raises(AssertionError, match="tool_not_found"):
+            await caller.call("slow:wait")
+        assert not running.done()
+        answer.touch()
+        assert "it is done" in str(await running)
+        await until(lambda: not Path(f"/proc/{added['backend']['info']['pid']}").exists())
+
+
+@pytest.mark.full
+async def test_a_server_over_stdio_takes_over_its_file_too(file: Path) -> None:
+    """Its client is notified of other tools, and calls the new one in the same session."""
+    state = Path(os.environ["XDG_STATE_HOME"]) / "toolexec"
+    received: list[str] = []
+
+    async def receive(message: Any) -> None:
+        received.append(type(message).__name__)
+
+    args = ["-m", "toolexec", "serve", "-c", str(file), "--expose", "direct"]
+    transport = stdio_client(StdioServerParameters(command=sys.executable, args=args, env={**os.environ}))
+    async with Client(transport, mode="legacy", message_handler=receive) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one__echo", "read_result"]
+        [path] = await until(lambda: sockets_in(state))
+        first, *rest = command("echo")
+        received.clear()
+        await ask_server(path, {"do": "add", "name": "two", "entry": {"command": first, "args": rest}})
+        await until(lambda: "ToolListChangedNotification" in received)
+        assert "two__echo" in [tool.name for tool in (await client.list_tools()).tools]
+        assert not (await client.call_tool("two__echo", {"n": 1})).is_error
 
 
 @pytest.mark.full

@@ -27,7 +27,9 @@ backend: typer.Typer = typer.Typer(
 
 Server = Annotated[
     int | None,
-    typer.Option("--server", metavar="PID", help="Which server, where several serve these files.", show_default=False),
+    typer.Option(
+        "--server", metavar="PID", help="Only this server, where several run with these files.", show_default=False
+    ),
 ]
 Version = Annotated[
     str,
@@ -133,24 +135,42 @@ def reload(context: typer.Context, server: Server = None, config: Config = None,
 
 
 class _Reached:
-    """The server that was found, if one runs with these files, and what shows results."""
+    """The servers that run with these files, and what shows results."""
 
-    def __init__(self, screen: Screen, files: tuple[Path, ...], socket: Path | None) -> None:
+    def __init__(self, screen: Screen, files: tuple[Path, ...], sockets: Sequence[Path]) -> None:
         self.screen = screen
         self.files = files
-        self.socket = socket
+        self.sockets = sockets
 
-    async def ask(self, **request: Any) -> JSONDict:
-        """Return the answer of the server; raises BackendUnavailableError where none runs, and as the server does."""
+    async def ask_one(self, **request: Any) -> JSONDict:
+        """Return the answer of the server; raises as `ask_all`, and ConfigurationError where several run."""
+        from toolexec.errors import ConfigurationError
+
+        if len(self.sockets) > 1:
+            pids = ", ".join(path.stem for path in self.sockets)
+            raise ConfigurationError(f"several servers run with these files; choose one with --server: {pids}")
+        [answer] = await self.ask_all(**request)
+        return answer
+
+    async def ask_all(self, **request: Any) -> list[JSONDict]:
+        """Return the answers of all, one after the other; raises BackendUnavailableError where none runs, and as the
+        server does."""
         from toolexec.config.admin_socket import ask_server
         from toolexec.errors import BackendUnavailableError
 
-        if self.socket is None:
+        if not self.sockets:
             names = ", ".join(map(str, self.files))
-            raise BackendUnavailableError(
-                f"no toolexec serve of yours runs with {names}; start it with toolexec serve --transport http"
-            )
-        return await ask_server(self.socket, request)
+            raise BackendUnavailableError(f"no toolexec serve of yours runs with {names}; start it first")
+        return [await ask_server(socket, request) for socket in self.sockets]
+
+    async def change(self, do: str, **request: Any) -> JSONDict:
+        """Have the first server change the files, which the others notice; where none runs, change them here."""
+        from toolexec.config.admin_socket import ask_server
+
+        if self.sockets:
+            return await ask_server(self.sockets[0], {"do": do, **request})
+        changed: JSONDict = await getattr(self.files_alone, do)(**request)
+        return changed
 
     @property
     def files_alone(self) -> FileAdmin:
@@ -202,14 +222,14 @@ async def _with_server(
     await command(_Reached(screen, files, await _find(files, server)))
 
 
-async def _find(files: Sequence[Path], server: int | None) -> Path | None:
-    """Return the socket of the server that runs with these files; None for none. Raises ConfigurationError where
-    several do, and BackendUnavailableError where the one that is asked for does not."""
+async def _find(files: Sequence[Path], server: int | None) -> list[Path]:
+    """Return the sockets of the servers that run with these files. Raises BackendUnavailableError where the one that is
+    asked for does not."""
     import asyncio
 
     from toolexec.config.admin_socket import ask_server, sockets_in
     from toolexec.config.build import state_directory
-    from toolexec.errors import BackendUnavailableError, ConfigurationError
+    from toolexec.errors import BackendUnavailableError
 
     wanted = {str(file.resolve()) for file in files}
     paths = [path for path in sockets_in(state_directory()) if server is None or path.stem == str(server)]
@@ -219,19 +239,16 @@ async def _find(files: Sequence[Path], server: int | None) -> Path | None:
         for path, answer in zip(paths, answers, strict=True)
         if isinstance(answer, dict) and wanted & {*answer["files"]}
     ]
-    if len(found) > 1:
-        pids = ", ".join(path.stem for path in found)
-        raise ConfigurationError(f"several servers run with these files; choose one with --server: {pids}")
     if not found and server is not None:
         raise BackendUnavailableError(f"no toolexec serve with the process ID {server} runs with these files")
-    return found[0] if found else None
+    return found
 
 
 async def _list(reached: _Reached) -> None:
     from toolexec.backend.base import BackendStatus
     from toolexec.cli.tables import backends_table
 
-    answer = await reached.ask(do="list")
+    answer = await reached.ask_one(do="list")
     if reached.screen.as_json:
         reached.screen.document(answer)
         return
@@ -246,37 +263,35 @@ async def _add(
 
     command, url, env, header = words
     entry = server_entry(command, url, _pairs("--env", env), _pairs("--header", header))
-    if reached.socket is not None:
-        answer = await reached.ask(do="add", entry=entry, **given)
-    else:
-        answer = await reached.files_alone.add(entry=entry, **given)
-    _show(reached, "added", given["name"], answer)
+    _show(reached, "added", given["name"], await reached.change("add", entry=entry, **given))
 
 
 async def _remove(given: dict[str, str], reached: _Reached) -> None:
-    if reached.socket is not None:
-        answer = await reached.ask(do="remove", **given)
-    else:
-        answer = await reached.files_alone.remove(**given)
-    _show(reached, "removed", given["name"], answer)
+    _show(reached, "removed", given["name"], await reached.change("remove", **given))
 
 
 async def _restart(name: str, reached: _Reached) -> None:
-    _show(reached, "restarted", name, await reached.ask(do="restart", name=name))
+    answers = await reached.ask_all(do="restart", name=name)
+    _show(reached, "restarted", name, answers[0], answers[1:])
 
 
 async def _reload(reached: _Reached) -> None:
-    answer = await reached.ask(do="reload")
+    answers = await reached.ask_all(do="reload")
     if reached.screen.as_json:
-        reached.screen.document(answer)
-    else:
+        reached.screen.document(_with_others(answers[0], answers[1:]))
+        return
+    for answer in answers:
         reached.screen.exact(answer["text"])
 
 
-def _show(reached: _Reached, done: str, name: str, answer: JSONDict) -> None:
+def _with_others(answer: JSONDict, others: Sequence[JSONDict]) -> JSONDict:
+    return {**answer, "others": list(others)} if others else answer
+
+
+def _show(reached: _Reached, done: str, name: str, answer: JSONDict, others: Sequence[JSONDict] = ()) -> None:
     screen = reached.screen
     if screen.as_json:
-        screen.document({done: name, **answer})
+        screen.document({done: name, **_with_others(answer, others)})
         return
     where = f" {'from' if done == 'removed' else 'to'} {answer['file']}" if "file" in answer else ""
     status = answer.get("backend")
@@ -284,7 +299,7 @@ def _show(reached: _Reached, done: str, name: str, answer: JSONDict) -> None:
     screen.exact(f"{name} was {done}{where}{tools}")
     if status is not None and not status["available"]:
         screen.note(f"warning: it is unavailable: {status.get('reason', 'no reason is known')}", style="")
-    if reached.socket is None:
+    if not reached.sockets:
         screen.note("no server runs with it; it holds from the next start on")
 
 

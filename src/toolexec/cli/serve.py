@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.config.reload import Reload
     from toolexec.model.json_value import JSONDict
+    from toolexec.server.app import ToolServer
     from toolexec.server.settings import ServeSettings
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve", "without_sources"]
@@ -234,7 +235,7 @@ def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, again: LoadAg
 
         wire = stack.enter_context(stdio_wire())  # before any Python file of the user is run
         built = _build(loaded, stack, replay)
-        return asyncio.run(_until_signal(_over_stdio(built, wire, screen)))
+        return asyncio.run(_until_signal(_over_stdio(built, wire, screen, again)))
     from toolexec.cli.terminal import only_results_on_stdout
     from toolexec.server.http import Metrics
 
@@ -271,13 +272,26 @@ def _build(loaded: LoadedConfig, stack: ExitStack, replay: Path | None, metrics:
     return built
 
 
-async def _over_stdio(built: Built, wire: Any, screen: Screen) -> None:
+async def _over_stdio(built: Built, wire: Any, screen: Screen, again: LoadAgain) -> None:
     from toolexec.server.app import ToolServer
     from toolexec.server.stdio import serve_stdio
 
     server = ToolServer(built.ex, built.serve, results=built.results, index=lambda: built.index)
     async with _Report(built, screen, "over stdio"):
-        await serve_stdio(server, wire)
+        reloading = asyncio.create_task(_reload_later(server, built, again))
+        try:
+            await serve_stdio(server, wire)
+        finally:
+            reloading.cancel()
+            await asyncio.wait([reloading])
+
+
+async def _reload_later(server: ToolServer, built: Built, again: LoadAgain) -> None:
+    await asyncio.sleep(_PATIENCE)  # the first answer comes first
+    from toolexec.config.reload import Reload
+
+    async with _reloading(Reload(built, again, notify=server.notify_changes), built, again):
+        await asyncio.Event().wait()
 
 
 async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgain) -> None:
@@ -297,7 +311,12 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
     reload = Reload(built, again, keys=keys, notify=server.notify_changes, endpoints=endpoints)
     required = built.loaded.settings.http.required_backends
     health = Health.of(built.ex, required=required, also={"settings": lambda: reload.problem})
-    async with server, aclosing(endpoints), _Report(built, screen, "") as report, _reloading(reload, built, again):
+    async with (
+        server,
+        aclosing(endpoints),
+        _Report(built, screen, "") as report,
+        _reloading(reload, built, again, at_hangup=True),
+    ):
         await serve_http(
             server,
             settings.http,
@@ -312,14 +331,16 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
 
 
 @asynccontextmanager
-async def _reloading(reload: Reload, built: Built, again: LoadAgain) -> AsyncGenerator[None, None]:
-    """Have the settings read again when a file changes, at SIGHUP, and when the admin says so."""
+async def _reloading(
+    reload: Reload, built: Built, again: LoadAgain, *, at_hangup: bool = False
+) -> AsyncGenerator[None, None]:
+    """Have the settings read again when a file changes, when the admin wants it, and with *at_hangup* at SIGHUP."""
     from toolexec.config.admin import Admin
     from toolexec.config.admin_socket import listening
     from toolexec.config.watching import FileWatch
 
     watch, loop = FileWatch(lambda: reload.files, reload), asyncio.get_running_loop()
-    hangup: Any = getattr(signal, "SIGHUP", None)
+    hangup: Any = getattr(signal, "SIGHUP", None) if at_hangup else None
     with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):  # as in `_until_signal`
         loop.add_signal_handler(hangup, watch.request)
     task = asyncio.create_task(watch.run())
