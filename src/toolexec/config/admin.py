@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.config.backend_files import FileChange, check_version, plan_add, plan_remove, version_of
 from toolexec.errors import BackendUnavailableError, ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.process.lock import lock
 
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
@@ -104,6 +103,8 @@ class FileAdmin:
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
         """Wait until no other admin of this user changes settings; raises ConfigurationError where that takes long."""
+        from toolexec.process.lock import lock  # which not every platform has, unlike serving
+
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = os.open(self._state / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
