@@ -83,6 +83,7 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.kept_calls import KeptCalls
+from toolexec.server.kept_sessions import KeptSessions
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.metering import Job, count_list, count_reply
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
@@ -300,6 +301,9 @@ class ToolServer:
             server.middleware.append(_announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
+        if settings.state_path:
+            server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
+            server.middleware.append(server.kept_sessions.note)
         server.middleware.append(self.state.sealed)
         return server
 
@@ -592,6 +596,7 @@ class _Lowlevel(Server[Any]):
 
     notes_changes = False
     makes_tasks = False
+    kept_sessions: KeptSessions
     describe: Callable[[], str] = str
     offered: Callable[[ServerCapabilities], ServerCapabilities]
 

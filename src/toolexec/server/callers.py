@@ -158,7 +158,7 @@ def _session(ctx: RequestContext, caller: Caller) -> str:
     known = connection.state.get(_SESSION_KEY)
     if known is None:
         # The transport's own ID gives access to the session, so it does not belong in audit logs.
-        own = connection.session_id
+        own = (_scope(ctx) or {}).get("toolexec.session") or connection.session_id
         known = connection.state[_SESSION_KEY] = f"session-{_digest(own) if own else secrets.token_hex(8)}"
     return known
 

@@ -42,7 +42,7 @@ def about(request: ApprovalRequest) -> str:
 
 
 def refuse_state(why: str) -> NoReturn:
-    """Raise MCPError for a state that cannot be used."""
+    """Raise MCPError for a state that cannot be used, which *why* says."""
     raise MCPError(code=INVALID_PARAMS, message=why, data={"reason": "invalid_request_state"})
 
 

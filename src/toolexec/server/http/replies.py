@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the settings need no more than the standard library
 
 __all__ = [
     "Refuse",
+    "caller_key",
     "get_only",
     "header",
     "is_loopback",
@@ -51,9 +52,13 @@ def peer_of(scope: Scope) -> str:
 
 def owner_of(scope: Scope) -> str:
     """Return for whom a request counts: its proven caller, else its address."""
+    return caller_key(scope) or peer_of(scope)
+
+
+def caller_key(scope: Scope) -> str:
+    """Return what all requests of one proven caller have in common; empty for an anonymous one."""
     caller = scope.get(CALLER)
-    owner = f"{caller.method}/{caller.realm}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
-    return owner or peer_of(scope)
+    return f"{caller.method}/{caller.realm}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
 
 
 def is_stream(scope: Scope) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -18,8 +19,10 @@ from starlette.types import Message, Receive, Scope, Send
 from toolexec.model.origin import Caller
 from toolexec.model.shares import NoShareError, giving_way
 from toolexec.server.auth.credentials import CALLER
-from toolexec.server.http.replies import header, owner_of, reply_json
+from toolexec.server.http.replies import caller_key, header, is_stream, owner_of, reply_json
+from toolexec.server.http.restoring import reopened
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.kept_sessions import KeepsSessions, KeptSessions
 
 __all__ = ["SessionRoom", "Sessions"]
 
@@ -31,13 +34,16 @@ _INTERNAL_ERROR: Final = -32603
 @dataclass(slots=True)
 class _Session:
     """A session: whose it is, where it is, the request that opened it, when it was last used, and how many requests it
-    has now."""
+    has now. One that goes on after its server has ended has another ID inside, `inner`. `kept` is when its record was
+    renewed."""
 
     owner: str
     home: Sessions
     scope: Scope
     used: float
     requests: int = 0
+    inner: str = ""
+    kept: float = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -87,6 +93,9 @@ class Sessions:
     The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
     a session is ended by the request that its own client would end it with. It has no limit of its own: it would count
     the sessions that are being opened, too, and refuse the next caller.
+
+    A session of which the server keeps a record, but that is not open here, is opened again by the messages that have
+    made it, for the caller that it belongs to; its client goes on with the ID that it knows.
     """
 
     def __init__(self, lowlevel: Server[Any], http: HttpSettings, room: SessionRoom | None = None) -> None:
@@ -98,6 +107,8 @@ class Sessions:
             max_sessions=None,
         )
         self._room = room if room is not None else SessionRoom(http)
+        self._kept = lowlevel.kept_sessions if isinstance(lowlevel, KeepsSessions) else None
+        self._restoring: dict[str, asyncio.Lock] = {}
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Sessions can be opened in the block; at its end all are closed."""
@@ -118,39 +129,57 @@ class Sessions:
 
     async def end_of(self, method: str, ids: frozenset[str]) -> None:
         """End all sessions of the callers with these IDs, who proved them by *method*."""
-        await self._end_all(lambda session: _is_of(session.scope.get(CALLER), method, ids))
+        await self._end_all(lambda session: _is_of(session.scope.get(CALLER), method, ids), forget=True)
 
     async def end(self) -> None:
-        """End all sessions."""
-        await self._end_all(lambda _: True)
+        """End all sessions; those that are kept can go on elsewhere."""
+        await self._end_all(lambda _: True, forget=False)
 
-    async def _end_all(self, which: Callable[[_Session], bool]) -> None:
+    async def _end_all(self, which: Callable[[_Session], bool], *, forget: bool) -> None:
         held = self._room.open
         gone = [key for key, session in held.items() if session.home is self and which(session)]
         for session_id, session in [(key, held.pop(key)) for key in gone]:
             await self.end_one(session_id, session)
+            if forget:
+                self.forget(session_id)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     async def _begin(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request open a session, where its owner may have one."""
         try:
-            ended = self._room.make_room(owner)
+            async with self._opening(owner):
+                await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None))
         except NoShareError:
             await _refuse(send, self._room.most)
-            return
+
+    @asynccontextmanager
+    async def _opening(self, owner: str) -> AsyncGenerator[None, None]:
+        """Hold a place for a session of *owner* that is opened in the block; raises NoShareError before it."""
+        ended = self._room.make_room(owner)
         opening = self._room.opening
         opening[owner] += 1  # with no other request in between
         try:
             for session_id, session in ended:
                 await session.home.end_one(session_id, session)
-            await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None))
+                session.home.forget(session_id)
+            yield
         finally:
             opening[owner] -= 1
             if not opening[owner]:
                 del opening[owner]
 
+    def forget(self, session_id: str) -> None:
+        """Have a session go on nowhere else."""
+        if self._kept is not None:
+            self._kept.forget(session_id)
+
     async def _continue(self, session_id: str, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._kept is not None and session_id not in self._room.open:
+            await self._restore(self._kept, session_id, owner, scope)
+        found = self._room.open.get(session_id)
+        if found is not None and found.home is self and found.inner:
+            scope = {**scope, "headers": _renamed(scope["headers"], found.inner)}
         watched = self._watched(send, scope, owner, session_id)
         session = self._own(session_id, owner)
         if session is None:
@@ -158,11 +187,47 @@ class Sessions:
             return
         self._room.open.move_to_end(session_id)
         session.requests += 1
+        self._use(session_id, session)
+        renewing = asyncio.create_task(self._renew(session_id, session)) if self._kept and is_stream(scope) else None
         try:
             await self._manager.asgi_app(scope, receive, watched)
         finally:
             session.requests -= 1
             session.used = monotonic()
+            if renewing is not None:
+                renewing.cancel()
+
+    def _use(self, session_id: str, session: _Session) -> None:
+        """Have the record of a session last longer, where that was not done just now."""
+        if self._kept is not None and monotonic() - session.kept >= self._kept.pause:
+            session.kept = monotonic()
+            self._kept.use(session_id)
+
+    async def _renew(self, session_id: str, session: _Session) -> None:
+        """Have the record of a session last as long as a stream of it."""
+        while self._kept is not None:
+            await asyncio.sleep(self._kept.pause)
+            self._use(session_id, session)
+
+    async def _restore(self, kept: KeptSessions, session_id: str, owner: str, scope: Scope) -> None:
+        """Open a session again that another server had, if it is the caller's and there is room; requests of one
+        session that come together wait for each other."""
+        lock = self._restoring.setdefault(session_id, asyncio.Lock())
+        try:
+            async with lock:
+                session = None if session_id in self._room.open else kept.find(session_id, caller_key(scope))
+                if session is None:
+                    return
+                async with self._opening(owner):
+                    inner = await reopened(self._manager.asgi_app, session, scope)
+                    if inner:
+                        now = monotonic()
+                        self._room.open[session_id] = _Session(owner, self, scope, now, inner=inner)
+        except NoShareError:
+            logger.warning("a session does not go on here: there are %d", self._room.most)
+        finally:
+            if not lock.locked():
+                self._restoring.pop(session_id, None)
 
     def _own(self, session_id: str, owner: str) -> _Session | None:
         """Return the session of this endpoint that *owner* has under this ID."""
@@ -173,6 +238,8 @@ class Sessions:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._note(scope, owner, session_id, message)
+                if session_id is not None:
+                    message = {**message, "headers": _renamed(message.get("headers", ()), session_id)}
             await send(message)
 
         return watch
@@ -188,10 +255,15 @@ class Sessions:
             return
         elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
             del self._room.open[session_id]
+            if scope["method"] == "DELETE":
+                self.forget(session_id)
 
     async def end_one(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""
-        headers = [(b"mcp-session-id", session_id.encode("latin-1")), (b"accept", b"application/json")]
+        headers = [
+            (b"mcp-session-id", (session.inner or session_id).encode("latin-1")),
+            (b"accept", b"application/json"),
+        ]
 
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -200,6 +272,12 @@ class Sessions:
             """Drop the answer."""
 
         await self._manager.asgi_app({**session.scope, "method": "DELETE", "headers": headers}, receive, send)
+
+
+def _renamed(headers: Iterable[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
+    """Return headers with another ID of the session, where they have one."""
+    name = session_id.encode("latin-1")
+    return [(key, name if key.lower() == b"mcp-session-id" else value) for key, value in headers]
 
 
 def _is_of(caller: object, method: str, ids: frozenset[str]) -> bool:
