@@ -62,7 +62,7 @@ class Session:
         self.server = server
         self._numbers = itertools.count(2)
 
-    async def open(self, version: str = "2025-06-18", **headers: str) -> str:
+    async def open(self, version: str = "2025-06-18", **headers: Any) -> str:
         params = {**INITIALIZE["params"], "protocolVersion": version}  # type: ignore[dict-item]
         answer = await self.server.post({**INITIALIZE, "params": params}, headers)
         assert answer.status_code == 200, answer.text
@@ -71,13 +71,13 @@ class Session:
         return session_id
 
     async def send(
-        self, session_id: str, method: str, params: Any = None, *, notice: bool = False, **headers: str
+        self, session_id: str, method: str, params: Any = None, *, notice: bool = False, **headers: Any
     ) -> httpx2.Response:
         message = {"jsonrpc": "2.0", "method": method, "params": params or {}}
         message |= {} if notice else {"id": next(self._numbers)}
         return await self.server.post(message, {"mcp-session-id": session_id, **headers})
 
-    async def talk(self, session_id: str, **headers: str) -> tuple[str, list[str]]:
+    async def talk(self, session_id: str, **headers: Any) -> tuple[str, list[str]]:
         """Return the session that a tool knows, and what it has said."""
         params = {"name": "run_tool", "arguments": {"tool_id": "t:talk"}}
         answer = await self.send(session_id, "tools/call", params, **headers)
@@ -88,7 +88,7 @@ class Session:
         [result] = [one["result"] for one in messages if "result" in one]
         return result["structuredContent"]["structured"], said
 
-    async def end(self, session_id: str, **headers: str) -> int:
+    async def end(self, session_id: str, **headers: Any) -> int:
         answer = await self.server.request("DELETE", headers={**JSON_HEADERS, "mcp-session-id": session_id, **headers})
         return answer.status_code
 
@@ -100,7 +100,8 @@ def servers(serve: Serve, tmp_path: Path) -> Servers:
 
 
 async def test_goes_on_at_the_next_server(servers: Servers) -> None:
-    """With its ID, its name in logs and approvals, its protocol version and its log level; for its caller alone."""
+    """Sessions keep their ID, their name in logs and approvals, their protocol version and
+    their log level; for their caller alone."""
     async with servers.up() as first:
         session_id = await first.open(**ANN)
         await first.send(session_id, "logging/setLevel", {"level": "error"}, **ANN)
@@ -138,7 +139,7 @@ async def test_capabilities_go_with_it(servers: Servers) -> None:
 
 
 async def test_goes_on_only_for_a_while(servers: Servers) -> None:
-    """A session that was not used for as long as one may be idle is over at the next server, too."""
+    """Sessions that were not used for as long as one may be idle are over at the next server, too."""
     http = HttpSettings(port=0, session_idle=0.2)
     async with servers.up(http=http) as first:
         session_id = await first.open(**ANN)
@@ -148,8 +149,7 @@ async def test_goes_on_only_for_a_while(servers: Servers) -> None:
 
 
 async def test_room_is_shared(servers: Servers) -> None:
-    """A session that goes on takes the place of another one of its caller where there is no more room, and one that
-    gave way goes on nowhere."""
+    """Sessions that go on count, and one that gave way to another goes on nowhere."""
     http = HttpSettings(port=0, max_sessions=1)
     async with servers.up(http=http) as first:
         old = await first.open(**ANN)
