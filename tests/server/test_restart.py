@@ -111,15 +111,39 @@ async def outcome(client: Client, order: int, state: str, replies: Any = YES) ->
     return "denied" if result.is_error else "paid"
 
 
+async def post(url: str, key: str, message: dict[str, Any], session_id: str = "") -> httpx2.Response:
+    """Send a message of the handshake era by hand."""
+    headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
+    if session_id:
+        headers["mcp-session-id"] = session_id
+    async with httpx2.AsyncClient(timeout=60, verify=False) as http:
+        return await http.post(url, json={"jsonrpc": "2.0", **message}, headers=headers)
+
+
+async def opened(url: str, key: str) -> str:
+    """Return the ID of a new session."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    answer = await post(url, key, {"id": 1, "method": "initialize", "params": params})
+    session_id = answer.headers["mcp-session-id"]
+    await post(url, key, {"method": "notifications/initialized"}, session_id)
+    return session_id
+
+
+LIST = {"id": 2, "method": "tools/list"}
+
+
 async def test_approvals_survive_a_kill(shop: Shop) -> None:
     """Fifty calls that wait for approval when their server is killed are answered at the next one, where each is made
-    once, by its caller, as it was asked, however often it is answered."""
+    once, by its caller, as it was asked, however often it is answered; a session goes on with its ID."""
     orders = range(50)
     with shop.serve() as url:
+        session_id = await opened(url, "ann's")
         async with caller(url, "ann's") as ann:
             states = await asyncio.gather(*(suspended(ann, order) for order in orders))
     with shop.serve() as url:
         async with caller(url, "ann's") as ann, caller(url, "bob's") as bob:
+            assert (await post(url, "bob's", LIST, session_id)).status_code == 404
+            assert (await post(url, "ann's", LIST, session_id)).status_code == 200
             assert "requestState" in await outcome(bob, 0, states[0])
             assert "requestState" in await outcome(ann, 1, states[0])
             assert not shop.paid
@@ -138,12 +162,15 @@ async def test_approvals_survive_a_kill(shop: Shop) -> None:
 
 
 async def test_two_servers_share_approvals(shop: Shop) -> None:
-    """Of two servers that run at the same time either takes the answer to a call, and only one of them makes it."""
+    """Of two servers that run at the same time either takes the answer to a call, and only one of them makes it; a
+    session at one goes on at the other."""
     orders = range(12)
     with shop.serve() as here, shop.serve() as there:
         async with caller(here, "ann's") as ann, caller(there, "ann's") as again:
             states = await asyncio.gather(*(suspended(ann, order) for order in orders))
             both = (outcome(client, order, states[order]) for order in orders for client in (again, ann))
             outcomes = Counter(await asyncio.gather(*both))
+            session_id = await opened(here, "ann's")
+            assert [(await post(url, "ann's", LIST, session_id)).status_code for url in (there, here)] == [200, 200]
     assert outcomes["paid"] == 12
     assert shop.paid == dict.fromkeys(orders, 1)

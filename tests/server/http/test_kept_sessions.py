@@ -129,8 +129,8 @@ async def test_goes_on_at_the_next_server(servers: Servers) -> None:
         assert (await fourth.send(session_id, "tools/list", **ANN)).status_code == 404
 
 
-async def test_capabilities_go_with_it(servers: Servers) -> None:
-    """What the client can do, and so what it is asked, is known at the next server; one without proof goes on, too."""
+async def test_versions_go_with_it(servers: Servers) -> None:
+    """Clients have what their version has at the next server, and go on without a key where none is needed."""
     async with servers.up(AuthSettings()) as first:
         session_id = await first.open("2025-11-25")
     async with servers.up(AuthSettings()) as second:
