@@ -20,7 +20,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def served(words: list[str], tmp_path: Path) -> Generator[str]:
-    """Serve over HTTP, and give the address; the server is killed at the end."""
+    """Run a server over HTTP, and give its address; it is killed at the end."""
     process = subprocess.Popen(
         [*words, "--transport", "http"], stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
     )
