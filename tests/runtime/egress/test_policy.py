@@ -41,6 +41,38 @@ def test_hosts(host: str, port: int, allowed: bool) -> None:
     assert Egress(hosts=HOSTS).allows(host, port) is allowed
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "allowed"),
+    [
+        ("a.example.com", 443, True),
+        ("admin.example.com", 443, False),
+        ("admin.example.com", 8443, False),
+        ("x.admin.example.com", 443, True),
+        ("a.internal.example.com", 443, False),
+        ("a.b.internal.example.com", 8443, False),
+        ("internal.example.com", 443, True),
+        ("files.example.com", 443, True),
+        ("files.example.com", 8443, False),
+        ("other.test", 443, False),
+    ],
+)
+def test_exceptions(host: str, port: int, allowed: bool) -> None:
+    """An exception counts before everything else, wherever it is in the list, and on all ports unless it has one."""
+    hosts = ("!admin.example.com", "*.example.com", "*.example.com:8443", "!*.internal.example.com")
+    assert Egress(hosts=(*hosts, "!files.example.com:8443")).allows(host, port) is allowed
+
+
+def test_exceptions_from_nothing_are_refused() -> None:
+    """A list of exceptions allows no host, which is not what its author means; nor does an invalid one."""
+    with pytest.raises(ConfigurationError, match="none is allowed"):
+        Egress(hosts=("!a.test", "!b.test"))
+    for host in ("!", "!!a.test", "!http://a.test", "! a.test"):
+        with pytest.raises(ConfigurationError, match="is not a host"):
+            Egress(hosts=("*", host))
+    assert not Egress(hosts=("10.0.0.1", "!10.0.0.1")).allows("10.0.0.1", 443)
+    assert not Egress(hosts=("*", "!10.0.0.1")).names_address("10.0.0.1")
+
+
 def test_every_name_is_no_address() -> None:
     """`*` means names; addresses have to be listed one by one."""
     policy = Egress(hosts=("*", "*:8080"))

@@ -9,13 +9,14 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
-from toolexec.net.hosts import plain_host, read_authority, read_rule, written_authority
+from toolexec.net.hosts import HostRule, plain_host, read_authority, read_rule, written_authority
 
 __all__ = ["Egress", "EgressRecord", "Origin", "Place", "Scheme", "Secret", "plain_host", "read_authority"]
 
 Scheme: TypeAlias = Literal["http", "https"]
 Place: TypeAlias = Literal["headers", "url", "body"]
 
+_EXCEPT: Final = "!"
 _PLACEHOLDER: Final = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
@@ -77,6 +78,8 @@ class Egress:
 
     `hosts` are names (`api.example.com`), all names below one (`*.example.com`, which is not `example.com` itself), or
     IP addresses, each for ports 80 and 443 or for the one that is given (`api.example.com:8443`). `*` is every name.
+    With `!` before it, an entry is an exception from all others, wherever it is in the list: `!admin.example.com` and
+    `!*.internal.example.com`, on every port or on the one that is given.
     `secrets` maps placeholders, 8 to 128 letters, digits, `_` and `-` that code uses in place of a secret, to what they
     stand for.
 
@@ -105,7 +108,9 @@ class Egress:
         if isinstance(self.hosts, str):
             raise ConfigurationError("the hosts that code may reach are a list, not one text")
         for host in self.hosts:
-            read_rule(host)
+            read_rule(host.removeprefix(_EXCEPT))
+        if self.hosts and all(host.startswith(_EXCEPT) for host in self.hosts):
+            raise ConfigurationError(f"{', '.join(self.hosts)} excludes hosts, and none is allowed; name one, or *")
         for placeholder, other in ((one, two) for one in self.secrets for two in self.secrets if one != two):
             if placeholder in other:
                 raise ConfigurationError(f"the placeholder {placeholder} is part of {other}; use ones that differ")
@@ -123,11 +128,16 @@ class Egress:
 
     def allows(self, host: str, port: int) -> bool:
         """Return whether code may reach this host (in the form of `plain_host`) on this port."""
-        return any(read_rule(rule).matches(host, port) for rule in self.hosts)
+        if any(_excludes(rule, host, port) for rule in self.hosts):
+            return False
+        return any(rule.matches(host, port) for rule in self._allowed())
+
+    def _allowed(self) -> list[HostRule]:
+        return [read_rule(rule) for rule in self.hosts if not rule.startswith(_EXCEPT)]
 
     def names_address(self, address: str) -> bool:
         """Return whether `hosts` has this very IP address."""
-        return any(rule.host == address and not rule.below for rule in map(read_rule, self.hosts))
+        return any(rule.host == address and not rule.below for rule in self._allowed())
 
     def secrets_for(self, origin: Origin, place: Place) -> dict[str, Secret]:
         """Return the secrets that go into this part of requests to *origin*, by placeholder."""
@@ -155,3 +165,11 @@ class EgressRecord:
     received: int
     allowed: bool
     reason: str = ""
+
+
+def _excludes(entry: str, host: str, port: int) -> bool:
+    """Return whether an entry of `hosts` is an exception for this host, which holds on all ports unless it has one."""
+    if not entry.startswith(_EXCEPT):
+        return False
+    rule = read_rule(entry.removeprefix(_EXCEPT))
+    return (rule if rule.port else rule._replace(port=port)).matches(host, port)
