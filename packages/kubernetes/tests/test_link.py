@@ -94,6 +94,21 @@ def test_an_end_that_lies_about_what_it_has_is_not_believed() -> None:
     assert here.waiting == 0
 
 
+def test_an_end_that_asks_again_and_again_gets_little() -> None:
+    """One answer has a bound, however much is kept and however often it is asked for; the rest comes after it."""
+    here, there = Link(), Link()
+    for number in range(100):
+        here.send(bytes([number]) * 40_000)
+    _, answer = here.take(there.hello() * 1000)
+    assert len(answer) < 2 << 20
+    came = b""
+    while answer:
+        brought, question = there.take(answer)
+        came += brought
+        _, answer = here.take(question)
+    assert came == b"".join(bytes([number]) * 40_000 for number in range(100))
+
+
 def test_the_end_comes_last_and_is_asked_for_again() -> None:
     """Last words arrive after everything else, also when their first frame is lost."""
     here, there = Link(), Link()

@@ -161,3 +161,16 @@ async def test_the_end_of_input_is_sent() -> None:
         assert await listen(stream, 3) == b"one"
         await until(lambda: place.link.ended is not None)
         assert stream.said() == ""
+
+
+async def test_a_pod_that_never_says_what_it_has_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory has a bound, also where the other end takes everything and confirms nothing."""
+    monkeypatch.setattr("toolexec_kubernetes.resume._MOST_KEPT", 1 << 20)
+    async with connected() as (stream, place):
+        place.link.take = lambda data: (b"", b"")  # type: ignore[method-assign]
+        with pytest.raises(BrokenPipeError):
+            for _ in range(100):
+                await stream.write(b"x" * 40_000)
+        assert stream._link.waiting < 2 << 20
+        assert place.why == ["it does not say that it has what it was sent"]
+        assert await stream.read() == b""

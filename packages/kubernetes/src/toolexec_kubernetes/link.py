@@ -55,7 +55,7 @@ class Link:
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Return what *data* brings, and the frames to send for it."""
         brought: list[bytes] = []
-        answer, damaged = b"", False
+        answer, damaged, again = b"", False, False
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST:
             self._rest = b"?"  # the end of this line will be no frame
@@ -68,8 +68,7 @@ class Link:
             self.frames += 1
             self._drop(taken)
             if kind == b"R":
-                self._asked = -1
-                answer += b"".join(self._frame(*each) for each in self._again())
+                self._asked, again = -1, True
             if start > self._got:
                 damaged = True
             elif kind == b"D" and self.ended is None:
@@ -79,6 +78,8 @@ class Link:
             elif kind == b"E" and start == self._got and self.ended is None:
                 self._got += 1
                 self.ended = frame[17:-4]
+        if again:  # once, however often it was asked
+            answer = self._again()
         if damaged and self._asked != self._got:
             self._asked = self._got
             answer += self._frame(b"R", self._sent, b"")
@@ -86,8 +87,17 @@ class Link:
             answer += self._frame(b"A", self._sent, b"")
         return b"".join(brought), answer
 
-    def _again(self) -> list[tuple[bytes, int, bytes]]:
-        return [(kind, start, data) for start, kind, data in self._kept]
+    def _again(self) -> bytes:
+        """Return the first of what is kept; the last frame shows an end that it lacks more."""
+        found: list[bytes] = []
+        size = 0
+        for start, kind, data in self._kept:
+            if size > _FULL:
+                found.append(self._frame(b"A", self._sent, b""))
+                break
+            found.append(self._frame(kind, start, data))
+            size += len(data)
+        return b"".join(found)
 
     def _drop(self, taken: int) -> None:
         """Forget what the other end has."""

@@ -26,6 +26,8 @@ _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 _LAST: Final = 0.5
 _MOST: Final = 8 << 20
+_MOST_KEPT: Final = 256 << 20
+"""How much is kept for a pod that has not said to have it: as much as waits for any guest."""
 
 
 class ResumedStream:
@@ -90,6 +92,8 @@ class ResumedStream:
     async def write(self, data: bytes) -> None:
         """Implement `Stream.write`."""
         for start in range(0, len(data), _PIECE):
+            if self._link.waiting > _MOST_KEPT and not self._over:
+                await self._finish("it does not say that it has what it was sent")
             await self._send(self._link.send(data[start : start + _PIECE]))
 
     async def close_input(self) -> None:
