@@ -118,7 +118,7 @@ class Link:
         return frame.replace(b"\x1b", b"\x1b1").replace(b"\n", b"\x1b2") + b"\n"
 
 
-def serve(quiet: float, words: list[str]) -> None:
+def serve(quiet: float, words: list[str]) -> None:  # pragma: no cover - in pods, and in processes of tests
     """Start the command *words*, be its stdin and stdout over our own, and end as it does.
 
     Ends it, too, when the host has said nothing for *quiet* seconds. Does not return.
