@@ -17,9 +17,10 @@ from toolexec.errors import ConfigurationError, InputValidationError, ToolExecEr
 from toolexec.errors.hints import did_you_mean
 from toolexec.exec.approvals import approves
 from toolexec.exec.facade import Exec
-from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
+from toolexec.integrations.wording import CODE, CODE_IN_JAVASCRIPT, DESCRIBE, READ, RUN, SEARCH, Wording
 from toolexec.model.arguments import without_nulls
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.languages import base_language
 from toolexec.model.origin import Origin, acting, current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -131,7 +132,9 @@ class Toolset:
             with self._acting():
                 found = self._direct()
         else:
-            last = (RUN, self._run) if self.mode == "search" else (CODE, self._execute)
+            is_javascript = base_language(self.ex.options.default_language) == "javascript"
+            code = CODE_IN_JAVASCRIPT if is_javascript else CODE
+            last = (RUN, self._run) if self.mode == "search" else (code, self._execute)
             found = [_own(SEARCH, self._search), _own(DESCRIBE, self._describe), _own(*last, read_only=False)]
         found = [*found, _own(READ, self._read)] if self._results is not None else found
         self._count_list(found)

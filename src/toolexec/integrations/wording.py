@@ -8,7 +8,7 @@ from typing import Final
 from toolexec.model.json_value import JSONDict
 from toolexec.run.reading import READ_ARGUMENTS
 
-__all__ = ["CODE", "DESCRIBE", "READ", "RUN", "SEARCH", "Wording"]
+__all__ = ["CODE", "CODE_IN_JAVASCRIPT", "DESCRIBE", "READ", "RUN", "SEARCH", "Wording"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,15 @@ CODE: Final = Wording(
         "calls tools as tools.namespace.name(argument=...); describe_tool shows how. Do loops and filtering in code."
     ),
     schema=_object(["code"], code={"type": "string", "description": "Python code."}),
+)
+CODE_IN_JAVASCRIPT: Final = Wording(
+    name=CODE.name,
+    text=(
+        "Runs JavaScript or TypeScript code in a sandbox and gives its value: that of `return`, else of the last "
+        "expression. The code calls tools as await tools.namespace.name({argument: ...}); describe_tool shows how. Do "
+        "loops and filtering in code."
+    ),
+    schema=_object(["code"], code={"type": "string", "description": "JavaScript or TypeScript code."}),
 )
 READ: Final = Wording(
     name="read_result",
