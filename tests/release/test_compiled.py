@@ -1,4 +1,4 @@
-"""The wheel of the compiled sandbox: with it, the first run of code on a machine compiles nothing."""
+"""What pip alone brings: the first run of code compiles nothing and asks no host, and what runs outlives the next install."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+import pytest
 from packaging.metadata import Metadata
 from packaging.utils import parse_wheel_filename
 from tests.release.environments import Environment, supported
@@ -14,11 +15,14 @@ from toolexec.runtime.wasm.precompiled import machine
 
 PROGRAM = """
 import asyncio
+import socket
 from toolexec import Exec
 from toolexec.runtime.wasm import engine, programs
 
 def refuse(*args, **options):
-    raise AssertionError("something is compiled")
+    raise AssertionError("something is compiled, or a host is asked")
+
+socket.getaddrinfo = socket.socket.connect = refuse
 
 engine.compile_component = refuse
 programs._optimise_in_background = refuse
@@ -30,18 +34,52 @@ async def main():
 asyncio.run(main())
 """
 
+LASTING = """
+import subprocess
+import sys
+from toolexec import Exec, tool
 
-def test_the_first_run_compiles_nothing(wheel: Path, sandbox_wheel: Path, tmp_path: Path) -> None:
-    """Installing toolexec brings the code: with an empty cache, code runs, and the cache has the wheel's, byte for byte."""
-    environment = Environment(supported()[-1], tmp_path / "env", tmp_path / "cache")
+@tool("math:add")
+def add(a: int, b: int) -> int:
+    return a + b
+
+with Exec().sync as ex:
+    ex.add(add)
+    print(ex.run_tool("math:add", {"a": 1, "b": 2}).value)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--no-index", "--no-compile", "--force-reinstall", *sys.argv[1:]], check=True)
+    print(ex.search_tools("add")[0].id)
+    print(ex.execute_code("return tools.math.add(a=40, b=2)").value)
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Install toolexec as a user does, with an empty cache."""
+    directory = tmp_path_factory.mktemp("fresh")
+    environment = Environment(supported()[-1], directory / "env", directory / "cache")
     environment.grow(wheel, "bare")
+    return environment
+
+
+def test_the_first_run_compiles_nothing(fresh: Environment, sandbox_wheel: Path, tmp_path: Path) -> None:
+    """Installing toolexec brings the code: with an empty cache, code runs, and the cache has the wheel's, byte for byte."""
     (tmp_path / "first.py").write_text(PROGRAM)
-    done = environment.run("python", "first.py", directory=tmp_path)
+    done = fresh.run("python", "first.py", directory=tmp_path)
     assert done.stdout == "42\n", done.stderr
     with zipfile.ZipFile(sandbox_wheel) as archive:
         code = archive.read(f"toolexec_sandbox/{machine()}.cwasm")
-    kept = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "cache").rglob("*.cwasm")}
+    kept = {hashlib.sha256(path.read_bytes()).hexdigest() for path in fresh.cache.rglob("*.cwasm")}
     assert hashlib.sha256(code).hexdigest() in kept
+
+
+def test_what_runs_goes_on_over_an_upgrade(
+    fresh: Environment, wheel: Path, sandbox_wheel: Path, tmp_path: Path
+) -> None:
+    """While a program runs, all files are replaced under it: what it loads only then, as search and the sandbox, works."""
+    (tmp_path / "lasting.py").write_text(LASTING)
+    done = fresh.run("python", "lasting.py", str(wheel), str(sandbox_wheel), directory=tmp_path)
+    assert done.stdout.split() == ["3", "math:add", "42"], done.stderr
 
 
 def test_only_machines_that_it_is_for_need_it(wheel: Path, sandbox_wheel: Path) -> None:
