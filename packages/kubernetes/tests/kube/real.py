@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,8 @@ class RealCluster(KubeCluster):
         if lacking:
             missing(f"{', '.join(lacking)} of Kubernetes is not built", "make kube")
         super().__init__()
+        self.port = _lasting_port()
+        self.url = f"https://127.0.0.1:{self.port}"
         self._kubelet_port = free_port()
         self._words: list[str] = []
 
@@ -244,6 +249,16 @@ class RealCluster(KubeCluster):
                     continue
         clear_node(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _lasting_port() -> int:
+    """Return a port that no connection of this machine gets for its own end while a server is away that had it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(lowest // 2, lowest)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 class KubeletCluster(RealCluster):
