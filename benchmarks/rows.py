@@ -301,6 +301,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="durable.call_added", what="what being durable adds to a call of a workflow"),
         Row(key="durable.read", what="reading the journal of a run with 1,000 calls"),
         Row(key="durable.replay", what="a workflow of 1,000 calls again, from its journal alone", bar=0.2),
+        Row(key="durable.stop", what="a stop at call 500 of it, from its record alone", bar=0.2),
+        Row(key="durable.recorded_added", what="what recording adds to a call of a workflow", bar=60 * _US),
         Row(key="durable.list", what="listing 10,000 open runs", bar=50 * _MS),
         Row(key="durable.list_page", what="listing the latest 100 of them"),
         Row(key="durable.list_middle", what="listing 100 from the middle of them on"),

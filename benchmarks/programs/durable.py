@@ -1,4 +1,5 @@
-"""Durable runs: what the journal adds to a call, going on with a run of 1,000 calls, a list of 10,000 runs."""
+"""Durable and recorded runs: what the journal adds to a call, going on with a run of 1,000 calls, a stop in the
+middle of it, a list of 10,000 runs."""
 
 from __future__ import annotations
 
@@ -118,6 +119,32 @@ async def workflows(meter: Meter, directory: Path) -> None:
             assert report.calls == CALLS
 
 
+async def recording(meter: Meter, directory: Path) -> None:
+    """The same workflow recorded, beside itself without, and a stop in the middle of the record."""
+    source = f'for i in range({CALLS}) {{ run("math:add", {{a: i, b: 2}}) }}'
+    path = directory / "recorded.db"
+    async with (
+        Exec(max_tool_calls=CALLS) as plain,
+        Exec(journal=path, record=1, max_tool_calls=CALLS) as recorded,
+    ):
+        for ex in (plain, recorded):
+            ex.add(add, "math:add")
+            (await ex.run_workflow(source)).raise_for_error()
+        for _ in range(2 if meter.quick else 8):
+            started = perf_counter()
+            (await plain.run_workflow(source)).raise_for_error()
+            middle = perf_counter()
+            (await recorded.run_workflow(source)).raise_for_error()
+            added = (perf_counter() - middle) - (middle - started)
+            meter.record("durable.recorded_added", added / CALLS)
+            latest = (await recorded.runs.list())[0].id
+            started = perf_counter()
+            async with recorded.runs.debug(latest) as session:
+                stop = await session.to_call(CALLS // 2)
+            meter.record("durable.stop", perf_counter() - started)
+            assert stop.reason == "call", stop
+
+
 async def main(meter: Meter) -> None:
     """All of it."""
     with tempfile.TemporaryDirectory() as name:
@@ -129,6 +156,7 @@ async def main(meter: Meter) -> None:
             fill(journal)
             listing(meter, journal, "durable")
         await workflows(meter, directory)
+        await recording(meter, directory)
 
 
 if __name__ == "__main__":
