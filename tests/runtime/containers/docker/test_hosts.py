@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
 from tests.engines.docker_cases import ECHO, read_exactly, run, start
 
 from toolexec.errors import SandboxUnavailableError
@@ -19,7 +20,8 @@ __all__ = ["docker_daemon"]
 
 @asynccontextmanager
 async def relayed(path: str) -> AsyncIterator[str]:
-    """A TCP port that leads to a Unix socket."""
+    """A TCP port that leads to a Unix socket, to the end of the block."""
+    writers: list[asyncio.StreamWriter] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -30,11 +32,14 @@ async def relayed(path: str) -> AsyncIterator[str]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_unix_connection(path)
+        writers.extend((writer, back))
         await asyncio.gather(copy(reader, back), copy(there, writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
+    for writer in writers:
+        writer.transport.abort()
     await asyncio.sleep(0.05)
 
 
@@ -48,6 +53,21 @@ async def test_a_daemon_over_tcp(docker_daemon: DockerDaemon) -> None:
         assert used is not None
         assert used > 0
         await container.aclose()
+        await engine.aclose()
+
+
+async def test_nothing_here_is_killed_for_a_daemon_elsewhere(docker_daemon: DockerDaemon) -> None:
+    """A daemon that is reached over TCP names the container, and may name one of another user of this machine."""
+    async with relayed(docker_daemon.socket) as host:
+        engine = DockerEngine(DockerConfig(host=host, image=IMAGE, pull="never"))
+        container = await start(engine, ECHO)
+    await container.aclose()
+    try:
+        assert container.id in engine.left
+        known = json.loads(request(docker_daemon.socket, "GET", f"/containers/{container.id}/json")[1])
+        assert known["State"]["Running"] is True
+    finally:
+        request(docker_daemon.socket, "DELETE", f"/containers/{container.id}?force=1&v=1")
         await engine.aclose()
 
 

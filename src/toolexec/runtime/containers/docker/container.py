@@ -34,14 +34,15 @@ class DockerContainer(DaemonContainer):
         super().__init__(f"toolexec-{secrets.token_hex(8)}", left)
         self._api = api
         self._stream: AttachedStream | None = None
-        self._made = ""
+        self._made = ""  # its ID, for a daemon of this machine: what another one says must end nothing here
         self._lost = False
 
     async def open(self, body: JSONObject) -> None:
         """Make it by the request *body*, and start it; nothing of it stays if that fails. Raises OSError and
         DockerError."""
         try:
-            self._made = await uncut(self._api.create(self.id, body), seconds=_SETTLE)
+            made = await uncut(self._api.create(self.id, body), seconds=_SETTLE)
+            self._made = made if self._api.host.path else ""
             self._stream = await self._api.attach(self.id)
             await uncut(self._api.start(self.id), seconds=_SETTLE)
         except BaseException as error:
