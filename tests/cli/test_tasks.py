@@ -11,7 +11,8 @@ import typer
 from tests.command_line import CliRunner, Result
 
 from toolexec.cli.tasks import tasks, tasks_file
-from toolexec.server.settings import TaskSettings
+from toolexec.server.endpoint_settings import EndpointSettings
+from toolexec.server.settings import ServeSettings, TaskSettings
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore
 
 Cli = Callable[..., Result]
@@ -92,3 +93,21 @@ def test_which_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toolexec.toml").write_text('[tasks]\npath = "own.db"\n')
     assert tasks_file(None).name == "own.db"
     assert tasks_file(tmp_path / "x.db") == tmp_path / "x.db"
+
+
+def test_the_tasks_of_an_endpoint(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a file beside that of the server, where the server keeps them; an unknown one is named."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toolexec.toml").write_text("[endpoints.team]\n")
+    server = ServeSettings(tasks=TaskSettings(path=str(tmp_path / "tasks.db")))
+    kept = Path(EndpointSettings(name="team").within(server).tasks.path)
+    assert tasks_file(tmp_path / "tasks.db", (), "team") == kept == tmp_path / "tasks.team.db"
+    store, task = made(kept)
+    assert task.id in run("list", "--endpoint", "team").stdout
+    assert run("get", task.id, "--endpoint", "team").exit_code == 0
+    assert run("cancel", task.id, "--endpoint", "team").exit_code == 0
+    assert store.stops() == [task.id]
+    store.close()
+    assert "no tasks" in run("list").stderr
+    done = run("list", "--endpoint", "tame")
+    assert (done.exit_code, "there is no endpoint 'tame'; did you mean team?" in done.stderr) == (2, True)

@@ -44,27 +44,45 @@ File = Annotated[
         show_default=False,
     ),
 ]
+AtEndpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        metavar="NAME",
+        help="The endpoint of the configuration whose tasks are meant. Default: the main one.",
+        show_default=False,
+    ),
+]
 TaskID = Annotated[str, typer.Argument(metavar="ID", help="The task's ID; tasks list shows it.")]
 
 
-def tasks_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
+def tasks_file(given: Path | None, config: Sequence[Path] = (), endpoint: str = "") -> Path:
     """Return the file of tasks: the one that is *given*, else that of the configuration in *config* or in the current
-    directory, else the usual one. Raises ConfigurationError for a wrong configuration."""
+    directory, else the usual one; for an *endpoint* the one beside it. Raises ConfigurationError for a wrong
+    configuration, and for one without that endpoint."""
     from toolexec.cli.sources import find_sources
     from toolexec.config.build import TASKS_FILE, state_directory
     from toolexec.config.declared import read
     from toolexec.config.load import load_settings
     from toolexec.errors import ConfigurationError
+    from toolexec.errors.hints import did_you_mean
     from toolexec.server.settings import TaskSettings
 
-    if given is not None:
+    if given is not None and not endpoint:
         return given
     try:
         files = find_sources(config).files
     except ConfigurationError:  # there is none
         files = ()
-    named = read(TaskSettings, load_settings(files, environment=os.environ).settings.tasks).path
-    return Path(named) if named else state_directory() / TASKS_FILE
+    loaded = load_settings(files, environment=os.environ)
+    named = read(TaskSettings, loaded.settings.tasks).path
+    file = given or (Path(named) if named else state_directory() / TASKS_FILE)
+    if not endpoint:
+        return file
+    if endpoint not in loaded.endpoints:
+        hint = did_you_mean(endpoint, loaded.endpoints, otherwise="the configuration has none of its own")
+        raise ConfigurationError(f"there is no endpoint {endpoint!r}; {hint}")
+    return loaded.endpoints[endpoint].settings.tasks_beside(file)
 
 
 @tasks.command("list")
@@ -72,36 +90,47 @@ def tasks_list(
     context: typer.Context,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many to show.")] = 20,
     file: File = None,
+    endpoint: AtEndpoint = "",
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the last tasks of all callers, the newest first."""
-    _perform(context, lambda session, store: show(session, store, number), file, config, as_json)
+    _perform(context, lambda session, store: show(session, store, number), (file, endpoint), config, as_json)
 
 
 @tasks.command("get")
 def tasks_get(
-    context: typer.Context, task_id: TaskID, file: File = None, config: Config = None, as_json: AsJson = False
+    context: typer.Context,
+    task_id: TaskID,
+    file: File = None,
+    endpoint: AtEndpoint = "",
+    config: Config = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show how a task is doing, and its result once it is over."""
-    _perform(context, lambda session, store: get(session, store, task_id), file, config, as_json)
+    _perform(context, lambda session, store: get(session, store, task_id), (file, endpoint), config, as_json)
 
 
 @tasks.command("cancel")
 def tasks_cancel(
-    context: typer.Context, task_id: TaskID, file: File = None, config: Config = None, as_json: AsJson = False
+    context: typer.Context,
+    task_id: TaskID,
+    file: File = None,
+    endpoint: AtEndpoint = "",
+    config: Config = None,
+    as_json: AsJson = False,
 ) -> None:
     """Have the server that runs a task stop it; the server notices within a second.
 
     Exit code 1 if the task is over already.
     """
-    _perform(context, lambda session, store: cancel(session, store, task_id), file, config, as_json)
+    _perform(context, lambda session, store: cancel(session, store, task_id), (file, endpoint), config, as_json)
 
 
 def _perform(
     context: typer.Context,
     command: Callable[[Session, TaskStore | None], int],
-    file: Path | None,
+    where: tuple[Path | None, str],
     config: list[Path] | None,
     as_json: bool,
 ) -> None:
@@ -112,7 +141,8 @@ def _perform(
         from toolexec.server.tasks import TaskStore
 
         shared, _ = context.obj
-        path = tasks_file(file, (*shared, *(config or ())))
+        file, endpoint = where
+        path = tasks_file(file, (*shared, *(config or ())), endpoint)
         if not path.exists():
             return command(session, None)
         with closing(TaskStore(TaskSettings(path=str(path)))) as store:

@@ -55,11 +55,14 @@ class EndpointSettings:
         """Return whether *other* is the same but for API keys, if at all."""
         return replace(self, auth=replace(self.auth, api_keys=other.auth.api_keys)) == other
 
+    def tasks_beside(self, file: Path) -> Path:
+        """Return the file of the tasks of this endpoint, beside that of the server."""
+        return file.with_name(f"{file.stem}.{self.name}{file.suffix}")
+
     def within(self, server: ServeSettings) -> ServeSettings:
         """Return the settings of *server* for this endpoint. It keeps its tasks in a file of its own, beside that of
         the server: `tasks.NAME.db` beside `tasks.db`."""
-        tasks = Path(server.tasks.path) if server.tasks.path else None
-        beside = str(tasks.with_name(f"{tasks.stem}.{self.name}{tasks.suffix}")) if tasks is not None else ""
+        beside = str(self.tasks_beside(Path(server.tasks.path))) if server.tasks.path else ""
         return replace(
             server,
             title=self.title or server.title,
