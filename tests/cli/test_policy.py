@@ -85,6 +85,48 @@ def test_missing_and_wrong_tests_are_named(cli: Cli, place: Path) -> None:
     assert "policy_tests.json: test 1: where does files:read run?" in cli("policy", "test").stderr
 
 
+ENDPOINTS = """
+[toolsets.reading]
+allow = ["files:read"]
+
+[[auth.api_keys]]
+id = "ops"
+sha256 = "49915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1"
+
+[endpoints.team]
+toolsets = ["reading"]
+
+[[endpoints.team.auth.api_keys]]
+id = "ann"
+sha256 = "59915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1"
+
+[[endpoints.team.policy.rules]]
+name = "team reads"
+effect = "ask"
+tools = ["files:*"]
+"""
+AT_ENDPOINTS = """
+tools: {"files:read": {backend: local}, "files:drop": {backend: local}}
+tests:
+  - {tool: "files:drop", expect: allow}
+  - {endpoint: team, tool: "files:read", expect: ask, rule: team reads}
+  - {endpoint: team, tool: "files:drop", expect: deny, rule: endpoint}
+  - {endpoint: team, run: workflow, expect: allow}
+  - {endpoint: team, caller: guest-1, tool: "files:read", expect: deny, rule: guests}
+"""
+
+
+def test_a_test_may_be_about_an_endpoint(cli: Cli, place: Path) -> None:
+    """Its own policy and toolsets hold there, beside the general rules; an unknown one is named with the nearest."""
+    (place / "toolexec.toml").write_text(SETTINGS + ENDPOINTS)
+    (place / "policy_tests.yaml").write_text(AT_ENDPOINTS)
+    done = cli("policy", "test")
+    assert (done.exit_code, done.stdout) == (0, ".....\n\n5 passed\n"), done.stderr
+    (place / "policy_tests.yaml").write_text(AT_ENDPOINTS.replace("endpoint: team, run", "endpoint: tema, run"))
+    done = cli("policy", "test")
+    assert (done.exit_code, "there is no endpoint 'tema'; did you mean team?" in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no patch here")
 def test_a_suggestion_is_a_diff_that_patch_applies(cli: Cli, place: Path) -> None:
     """Calls that were made stay allowed, all else is denied, comments stay, and nothing more is suggested."""

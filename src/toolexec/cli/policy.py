@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.config.loaded import LoadedConfig
     from toolexec.exec import Exec
+    from toolexec.run.endpoint_rules import EndpointRules
     from toolexec.run.policy_cases import PolicyCase
-    from toolexec.run.policy_rules import Verdict
 
 __all__ = ["policy"]
 
@@ -43,8 +43,8 @@ def policy_test(
 ) -> None:
     """Check what the policy of the configuration says of calls and runs; nothing is called or connected to.
 
-    A test names a tool (or a run), who calls it and with what, and expects allow, ask or deny. Exit code 1 if one is
-    not met. Rules that decided in no test are listed.
+    A test names a tool (or a run), who calls it, with what and at which endpoint, and expects allow, ask or deny. Exit
+    code 1 if one is not met. Rules that decided in no test are listed.
     """
     work = partial(_test, files=files or [], config=_config(context, config))
     perform_command(context, work, None, as_json, make=_nothing)
@@ -106,16 +106,15 @@ def _load(config: Sequence[Path], *, needed: bool) -> LoadedConfig:
 
 async def _test(session: Session, *, files: Sequence[Path], config: Sequence[Path]) -> int:
     from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.config import parts
 
     loaded = _load(config, needed=True)
-    policy = parts.policy(loaded)
-    results: list[tuple[Path, PolicyCase, Verdict]] = []
-    for file in files or [_usual_tests()]:
-        results += [(file, case, case.verdict(policy)) for case in _cases(file, loaded)]
+    cases = [(file, case) for file in files or [_usual_tests()] for case in _cases(file, loaded)]
+    rules = _rules(loaded, [case for _, case in cases])
+    results = [(file, case, case.verdict(rules)) for file, case in cases]
     problems = [(file, case, problem) for file, case, verdict in results if (problem := case.problem(verdict))]
     deciding = {verdict.rule for _, _, verdict in results}
-    unused = [rule.name for rule in policy.rules if rule.name not in deciding]
+    named = dict.fromkeys(rule.name for each in rules.rules.values() for rule in each.policy.rules)
+    unused = [name for name in named if name not in deciding]
     screen = session.screen
     if screen.as_json:
         failed = [{"file": str(file), "test": case.name, "problem": problem} for file, case, problem in problems]
@@ -134,6 +133,28 @@ async def _test(session: Session, *, files: Sequence[Path], config: Sequence[Pat
     return FAILED if problems else OK
 
 
+def _rules(loaded: LoadedConfig, cases: Sequence[PolicyCase]) -> EndpointRules:
+    """Return what holds at each endpoint, with the tools of *cases* for all that there is. What a toolset searches for
+    cannot be found out among these, so one that does so has all of them."""
+    from toolexec.config.endpoints import rules_at
+    from toolexec.discovery.memory import InMemoryIndex
+    from toolexec.run.endpoint_rules import RulesAt, endpoint_rules
+    from toolexec.run.run_request import RunRequest
+
+    found = {
+        name: RulesAt(policy=each.policy) if each.toolset is not None and each.toolset.is_ranked else each
+        for name, each in rules_at(loaded).items()
+    }
+    index = InMemoryIndex()
+    for case in cases:
+        entry = None if isinstance(case.subject, RunRequest) else case.subject[0]
+        if entry is not None and index.find(entry.tool.id) is None:
+            index.register(entry.tool, entry.binding)
+    rules = endpoint_rules(found)
+    rules.on(index)
+    return rules
+
+
 def _usual_tests() -> Path:
     from toolexec.errors import ConfigurationError
 
@@ -149,6 +170,7 @@ def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
     from toolexec.config.documents import read_document
     from toolexec.config.mistakes import Mistakes
     from toolexec.errors import ConfigurationError
+    from toolexec.errors.hints import did_you_mean
     from toolexec.run.policy_cases import read_cases
 
     mistakes = Mistakes()
@@ -157,9 +179,14 @@ def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
     servers = {server.name: f"mcp:{server.name}" for server in loaded.servers}
     servers |= {name: f"provider:{name}" for name in loaded.providers}
     try:
-        return read_cases(document.data if document else {}, servers, loaded.settings.get("code.profile"))
+        cases = read_cases(document.data if document else {}, servers, loaded.settings.get("code.profile"))
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: {error.message}") from error
+    for case in cases:
+        if case.endpoint and case.endpoint not in loaded.endpoints:
+            hint = did_you_mean(case.endpoint, loaded.endpoints, otherwise="write one as [endpoints.NAME]")
+            raise ConfigurationError(f"{file}: test {case.name}: there is no endpoint {case.endpoint!r}; {hint}")
+    return cases
 
 
 async def _suggest(session: Session, *, log: Path | None, since: str, conditions: bool, config: Sequence[Path]) -> int:

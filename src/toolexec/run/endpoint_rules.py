@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["EndpointRules", "RulesAt", "endpoint_rules"]
 
 _CLOSED: Final = "there is no such endpoint"
+_ELSEWHERE: Final = "the tool is not in the toolsets of this endpoint"
 _NOTHING: Final = "deny"
 
 
@@ -68,7 +69,7 @@ class EndpointRules:
         """Return what becomes of *call*; see `Policy.decide`."""
         rules = self.rules.get(call.origin.caller.endpoint)
         if rules is None or not self.has(entry, call.origin):
-            return Verdict(effect=_NOTHING, rule="endpoint", reason=_CLOSED)
+            return Verdict(effect=_NOTHING, rule="endpoint", reason=_CLOSED if rules is None else _ELSEWHERE)
         return rules.policy.decide(entry, call)
 
     def decide_run(self, run: RunRequest) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from toolexec.backend.offers import is_offer_id
@@ -26,7 +26,7 @@ _TOP: Final = ("tools", "callers", "tests")
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TOOL: Final = ("backend", "tags", *_HINTS)
 _CALLER: Final = ("id", "roles", "scopes", "tenant")
-_CASE: Final = ("name", "caller", "tool", "args", "run", "profile", "language", "expect", "rule")
+_CASE: Final = ("name", "caller", "endpoint", "tool", "args", "run", "profile", "language", "expect", "rule")
 _READS: Final[Mapping[str, Any]] = {"read_only": True, "idempotent": True}
 """The annotations of resources and prompts, whatever their server says."""
 _BACKENDS: Final[Mapping[str, Callable[[str, str], Binding]]] = {
@@ -57,6 +57,12 @@ class PolicyCase:
     expect: Effect
     rule: str = ""
     subject: tuple[Registered, ToolCall] | RunRequest
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint that the caller comes to; empty for the main one."""
+        made = self.subject if isinstance(self.subject, RunRequest) else self.subject[1]
+        return made.origin.caller.endpoint
 
     def verdict(self, policy: Judge) -> Verdict:
         """Return what *policy* says."""
@@ -110,7 +116,8 @@ class _Reader:
         check_effect(expect, "expect")
         if ("tool" in data) == ("run" in data):
             raise ConfigurationError("a policy test is for a `tool` or for a `run`, and for one of them")
-        origin = Origin(caller=self._caller(data.get("caller", "")))
+        caller = self._caller(data.get("caller", ""))
+        origin = Origin(caller=replace(caller, endpoint=str(data.get("endpoint", ""))))
         subject = self._call(data, origin) if "tool" in data else _run(data, origin, self._profile)
         name = str(data.get("name") or data.get("tool") or data.get("run"))
         return PolicyCase(name=f"{number}. {name}", expect=expect, rule=str(data.get("rule", "")), subject=subject)
