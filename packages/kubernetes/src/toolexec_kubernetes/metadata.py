@@ -29,7 +29,12 @@ _RESERVED_ANNOTATIONS: Final = (
     "io.katacontainers",
     "katacontainers.io",
     "io.kubernetes.cri",
+    "io.kubernetes.cri-o",  # user namespaces, devices, and the size of /dev/shm
     "cri-o.io",
+    "io.containerd",
+    "run.oci",
+    "cdi.k8s.io",  # devices
+    "nri.io",
 )
 """What would change what surrounds the code: settings of their own decide that."""
 _MOST: Final = 64
