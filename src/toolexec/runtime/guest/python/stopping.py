@@ -36,6 +36,7 @@ class Stopping:
         self._open = False
         self._was_raised = False
         self._threads: frozenset[int] = frozenset()
+        self._senders: set[int] = set()  # threads of ours: on a busy machine one may outlive the program that it stops
         self._children: Any = None
         line.handlers["cancel"] = self._take
 
@@ -87,9 +88,14 @@ class Stopping:
         """Signal the main thread until it has raised: it may be in the middle of a message."""
         import time
 
-        while self._pending and self._run == run_id:
-            _signal.pthread_kill(self._main, _signal.SIGINT)
-            time.sleep(_PAUSE)
+        own = _thread.get_ident()
+        self._senders.add(own)
+        try:
+            while self._pending and self._run == run_id:
+                _signal.pthread_kill(self._main, _signal.SIGINT)
+                time.sleep(_PAUSE)
+        finally:
+            self._senders.discard(own)
 
     def _interrupt(self, *_: Any) -> None:
         """Handle the signal; one that the program sends to itself does what Python does by default."""
@@ -117,7 +123,7 @@ class Stopping:
     def _running(self) -> str:
         """Return what of the run goes on now."""
         threads = frozenset(sys._current_frames())  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        if threads - self._threads:
+        if threads - self._threads - self._senders:
             return "threads"
         children = _children()
         if children is None:
