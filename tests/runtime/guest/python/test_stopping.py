@@ -30,7 +30,7 @@ class Line:
 
 @pytest.fixture
 def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
-    """A line whose thread that stops sleeps for long, and which gives what is left no time to end."""
+    """Give a line whose stopping thread sleeps for long, with no time for what is left to end."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals go to the main thread")
     before = signal.getsignal(signal.SIGINT)
@@ -56,7 +56,7 @@ def ended(line: Line, program: Callable[[], None] = lambda: None) -> dict[str, A
 
 
 def test_the_thread_that_stops_a_program_is_not_the_programs(line: Line) -> None:
-    """However late it ends, the session goes on."""
+    """The session goes on, however late that one ends."""
     assert ended(line) == {
         "error": {"kind": "KeyboardInterrupt", "message": "KeyboardInterrupt"},
         "interrupted": True,
@@ -65,7 +65,7 @@ def test_the_thread_that_stops_a_program_is_not_the_programs(line: Line) -> None
 
 
 def test_a_thread_of_the_program_is_left(line: Line) -> None:
-    """It goes on after its program, and nothing can stop it."""
+    """Nothing can stop one that goes on after its program."""
     lasts = threading.Event()
     try:
         assert ended(line, threading.Thread(target=lasts.wait, args=(0.5,), daemon=True).start)["left"] == "threads"
