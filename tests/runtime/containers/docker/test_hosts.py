@@ -60,7 +60,7 @@ async def test_nothing_here_is_killed_for_a_daemon_elsewhere(docker_daemon: Dock
     """A daemon that is reached over TCP names the container, and may name one of another user of this machine."""
     async with relayed(docker_daemon.socket) as host:
         engine = DockerEngine(DockerConfig(host=host, image=IMAGE, pull="never"))
-        container = await start(engine, ECHO)
+        container = await start(engine, "import time\ntime.sleep(600)")
     await container.aclose()
     try:
         assert container.id in engine.left
