@@ -57,6 +57,8 @@ IN_MEMORY = tempfile.mkdtemp(prefix="w", dir=os.environ[_RUN_IN_MEMORY]) if _RUN
 os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
 os.environ["XDG_STATE_HOME"] = os.path.join(IN_MEMORY, "state")  # audit logs keep their keys and heads there
 
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)
 _IS_WORKER = False
 _WALL = 0x40000000  # of <linux/wait.h>: children of any kind
 
@@ -250,8 +252,8 @@ def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    """Fail a test that leaks a process, a file descriptor, a thread that would keep the process alive, or a directory
-    of ours. A test that hangs ends its worker, by name: `faulthandler_timeout` in pyproject.toml."""
+    """Fail a test that leaks a process, a file descriptor, a thread that would keep the process alive, a directory of
+    ours, or the umask. A test that hangs ends its worker, by name: `faulthandler_timeout` in pyproject.toml."""
     before_children = set(_children(os.getpid()))
     before_fds = _open_files()
     before_threads = set(threading.enumerate())
@@ -268,6 +270,8 @@ def nothing_is_left_behind() -> Iterator[None]:
         leaks = _leaks(before_children, before_fds, before_threads, before_temp)
     for path in _directories() - before_temp:
         shutil.rmtree(Path(OWN_TEMP) / path, ignore_errors=True)
+    if (umask := os.umask(_UMASK)) != _UMASK:  # of this test, or of a fixture that has begun with it
+        leaks.append(f"the umask {umask:03o}")
     assert not leaks, f"left behind: {'; '.join(leaks)}"
 
 

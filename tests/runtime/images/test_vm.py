@@ -35,9 +35,10 @@ def built() -> Iterator[StoredImage]:
     try:
         old = os.umask(0o077)
         try:
-            yield build_image(ImageStore(directory / "images"), "again", RECIPE)[0]
+            image = build_image(ImageStore(directory / "images"), "again", RECIPE)[0]
         finally:
-            os.umask(old)
+            os.umask(old)  # before the tests: it is that of the whole process
+        yield image
     finally:
         shutil.rmtree(directory)
 
