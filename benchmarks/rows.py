@@ -294,7 +294,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(
             key="durable.call_batch",
             what="a call in the journal, begun and ended, synced with others",
-            bar=200 * _US,
+            bar=120 * _US,
             beside=("durable.floor",),
         ),
         Row(key="durable.call_each", what="the same, each record on the disk before it counts"),
