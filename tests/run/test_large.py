@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from toolexec import Exec, Step
 from toolexec.errors import InputValidationError, InvalidChainError
 from toolexec.model.declare import declare
+from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.run import large
 from toolexec.run.large import (
     Budget,
@@ -25,6 +26,7 @@ from toolexec.run.large import (
     off_loop,
     search,
     spend_on,
+    walked,
 )
 
 json_values: Any = st.recursive(
@@ -170,6 +172,26 @@ class TestOffTheLoop:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(ended.wait, 60)
+
+    async def test_what_was_done_is_walked_though_every_thread_hangs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A large value of a program that ran is read; an error would say that it did not, and it would run again."""
+        threads = WorkerThreads(1, spare=0)
+        monkeypatch.setattr(large, "_threads", threads)
+        begun, ends = threading.Event(), threading.Event()
+        hung = asyncio.create_task(off_loop(lambda _: (begun.set(), ends.wait(60)), Budget()))
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            hung.cancel()
+            await asyncio.wait([hung])
+            with pytest.raises(NoThreadError):
+                await off_loop(lambda _: 7, Budget())
+            assert await walked(lambda: 7) == 7
+            async with Exec() as ex:
+                result = await ex.execute_code("return 'x' * 300_000")
+            assert result.raise_for_error().value == "x" * 300_000
+        finally:
+            ends.set()
+            threads.close()
 
 
 class TestChains:

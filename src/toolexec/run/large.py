@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from toolexec.backend.here import here
-from toolexec.process.threads import WorkerThreads
+from toolexec.process.threads import NoThreadError, WorkerThreads
 
 __all__ = [
     "MAX_STEPS",
@@ -108,13 +108,14 @@ async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
 async def walked(walk: Callable[[], T]) -> T:
     """Return what *walk*, a walk over a large value, gives; done off the event loop, where there is one.
 
-    The value may change meanwhile, and a dict that grows cannot be walked: then it is done at once.
+    The value may change meanwhile, and a dict that grows cannot be walked: then it is done at once. So it is where
+    every thread hangs: the value may be that of a call that was made, and an error would say that it was not.
     """
     if here.wait is not None:
         return walk()
     try:
         return await off_loop(lambda _: walk(), Budget())
-    except RuntimeError:
+    except (RuntimeError, NoThreadError):
         return walk()
 
 

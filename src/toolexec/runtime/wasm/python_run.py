@@ -20,7 +20,7 @@ from toolexec.code.types import Output, Stream
 from toolexec.errors import ClosedError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
-from toolexec.run.large import Budget, off_loop
+from toolexec.run.large import walked
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, Stopped
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
@@ -246,7 +246,7 @@ async def _payload(text: str) -> JSONDict:
     and twenty programs may end at once."""
     if len(text) < _LARGE:
         return result_payload(text)
-    return await off_loop(lambda _: result_payload(text), Budget())
+    return await walked(lambda: result_payload(text))
 
 
 def _why(failure: InstanceFailed, exit_code: int | None) -> tuple[Stopped, JSONDict | None]:
