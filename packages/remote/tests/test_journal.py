@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -101,5 +102,24 @@ async def test_runs_of_other_tenants_have_files_of_their_own(tmp_path: Path) -> 
             journal.end(account, run, LARGE + bytes([number]), 1001.0, "")
         assert [(await journal.read_body(*name))[-1] for name in names] == [0, 1, 2, 3]
         assert len([*(tmp_path / "responses").iterdir()]) == 4
+    finally:
+        journal.close()
+
+
+async def test_a_full_disk_keeps_nothing_of_a_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written as a whole is not there, and does not fill the disk further."""
+    journal = Journal(tmp_path, 600, 1000.0)
+    try:
+        journal.start("a", "run", b"d", 1000.0, "ab")
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+            patched.setattr(Path, "replace", full)
+            await journal.write_body("a", "run", LARGE)
+        assert not [*(tmp_path / "responses").iterdir()]
+        journal.end("a", "run", LARGE, 1001.0, "its word")
+        assert not journal.has_ended("a", "run")
     finally:
         journal.close()

@@ -154,11 +154,15 @@ class Journal:
 
 
 def _write(file: Path, body: bytes) -> None:
-    """Write a file that is whole, or is not there."""
+    """Write a file that is whole, or is not there: on a full disk nothing of it stays."""
     unfinished = file.with_suffix(".new")
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
-        opened.write(body)
-    unfinished.replace(file)
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+            opened.write(body)
+        unfinished.replace(file)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _with_body(record: Record, file: Path) -> Record:
