@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.server.http.conftest import INITIALIZE, JSON_HEADERS, Running, Serve
+from tests.server.test_offers import running
 
 from toolexec import Exec, ToolContext
 from toolexec.model.origin import current_origin
@@ -35,9 +36,13 @@ class Servers:
         self._serve = serve
 
     @asynccontextmanager
-    async def up(self, auth: AuthSettings = AUTH, http: HttpSettings | None = None) -> AsyncIterator[Session]:
-        http = http or HttpSettings(port=0)
-        async with ToolServer(exec_(), ServeSettings(state_path=str(self.path), http=http)) as tools:
+    async def up(
+        self, auth: AuthSettings = AUTH, http: HttpSettings | None = None, docs: str = ""
+    ) -> AsyncIterator[Session]:
+        http, ex = http or HttpSettings(port=0), exec_()
+        async with ToolServer(ex, ServeSettings(state_path=str(self.path), http=http)) as tools:
+            if docs:
+                await ex.add_mcp("docs", url=docs)
             server = await self._serve(http, auth, tools)
             yield Session(server)
             await server.end()
@@ -88,6 +93,21 @@ class Session:
         [result] = [one["result"] for one in messages if "result" in one]
         return result["structuredContent"]["structured"], said
 
+    async def changed(self, session_id: str, uri: str) -> None:
+        """Have resources change until the client is notified that this one has."""
+        said = {"accept": "text/event-stream", "mcp-session-id": session_id}
+        wanted = {"method": "notifications/resources/updated", "params": {"uri": uri}}
+        touch = {"name": "run_tool", "arguments": {"tool_id": "docs:touch"}}
+        async with httpx2.AsyncClient(timeout=20, verify=False) as client:
+            async with client.stream("GET", self.server.url, headers=said) as stream:
+                await self.send(session_id, "tools/call", touch)
+                async for line in stream.aiter_lines():
+                    found = json.loads(line[6:]) if line.startswith("data: {") else {}
+                    if found.get("method") == wanted["method"]:
+                        assert found["params"]["uri"] == uri
+                        return
+        raise AssertionError("the stream ended")
+
     async def end(self, session_id: str, **headers: Any) -> int:
         answer = await self.server.request("DELETE", headers={**JSON_HEADERS, "mcp-session-id": session_id, **headers})
         return answer.status_code
@@ -136,6 +156,23 @@ async def test_versions_go_with_it(servers: Servers) -> None:
     async with servers.up(AuthSettings()) as second:
         listed = await second.send(session_id, "tools/list")
         assert "taskSupport" in listed.text  # of 2025-11-25 only
+
+
+async def test_subscriptions_go_with_it(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients are notified of changes at the next server, and a subscription that it refuses is in its log."""
+    uri = "toolexec://docs/shared://same"
+    async with running("old", "docs") as url:
+        async with servers.up(AuthSettings(), docs=url) as first:
+            session_id = await first.open("2025-11-25")
+            answer = await first.send(session_id, "resources/subscribe", {"uri": uri})
+            assert '"result"' in answer.text
+        async with servers.up(AuthSettings(), docs=url) as second:
+            await second.send(session_id, "ping")
+            assert "which was refused" not in caplog.text
+            await second.changed(session_id, uri)
+    async with servers.up(AuthSettings()) as third:
+        assert (await third.send(session_id, "ping")).status_code == 200
+        assert "a session goes on without its resources/subscribe, which was refused" in caplog.text
 
 
 async def test_goes_on_only_for_a_while(servers: Servers) -> None:

@@ -16,6 +16,7 @@ __all__ = ["reopened"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
+_MOST: Final = 64 << 10
 
 
 async def reopened(app: ASGIApp, session: KeptSession, scope: Scope) -> str:
@@ -28,11 +29,12 @@ async def reopened(app: ASGIApp, session: KeptSession, scope: Scope) -> str:
                 headers = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
                 if inner:
                     headers.append((b"mcp-session-id", inner.encode("latin-1")))
-                began = await _post(app, {**scope, RESTORED: session, "toolexec.session": session.id}, headers, message)
+                opening = {**scope, RESTORED: session, "toolexec.session": session.id}
+                began, body = await _post(app, opening, headers, message)
                 found = next((value for key, value in began["headers"] if key.lower() == b"mcp-session-id"), b"")
                 if began["status"] < 400:
                     inner = inner or found.decode("latin-1")
-                elif inner:
+                if inner and (began["status"] >= 400 or _is_refused(body)):
                     logger.warning("a session goes on without its %s, which was refused", message["method"])
                 if not inner:
                     logger.warning("a session cannot go on: %s was refused", message["method"])
@@ -43,11 +45,14 @@ async def reopened(app: ASGIApp, session: KeptSession, scope: Scope) -> str:
     return inner
 
 
-async def _post(app: ASGIApp, scope: Scope, headers: list[tuple[bytes, bytes]], message: JSONDict) -> Message:
-    """Give *app* one message; return how its answer begins, once that is complete."""
+async def _post(
+    app: ASGIApp, scope: Scope, headers: list[tuple[bytes, bytes]], message: JSONDict
+) -> tuple[Message, bytes]:
+    """Give *app* one message; return how its answer begins, and what it says, once that is complete."""
     body = json.dumps(message).encode()
     parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     began: Message = {"status": 500, "headers": ()}
+    said = bytearray()
 
     async def receive() -> Message:
         if parts:
@@ -58,7 +63,21 @@ async def _post(app: ASGIApp, scope: Scope, headers: list[tuple[bytes, bytes]], 
     async def send(part: Message) -> None:
         if part["type"] == "http.response.start":
             began.update(part)
+        elif len(said) < _MOST:
+            said.extend(part.get("body", b""))
 
     headers = [*headers, (b"content-length", str(len(body)).encode())]
     await app({**scope, "method": "POST", "headers": headers}, receive, send)
-    return began
+    return began, bytes(said)
+
+
+def _is_refused(said: bytes) -> bool:
+    """Return whether an answer is an error of JSON-RPC, which may come as an event of a stream."""
+    for line in said.splitlines():
+        try:
+            found = json.loads(line.removeprefix(b"data: "))
+        except ValueError:
+            continue
+        if isinstance(found, dict) and "error" in found:
+            return True
+    return False
