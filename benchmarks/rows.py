@@ -364,8 +364,13 @@ GROUPS: dict[str, tuple[Row, ...]] = {
     "`toolexec serve` over stdio": (
         Row(key="serve.direct", what="a tool of an MCP server, called directly"),
         Row(key="serve.run_tool", what="the same as `run_tool` of the server", beside=("serve.fastmcp",)),
-        Row(key="serve.run_tool_added", what="what that adds", bar=2 * _MS, beside=("serve.fastmcp_added",)),
-        Row(key="serve.exposed_added", what="what it adds with `--expose direct`", beside=("serve.fastmcp_added",)),
+        Row(key="serve.run_tool_added", what="what that adds", bar=1.5 * _MS, beside=("serve.fastmcp_added",)),
+        Row(
+            key="serve.exposed_added",
+            what="what it adds with `--expose direct`",
+            bar=1.5 * _MS,
+            beside=("serve.fastmcp_added",),
+        ),
         Row(
             key="serve.ready",
             what="20 backends, 5 of them dead: to the first answer",
@@ -510,7 +515,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             key="model_programs.blind4.python.fixed",
-            what="Python, mostly wrong, that fails, and whose message names the fix",
+            what="Python, mostly wrong, that fails, and whose message names the fix (36.1% before the messages were extended for this set)",
             unit="share",
             bar=0.95,
         ),
@@ -521,7 +526,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             key="model_programs.blind4.javascript.fixed",
-            what="JavaScript and TypeScript, mostly wrong, that fails, and whose message names the fix",
+            what="JavaScript and TypeScript, mostly wrong, that fails, and whose message names the fix (21.1% before the messages were extended for this set)",
             unit="share",
             bar=0.95,
         ),
