@@ -515,7 +515,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             key="model_programs.blind4.python.fixed",
-            what="Python, mostly wrong, that fails, and whose message names the fix (36.1% before the messages were extended for this set)",
+            what="Python, mostly wrong, that fails, and whose message names the fix "
+            "(36.1% before the messages were extended for this set)",
             unit="share",
             bar=0.95,
         ),
@@ -526,7 +527,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             key="model_programs.blind4.javascript.fixed",
-            what="JavaScript and TypeScript, mostly wrong, that fails, and whose message names the fix (21.1% before the messages were extended for this set)",
+            what="JavaScript and TypeScript, mostly wrong, that fails, and whose message names the fix "
+            "(21.1% before the messages were extended for this set)",
             unit="share",
             bar=0.95,
         ),

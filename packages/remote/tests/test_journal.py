@@ -107,7 +107,7 @@ async def test_runs_of_other_tenants_have_files_of_their_own(tmp_path: Path) -> 
 
 
 async def test_a_full_disk_keeps_nothing_of_a_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be written as a whole is not there, and does not fill the disk further."""
+    """A response that could not be written as a whole is not there, and does not fill the disk further."""
     journal = Journal(tmp_path, 600, 1000.0)
     try:
         journal.start("a", "run", b"d", 1000.0, "ab")
