@@ -13,7 +13,7 @@ from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.escapes import LIMITS, Attempt, Site
 from toolexec.testing.escapes.kernel import KERNEL_ESCAPES
 
-__all__ = ["NAMES", "PROGRAM", "broken", "fallen", "judge"]
+__all__ = ["NAMES", "PROGRAM", "broken", "fallen", "judge", "run_alone"]
 
 NAMES: Final = tuple(escape.name for escape in KERNEL_ESCAPES)
 PROGRAM: Final = "".join(
@@ -37,18 +37,23 @@ def judge(value: Any, isolation: str) -> dict[str, str]:
     return found
 
 
-async def fallen(backend: SandboxBackend, *, timeout: float = 120.0) -> dict[str, str]:
-    """Run `PROGRAM` in *backend* and return what got out of it; closes it. Raises what the run raises."""
+async def run_alone(backend: SandboxBackend, program: str, timeout: float = 120.0) -> Any:
+    """Return the value of *program*, run in *backend*, which is closed. Raises what the run raises."""
     try:
         async with Site() as site:
             settings: dict[str, Any] = {"limits": LIMITS, "profile": "standard", "best_effort": True}
             gateway = site.tools(LIMITS, None)
-            request = ExecuteRequest(code=PROGRAM, gateway=gateway, timeout=timeout, **settings)
+            request = ExecuteRequest(code=program, gateway=gateway, timeout=timeout, **settings)
             result = await backend.execute(request.validate())
             gateway.close()
     finally:
         await backend.aclose()
-    return judge(result.raise_for_error().value, backend.isolation)
+    return result.raise_for_error().value
+
+
+async def fallen(backend: SandboxBackend, *, timeout: float = 120.0) -> dict[str, str]:
+    """Run `PROGRAM` in *backend* and return what got out of it; closes it. Raises what the run raises."""
+    return judge(await run_alone(backend, PROGRAM, timeout), backend.isolation)
 
 
 def broken(kind: str, who: str, found: Mapping[str, str]) -> dict[str, str]:

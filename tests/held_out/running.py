@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.held_out import attacks, means
+from tests.wall import run_alone
 
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
-from toolexec.testing.escapes import LIMITS, Site
+from toolexec.runtime.base import SandboxBackend
 
 __all__ = ["KNOWN", "NAMES", "PROGRAM", "escaped", "judge", "unknown"]
 
@@ -75,16 +75,7 @@ def judge(value: Any, isolation: str) -> dict[str, str]:
 
 async def escaped(backend: SandboxBackend, *, timeout: float = 120.0) -> dict[str, str]:
     """Run all attacks in *backend*, and return those that got something out; closes it. Raises what the run raises."""
-    try:
-        async with Site() as site:
-            settings: dict[str, Any] = {"limits": LIMITS, "profile": "standard", "best_effort": True}
-            gateway = site.tools(LIMITS, None)
-            request = ExecuteRequest(code=PROGRAM, gateway=gateway, timeout=timeout, **settings)
-            result = await backend.execute(request.validate())
-            gateway.close()
-    finally:
-        await backend.aclose()
-    return judge(result.raise_for_error().value, backend.isolation)
+    return judge(await run_alone(backend, PROGRAM, timeout), backend.isolation)
 
 
 def unknown(kind: str, found: Mapping[str, str]) -> dict[str, str]:
