@@ -149,5 +149,13 @@ async def test_a_machine_of_another_model_is_made_again(tmp_path: Path, caplog: 
     assert len([message for message in caplog.messages if "here 'vendor_id: AuthenticAMD'" in message]) == 1
 
 
+async def test_a_machine_of_another_release_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restores nothing that a release with other devices, or another processor for them, may have saved."""
+    cache, host = tmp_path / "machines", x86(tmp_path)
+    first = await saved(cache, host)
+    monkeypatch.setattr("toolexec.runtime.containers.microvm.templates.__version__", "0.0.1")
+    assert await saved(cache, host) != first
+
+
 async def _make(directory: Path) -> None:
     (directory / "ram").write_bytes(b"ram")

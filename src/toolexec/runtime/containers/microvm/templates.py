@@ -20,6 +20,7 @@ from toolexec.runtime.containers.microvm.snapshots import Snapshot, SnapshotCach
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import zygote_bytes
 from toolexec.runtime.guest.machine.messages import CONTROL_VERSION
+from toolexec.version import __version__
 
 __all__ = ["GuestAhead", "Templates", "give_up", "within"]
 
@@ -122,6 +123,7 @@ class Templates:
             "vmm_version": self._vmm().version,
             "accelerator": self._vmm().accelerator,
             "protocol": CONTROL_VERSION,
+            "toolexec": __version__,  # which decides what the machine is: its devices, and the arguments of its kernel
             "image": files.digest,
             "guest": sha256(program).hexdigest(),
             "warm": [] if self._fresh else [*_WARM],
