@@ -31,8 +31,6 @@ class Line:
 @pytest.fixture
 def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     """Give a line whose stopping thread sleeps for long, with no time for what is left to end."""
-    if threading.current_thread() is not threading.main_thread():
-        pytest.skip("signals go to the main thread")
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(stopping, "_PAUSE", 0.3)
     monkeypatch.setattr(stopping, "_PATIENCE", 0.0)
