@@ -37,6 +37,8 @@ class SandboxTestbed:
         """Set once suite:wait, suite:gate or suite:hold waits."""
         self.stopped: list[str] = []
         """The names of the tools that were left early."""
+        self.waits: int = 0
+        """How many calls of suite:wait have begun."""
         self.release: threading.Event = threading.Event()
         """Set it to let suite:hold go."""
         self._loop = asyncio.get_running_loop()
@@ -100,6 +102,7 @@ class SandboxTestbed:
 
     async def _wait(self) -> None:
         """Wait for ever."""
+        self.waits += 1
         await self._until("wait", asyncio.Event())
 
     async def _gate(self) -> None:
