@@ -1,14 +1,14 @@
 """Does the tasks as an agent would that makes no mistakes, and counts its tokens.
 
 One call a turn. It searches by the task's text (or, with good queries, by what each step is about), searches again for
-the tools that it misses, describes those that it knows too little of, and makes the calls one by one, or all of them in
-one program. The last turn is its answer.
+the tools that it misses, by what their step is about and then by their name, describes those that it knows too little
+of, and makes the calls one by one, or all of them in one program. The last turn is its answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Literal, TypeAlias
@@ -103,14 +103,12 @@ async def replay(world: World, task: Task, *, first: First = "task") -> Cost:
 async def _find(world: World, talk: _Conversation, task: Task, first: First) -> dict[str, bool]:
     """Find all tools of a task; return whether what was found of each is enough to call it."""
     known: dict[str, bool] = {}
-    rounds = [[INTENTS[one] for one in task.tool_ids] if first == "queries" else [task.text], None, None]
-    for number, queries in enumerate(rounds):
+    rounds: list[Callable[[str], str]] = [lambda _: task.text] if first == "task" else []
+    for query_for in (*rounds, INTENTS.__getitem__, _name_of):
         missing = [one for one in task.tool_ids if one not in known]
         if not missing:
             break
-        if queries is None:
-            queries = [INTENTS[one] if number == 1 else _name_of(one) for one in missing]
-        await _ask(world, talk, task.tool_ids, queries, known)
+        await _ask(world, talk, task.tool_ids, list(dict.fromkeys(map(query_for, missing))), known)
     if missing := [one for one in task.tool_ids if one not in known]:
         raise AssertionError(f"no search finds {missing}")
     return known

@@ -19,7 +19,7 @@ from toolexec.errors import ToolNotFoundError
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.finding import FOR_EACH, FOR_ONE, MAX_QUERIES, MAX_QUERY, best_of, nothing_found
+from toolexec.server.tools.finding import MAX_QUERIES, MAX_QUERY, best_of, for_each, nothing_found
 from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count, text, unlisted
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
@@ -67,7 +67,7 @@ async def _find(call: MetaCall) -> MetaReply:
     queries = [query for query in queries if query] if others else queries
     if queries:
         blocking = getattr(index, "search_blocks", False)
-        limit = int(args.get("limit", FOR_ONE if len(queries) == 1 else FOR_EACH))
+        limit = int(args.get("limit", for_each(queries)))
         work = (index, queries, limit, answer)
         await asyncio.to_thread(_searched, *work) if blocking else _searched(*work)
     if not any(args.get(key) for key in ("queries", "names", "namespaces")):

@@ -26,7 +26,16 @@ from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOL
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
-__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "MAX_QUERY", "SEARCH_TOOLS", "best_of", "nothing_found", "signature"]
+__all__ = [
+    "LIST_NAMESPACES",
+    "LIST_TOOLS",
+    "MAX_QUERY",
+    "SEARCH_TOOLS",
+    "best_of",
+    "for_each",
+    "nothing_found",
+    "signature",
+]
 
 _MAX_SIGNATURE: Final = 100
 _MAX_NAMED: Final = 8
@@ -46,10 +55,12 @@ _NAMES: Final = {
     "object": "dict",
     "null": "None",
 }
-FOR_ONE: Final = 5
-"""How many tools a search by one query finds."""
-FOR_EACH: Final = 3
-"""How many tools a search by several queries finds for each."""
+_FOR_EACH: Final = 5
+"""How many tools a search finds for each query. A task's text and what its steps are about are such queries: with three
+for each of several a task among 1,160 tools took a turn more at the median, and 200 tokens less."""
+_MANY: Final = 6
+_FOR_MANY: Final = 3
+"""How many it finds for each of more than `_MANY`."""
 MAX_QUERIES: Final = 30
 _seal = CursorSeal()
 
@@ -103,7 +114,12 @@ def _wanted(call: MetaCall, queries: Sequence[str]) -> int:
     """Return how many tools to find, for each of several queries: a page for programs and where all are listed."""
     if "limit" in call.args or call.args.get("as_json") or queries == [""]:
         return _limit(call)
-    return FOR_ONE if len(queries) == 1 else FOR_EACH
+    return for_each(queries)
+
+
+def for_each(queries: Sequence[str]) -> int:
+    """Return how many tools to find for each of these queries, where nobody has said it."""
+    return _FOR_EACH if len(queries) <= _MANY else _FOR_MANY
 
 
 def best_of(
