@@ -1,7 +1,7 @@
-"""How many remote runtimes it takes: a simulation of runs on many of them, and a real run on two that checks it.
+"""How many remote runtimes it takes: a simulation of runs on many servers, and real servers that check it.
 
-`python -m benchmarks.scale simulate --rate 10000 --workers 40` simulates; `... check` measures what a run costs here,
-has two servers run programs at some rates, and shows the simulation of the same beside it.
+`python -m benchmarks.scale simulate --rate 10000 --servers 40` simulates; `... check` measures what a run costs here,
+has 1, 2 and 4 servers run programs at some rates, and shows the simulation of the same beside it.
 """
 
 from __future__ import annotations
@@ -9,41 +9,42 @@ from __future__ import annotations
 import argparse
 import asyncio
 import heapq
-import os
 import random
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import count
-from time import perf_counter, process_time
-from typing import Final, Literal, TypeAlias
-
-import psutil
+from typing import Final
 
 __all__ = ["Load", "Report", "simulate"]
 
 PUSH: Final = 0.05
 """How often a server says how busy it is, in seconds."""
 
-Kind: TypeAlias = Literal["arrival", "arrived", "computed", "ended", "push"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What comes, and what there is for it. Times are in seconds.
 
-    `rate` runs come per second for `seconds`, at random times. Each has `cpu` seconds of computing on its worker, at
-    random around that mean unless *is_steady*, and waits `wait` seconds for its tools meanwhile, with its slot taken.
-    There are `workers`, each with `slots` and `cores`; `cores` 0 shares the cores of `shared_cores` among all of them.
-    A message takes `delay` to get there. A worker has `queue` places for runs that wait.
+    `rate` runs come per second for `seconds`, at random times and from `callers`, each of which knows what servers say
+    of themselves, and what it has sent there since. A run takes `caller` seconds of the event loop of its caller's
+    process, of which there are `caller_processes`, `loop` seconds of that of its server, and `cpu` seconds of computing
+    in the sandbox (at random around that mean unless *is_steady*), and it waits `wait` seconds for its tools, with its
+    slot taken. There are `servers`, each with `slots`, `queue` places for runs that wait, and `cores`; `cores` 0 shares
+    `shared_cores` among all servers and callers. A message takes `delay` to get there.
     """
 
     rate: float
     seconds: float = 10.0
-    workers: int = 2
+    callers: int = 1
+    caller_processes: int = 0
+    servers: int = 2
     slots: int = 8
     cores: int = 1
     shared_cores: int = 0
+    caller: float = 0.0
+    loop: float = 0.0
     cpu: float = 0.003
     wait: float = 0.0
     delay: float = 0.0005
@@ -51,13 +52,26 @@ class Load:
     is_steady: bool = False
     seed: int = 1
 
+    @property
+    def most(self) -> float:
+        """How many runs per second are possible at most: whichever of loops, cores and slots runs out first."""
+        bounds = [self.servers * self.slots / (self.wait + self.loop + self.cpu)]
+        processes = self.caller_processes or self.callers
+        bounds += [self.servers / self.loop] if self.loop else []
+        bounds += [processes / self.caller] if self.caller else []
+        if self.shared_cores:
+            bounds.append(self.shared_cores / (self.caller + self.loop + self.cpu))
+        else:
+            bounds.append(self.servers * self.cores / (self.loop + self.cpu))
+        return min(bounds)
+
 
 @dataclass(slots=True)
 class Report:
     """What came of it: runs that ended, that were refused, and of the others how long they took from their arrival.
 
     `per_second` counts those that ended in the second half of the time in which runs came; `busy` is the share of the
-    workers' slots that were taken in all of it.
+    servers' slots that were taken in all of it.
     """
 
     ended: int = 0
@@ -78,23 +92,66 @@ class Report:
         return f"{self.per_second:.0f} runs/s, slots {100 * self.busy:.0f} % busy, {times}, {self.refused} refused"
 
 
-class _Cores:
-    """Processors that serve one after the other who asks."""
+class _Places:
+    """So many places, for which who comes too late waits in turn: cores, an event loop (one place), or slots."""
 
     def __init__(self, many: int) -> None:
         self.free = many
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, then: Callable[[], None]) -> None:
+        """Do *then* once there is a place."""
+        if self.free:
+            self.free -= 1
+            then()
+        else:
+            self.waiting.append(then)
+
+    def give(self) -> None:
+        """Give a place back; the next one in turn has it."""
+        if self.waiting:
+            self.waiting.popleft()()
+        else:
+            self.free += 1
 
 
-class _Worker:
-    """One server: who has a slot, who waits for one, and what callers know of it."""
+class _Server:
+    """One server: its loop, its cores, its slots, and what it has said of itself."""
 
-    def __init__(self, cores: _Cores) -> None:
+    def __init__(self, load: Load, cores: _Places) -> None:
+        self.loop = _Places(1)
         self.cores = cores
+        self.slots = _Places(load.slots)
         self.running = 0
-        self.waiting: deque[int] = deque()
         self.told = 0
-        self.sent = 0  # since it was last told
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait for a slot."""
+        return len(self.slots.waiting)
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    """A run that waits for a slot: of a caller, at a server; what it does then, and where it goes instead."""
+
+    caller: _Caller
+    at: int
+    then: Callable[[], None]
+    moves_to: int | None = None
+
+    def __call__(self) -> None:
+        self.then()
+
+
+class _Caller:
+    """One caller: the loop of its process, and what it has sent to each server since that has last said something."""
+
+    def __init__(self, load: Load, loop: _Places, cores: _Places | None) -> None:
+        self.loop = loop
+        self.cores = cores
+        self.recent = [0] * load.servers
+        self.open = [0] * load.servers
 
 
 class _Simulation:
@@ -104,105 +161,155 @@ class _Simulation:
         self.load = load
         self.report = Report()
         self._dice = random.Random(load.seed)
-        self._events: list[tuple[float, int, Kind, int, int]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        shared = _Cores(load.shared_cores) if load.shared_cores else None
-        self._workers = [_Worker(shared or _Cores(load.cores)) for _ in range(load.workers)]
-        self._came: dict[int, float] = {}
-        self._busy = 0.0
+        self._now = 0.0
+        shared = _Places(load.shared_cores) if load.shared_cores else None
+        self._servers = [_Server(load, shared or _Places(load.cores)) for _ in range(load.servers)]
+        loops = [_Places(1) for _ in range(load.caller_processes or load.callers)]
+        self._callers = [_Caller(load, loops[number % len(loops)], shared) for number in range(load.callers)]
         self._taken = 0
-        self._then = 0.0
+        self._busy = 0.0
+        self._busy_until = 0.0
         self._in_time = 0
 
     def run(self) -> Report:
         """Return what came of it."""
-        load, runs = self.load, count()
-        self._at(self._dice.expovariate(load.rate), "arrival", next(runs))
-        for number in range(load.workers):
-            self._at(PUSH * (number + 1) / load.workers, "push", worker=number)
+        load = self.load
+        self._after(self._dice.expovariate(load.rate), self._arrive)
+        for number in range(load.servers):
+            self._after(PUSH * (number + 1) / load.servers, partial(self._push, number))
         while self._events:
-            now, _, kind, run, worker = heapq.heappop(self._events)
-            self._count_busy(now)
-            match kind:
-                case "arrival":
-                    self._choose(now, run)
-                    if (after := now + self._dice.expovariate(load.rate)) < load.seconds:
-                        self._at(after, "arrival", next(runs))
-                case "arrived":
-                    self._enter(now, run, worker)
-                case "computed":
-                    self._computed(now, run, worker)
-                case "ended":
-                    self._leave(now, run, worker)
-                case "push":
-                    self._push(now, worker)
+            self._now, _, event = heapq.heappop(self._events)
+            event()
+        self._count(0)
         self.report.per_second = self._in_time / (load.seconds / 2)
-        self.report.busy = self._busy / (load.seconds * load.workers * load.slots)
+        self.report.busy = self._busy / (load.seconds * load.servers * load.slots)
         return self.report
 
-    def _at(self, when: float, kind: Kind, run: int = -1, worker: int = -1) -> None:
-        heapq.heappush(self._events, (when, next(self._order), kind, run, worker))
+    def _after(self, seconds: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self._now + seconds, next(self._order), event))
 
-    def _count_busy(self, now: float) -> None:
-        until = min(now, self.load.seconds)
-        if until > self._then:
-            self._busy += self._taken * (until - self._then)
-            self._then = until
+    def _count(self, more: int) -> None:
+        """Count the time of the slots that were taken until now; *more* are from now on."""
+        until = min(self._now, self.load.seconds)
+        if until > self._busy_until:
+            self._busy += self._taken * (until - self._busy_until)
+            self._busy_until = until
+        self._taken += more
 
-    def _choose(self, now: float, run: int) -> None:
-        """Send a run to the worker that is least busy, as far as callers know."""
-        self._came[run] = now
-        number = min(range(len(self._workers)), key=lambda each: self._workers[each].told + self._workers[each].sent)
-        self._workers[number].sent += 1
-        self._at(now + self.load.delay, "arrived", run, number)
-
-    def _push(self, now: float, number: int) -> None:
-        worker = self._workers[number]
-        worker.told, worker.sent = worker.running + len(worker.waiting), 0
-        if now < self.load.seconds:
-            self._at(now + PUSH, "push", worker=number)
-
-    def _enter(self, now: float, run: int, number: int) -> None:
-        worker = self._workers[number]
-        if worker.running < self.load.slots:
-            self._start(now, run, number)
-        elif len(worker.waiting) < self.load.queue:
-            worker.waiting.append(run)
-        else:
-            self.report.refused += 1
-            del self._came[run]
-
-    def _start(self, now: float, run: int, number: int) -> None:
-        self._workers[number].running += 1
-        self._taken += 1
-        self._compute(now, run, number)
-
-    def _compute(self, now: float, run: int, number: int) -> None:
-        cores = self._workers[number].cores
-        if not cores.free:
-            cores.waiting.append((run, number))
+    def _work(self, loop: _Places | None, cores: _Places | None, seconds: float, then: Callable[[], None]) -> None:
+        """Take so many seconds of a loop, if any, and of one of the cores meanwhile; *cores* None are never short."""
+        if not seconds:
+            then()
             return
-        cores.free -= 1
-        cpu = self.load.cpu
-        spent = cpu if self.load.is_steady or not cpu else self._dice.expovariate(1 / cpu)
-        self._at(now + spent, "computed", run, number)
 
-    def _computed(self, now: float, run: int, number: int) -> None:
-        cores = self._workers[number].cores
-        cores.free += 1
-        if cores.waiting:
-            self._compute(now, *cores.waiting.popleft())
-        self._at(now + self.load.wait, "ended", run, number)
+        def end() -> None:
+            if cores is not None:
+                cores.give()
+            if loop is not None:
+                loop.give()
+            then()
 
-    def _leave(self, now: float, run: int, number: int) -> None:
-        worker = self._workers[number]
-        worker.running -= 1
-        self._taken -= 1
+        def begin() -> None:
+            if cores is None:
+                self._after(seconds, end)
+            else:
+                cores.take(partial(self._after, seconds, end))
+
+        if loop is None:
+            begin()
+        else:
+            loop.take(begin)
+
+    # -- a run ------------------------------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        caller, came = self._dice.choice(self._callers), self._now
+        steps = self._steps(caller, came)
+
+        def go() -> None:
+            next(steps, lambda _: None)(go)
+
+        go()
+        if self._now + (after := self._dice.expovariate(self.load.rate)) < self.load.seconds:
+            self._after(after, self._arrive)
+
+    def _steps(self, caller: _Caller, came: float) -> Iterator[Callable[[Callable[[], None]], None]]:
+        """Give what a run does, step by step: each is told what to do when it has ended."""
+        load = self.load
+        yield partial(self._work, caller.loop, caller.cores, load.caller / 2)
+        waits = _Wait(caller, self._choice(caller), _nothing)
+        while True:
+            server = self._servers[waits.at]
+            caller.recent[waits.at] += 1
+            caller.open[waits.at] += 1
+            yield partial(self._after, load.delay)
+            yield partial(self._work, server.loop, server.cores, load.loop / 2)
+            refused = not server.slots.free and server.queued >= load.queue
+            if refused:
+                break
+            waits.moves_to = None
+            yield partial(self._wait, waits)
+            if waits.moves_to is None:
+                break
+            caller.open[waits.at] -= 1
+            waits.at = waits.moves_to
+        if not refused:
+            server.running += 1
+            self._count(1)
+            spent = load.cpu if load.is_steady or not load.cpu else self._dice.expovariate(1 / load.cpu)
+            yield partial(self._work, None, server.cores, spent)
+            yield partial(self._after, load.wait)
+            yield partial(self._work, server.loop, server.cores, load.loop / 2)
+            server.running -= 1
+            self._count(-1)
+            server.slots.give()
+        yield partial(self._after, load.delay)
+        caller.open[waits.at] -= 1
+        if refused:
+            self.report.refused += 1
+            return
+        yield partial(self._work, caller.loop, caller.cores, load.caller / 2)
         self.report.ended += 1
-        self._in_time += self.load.seconds / 2 < now <= self.load.seconds
-        self.report.took.append(now + self.load.delay - self._came.pop(run))
-        if worker.waiting:
-            self._start(now, worker.waiting.popleft(), number)
+        self._in_time += load.seconds / 2 < self._now <= load.seconds
+        self.report.took.append(self._now - came)
+
+    def _wait(self, waits: _Wait, then: Callable[[], None]) -> None:
+        waits.then = then
+        self._servers[waits.at].slots.take(waits)
+
+    def _move(self, number: int) -> None:
+        """Have runs that wait elsewhere go to a server that has said that it has room, as their callers see to it."""
+        room = self.load.slots - self._servers[number].told
+        for each in sorted(self._servers, key=lambda each: -each.queued):
+            while room > 0 and each.queued and each is not self._servers[number]:
+                waits = each.slots.waiting.popleft()
+                assert isinstance(waits, _Wait)
+                waits.moves_to = number
+                room -= 1
+                self._after(self.load.delay, waits)
+
+    def _choice(self, caller: _Caller) -> int:
+        """Return the less busy one of two servers, as far as the caller knows."""
+        drawn = self._dice.sample(range(self.load.servers), min(2, self.load.servers))
+        return min(drawn, key=lambda number: self._busy_of(caller, number))
+
+    def _busy_of(self, caller: _Caller, number: int) -> int:
+        return max(self._servers[number].told + caller.recent[number], caller.open[number])
+
+    def _push(self, number: int) -> None:
+        server = self._servers[number]
+        server.told = server.running + server.queued
+        for caller in self._callers:
+            caller.recent[number] = 0
+        self._move(number)
+        if self._now < self.load.seconds:
+            self._after(PUSH, partial(self._push, number))
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def simulate(load: Load) -> Report:
@@ -210,104 +317,26 @@ def simulate(load: Load) -> Report:
     return _Simulation(load).run()
 
 
-# -- the same for real ----------------------------------------------------------------------------------------------
-
-
-async def real(load: Load, addresses: Sequence[str]) -> tuple[Report, float]:
-    """Have real servers run programs that call a tool which waits `load.wait`, at the same times as in the simulation;
-    also give how many seconds of processor time a run took, on both sides together."""
-    from benchmarks.programs.remote import opened, value
-
-    report, ahead, times = Report(), random.Random(load.seed), list[float]()
-    now = ahead.expovariate(load.rate)
-    while now < load.seconds:
-        times.append(now)
-        now += ahead.expovariate(load.rate)
-    async with opened(*addresses) as ex:
-
-        async def pause(seconds: float) -> float:
-            await asyncio.sleep(seconds)
-            return seconds
-
-        ex.add(pause, "math:pause")
-        code = f"return tools.math.pause(seconds={load.wait})"
-        await asyncio.gather(*(value(ex, code) for _ in range(16)))
-        servers = [child for child in psutil.Process().children() if "serve" in child.cmdline()]
-        spent = sum(sum(each.cpu_times()[:2]) for each in servers) + process_time()
-        began = perf_counter()
-
-        async def one(when: float) -> None:
-            await asyncio.sleep(max(0.0, when - (perf_counter() - began)))
-            came = perf_counter() - began
-            await value(ex, code)
-            done = perf_counter() - began
-            report.ended += 1
-            report.took.append(done - came)
-            report.per_second += load.seconds / 2 < done <= load.seconds
-
-        await asyncio.gather(*map(one, times))
-        spent = sum(sum(each.cpu_times()[:2]) for each in servers) + process_time() - spent
-    report.per_second /= load.seconds / 2
-    report.busy = load.wait * report.ended / load.seconds / (load.workers * load.slots)
-    return report, spent / max(1, report.ended)
-
-
-async def top_rate(addresses: Sequence[str], runs: int) -> float:
-    """Return how many runs per second real servers do at most, when there are always enough of them."""
-    from benchmarks.programs.remote import ONE_CALL, opened, value
-
-    async with opened(*addresses) as ex:
-        await asyncio.gather(*(value(ex, ONE_CALL) for _ in range(32)))
-        began = perf_counter()
-        await asyncio.gather(*(value(ex, ONE_CALL) for _ in range(runs)))
-        return runs / (perf_counter() - began)
-
-
-async def check(seconds: float) -> None:
-    """Show real runs on two servers beside the simulation of them.
-
-    The most that they do without waiting shows what a run takes of the processors, and is the one thing that the
-    simulation is given; it must then get the other loads right.
-    """
-    from benchmarks.programs.remote import servers
-
-    cores = os.cpu_count() or 1
-    with servers(2) as addresses:
-        for wait, share in ((0.5, 0.5), (0.5, 0.9), (0.5, 1.3), (0.1, 0.4), (0.0, 0.4), (0.0, 0.7)):
-            top = await top_rate(addresses, 400)
-            slots = 2 * Load(rate=1).slots
-            most = min(top, slots / (wait + cores / top)) if wait else top
-            load = Load(rate=share * most, seconds=seconds, wait=wait, shared_cores=cores, cpu=cores / top)
-            measured, cpu = await real(load, addresses)
-            expected = simulate(load)
-            print(
-                f"{load.rate:.0f} runs/s, tools that take {1000 * wait:.0f} ms; at most {top:.0f} runs/s without "
-                f"waiting, {1000 * cpu:.2f} ms of processor time each"
-            )
-            print(f"  measured   {measured}")
-            print(f"  simulated  {expected}")
-            print(
-                f"  throughput {expected.per_second / measured.per_second:.2f}, median time "
-                f"{expected.percentile(0.5) / measured.percentile(0.5):.2f} of what was measured"
-            )
-
-
 def main() -> None:
     """Simulate, or check the simulation."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     asked = commands.add_parser("simulate", help="simulate a load")
-    for name in ("rate", "seconds", "cpu", "wait", "delay"):
-        asked.add_argument(f"--{name}", type=float, default=getattr(Load(rate=10_000), name))
-    for name in ("workers", "slots", "cores", "queue", "seed"):
-        asked.add_argument(f"--{name}", type=int, default=getattr(Load(rate=10_000), name))
-    checked = commands.add_parser("check", help="real runs on two servers beside their simulation")
+    defaults = Load(rate=10_000)
+    for each in fields(Load):
+        value = getattr(defaults, each.name)
+        if not isinstance(value, bool):
+            asked.add_argument(f"--{each.name.replace('_', '-')}", type=type(value), default=value)
+    checked = commands.add_parser("check", help="real runs on 1, 2 and 4 servers beside their simulation")
     checked.add_argument("--seconds", type=float, default=10.0)
     given = vars(parser.parse_args())
     if given.pop("command") == "check":
+        from benchmarks.scale_check import check
+
         asyncio.run(check(given["seconds"]))
     else:
-        print(simulate(Load(**given)))
+        load = Load(**given)
+        print(f"at most {load.most:.0f} runs/s; {simulate(load)}")
 
 
 if __name__ == "__main__":

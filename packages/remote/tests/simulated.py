@@ -26,7 +26,6 @@ from toolexec.runtime import Runtime
 from toolexec.sandbox import CodeResult, ExecuteRequest, Message
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote import backend as backend_module
-from toolexec_remote import choice as choice_module
 from toolexec_remote import connection as connection_module
 from toolexec_remote import endpoints as endpoints_module
 from toolexec_remote import post as post_module
@@ -103,7 +102,6 @@ def simulated_time() -> Generator[VirtualLoop]:
     loop = VirtualLoop()
     clocks = (
         post_module,
-        choice_module,
         connection_module,
         endpoints_module,
         backend_module,

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from time import monotonic
-from typing import Final
 
 from toolexec.sandbox import LimitsEnforced
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox
 
-__all__ = ["common", "least_busy"]
-
-_STALE_SECONDS: Final = 1.0
-"""After how long many callers may have seen the same news of an endpoint, and would all choose the same one."""
+__all__ = ["common", "less_busy"]
 
 
-def least_busy(usable: Sequence[EndpointConnection]) -> EndpointConnection:
-    """Return which one of these takes the next program: the least busy of those that have room, by chance among equals.
+def less_busy(usable: Sequence[EndpointConnection]) -> EndpointConnection:
+    """Return which one of these takes the next program: the less busy one of two that are drawn, by chance if they are
+    equally busy.
 
-    Where the news of one of them is old, other callers know no more, and all would choose the same: then it is the less
-    busy one of two that are drawn.
+    What is known of them is up to 50 ms old, in which a server starts and ends dozens of programs; callers that all
+    chose the least busy one would send all of them to the same. By the simulation of docs/scale.md, programs of 20
+    callers on 12 servers at 80 % of their load take 27 ms at the median and 73 ms at p99 so, and 100 and 199 ms where
+    each goes to the least busy of all. A program that waits behind others moves to an endpoint with room. See
+    Mitzenmacher, "How Useful Is Old Information?", IEEE Transactions on Parallel and Distributed Systems 11 (1), 2000.
     """
-    free = [each for each in usable if each.free > 0] or [*usable]
-    if any(monotonic() - each.reported_at > _STALE_SECONDS for each in free):
-        free = random.sample(free, min(2, len(free)))
-    return min(free, key=lambda each: (each.load, random.random()))  # noqa: S311 - not for secrets
+    drawn = random.sample(usable, min(2, len(usable)))
+    return min(drawn, key=lambda each: each.load)
 
 
 def common(found: Sequence[RemoteSandbox]) -> RemoteSandbox | None:

@@ -105,8 +105,6 @@ class EndpointConnection:
         self.twin = ""
         """The endpoint by which the server process that answers here is connected already."""
         self.capacity: JSONObject = {}
-        self.reported_at = 0.0
-        """When it last reported its capacity, of `monotonic()`."""
         self._dial = dial
         self._reconnect = reconnect
         self._on_change = on_change
@@ -292,7 +290,7 @@ class EndpointConnection:
         self.welcome = read_welcome(fields)
         for run in [run for run, each in self._parting.items() if each.bound.incarnation != self.welcome.incarnation]:
             del self._parting[run]
-        self.capacity, self.reported_at = _object(fields.get("capacity")), monotonic()
+        self.capacity = _object(fields.get("capacity"))
         self._recent.clear()
         self._call_off()
         self.up, self.problem = True, None
@@ -357,7 +355,7 @@ class EndpointConnection:
     def _take(self, message: RemoteMessage) -> None:
         if not message.run:
             if message.type == "capacity":
-                self.capacity, self.reported_at = message.fields, monotonic()
+                self.capacity = message.fields
                 self._recent.clear()
                 self._on_change()
             return

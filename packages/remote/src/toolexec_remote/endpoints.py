@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.remote import JSONDict, JSONObject, RemoteSettings, SigningKey
 from toolexec.sandbox import Availability
-from toolexec_remote.choice import common, least_busy
+from toolexec_remote.choice import common, less_busy
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox, refusal_of
 from toolexec_remote.discovery import Discovery
 from toolexec_remote.membership import Membership
@@ -151,7 +151,7 @@ class Endpoints:
     # -- which one ----------------------------------------------------------------------------------------------
 
     async def choose(self, ends: float, avoid: Collection[str] = ()) -> EndpointConnection:
-        """Return the endpoint that is least busy; one of those to *avoid* only where there is no other. Waits until
+        """Return the less busy of two endpoints; one of those to *avoid* only where there is no other. Waits until
         *ends* (of `monotonic()`) while none is up.
 
         Raises SandboxUnavailableError when there is none by then, or none that could ever be used.
@@ -161,7 +161,7 @@ class Endpoints:
             await self._first_up(ends)
             usable = self._usable()
             if usable:
-                return least_busy([each for each in usable if each.endpoint not in avoid] or usable)
+                return less_busy([each for each in usable if each.endpoint not in avoid] or usable)
             hopeless = self._is_hopeless()
             if hopeless or monotonic() >= ends:
                 raise self.unavailable(retryable=not hopeless)

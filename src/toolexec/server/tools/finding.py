@@ -118,7 +118,7 @@ def _wanted(call: MetaCall, queries: Sequence[str]) -> int:
 
 
 def for_each(queries: Sequence[str]) -> int:
-    """Return how many tools to find for each of these queries, where nobody has said it."""
+    """Return how many tools to find for each of these queries, unless the call says how many."""
     return _FOR_EACH if len(queries) <= _MANY else _FOR_MANY
 
 
