@@ -56,17 +56,18 @@ def test_ten_thousand_runs_a_second_need_so_many_servers() -> None:
 
 
 def test_an_event_loop_is_one_thread() -> None:
-    """A server with cores to spare does what its loop can, and so do callers in one process."""
-    load = Load(rate=400, seconds=20, servers=1, slots=64, cores=16, cpu=0.001, loop=0.005, is_steady=True)
+    """A run waits for the loop of its server, and for that of its caller's process, whatever cores there are."""
+    load = Load(rate=190, seconds=50, servers=1, slots=64, cores=16, cpu=0.001, loop=0.005, is_steady=True)
     assert load.most == pytest.approx(200)
-    assert simulate(load).per_second == pytest.approx(200, rel=0.03)
-    load = Load(rate=400, seconds=20, servers=4, callers=4, caller_processes=1, cpu=0.001, caller=0.005, is_steady=True)
-    assert simulate(load).per_second == pytest.approx(load.most, rel=0.03)
-    assert simulate(replace(load, caller_processes=4)).per_second == pytest.approx(400, rel=0.05)
+    assert simulate(load).per_second == pytest.approx(190, rel=0.05)
+    assert simulate(load).percentile(0.5) > 5 * simulate(replace(load, servers=4)).percentile(0.5)
+    load = Load(rate=190, seconds=50, servers=4, callers=4, caller_processes=1, cpu=0.001, caller=0.005, is_steady=True)
+    assert load.most == pytest.approx(200)
+    assert simulate(load).percentile(0.5) > 5 * simulate(replace(load, caller_processes=4)).percentile(0.5)
 
 
 def test_many_callers_do_not_all_go_to_the_same() -> None:
-    """What servers report is old in no time: 20 callers spread their programs, and take not much longer than one."""
+    """Callers whose news is old spread their programs: those of 20 callers take not much longer than those of one."""
     load = Load(rate=3_000, seconds=5, servers=12, slots=8, cores=2, cpu=0.0045, loop=0.0017)
     one, many = simulate(load), simulate(replace(load, callers=20))
     assert many.percentile(0.99) < 2 * one.percentile(0.99)
