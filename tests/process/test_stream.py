@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from toolexec.process.stream import PipeStream, SocketStream, Stream
+from toolexec.process.stream import PipeReader, PipeStream, SocketStream, Stream
 
 LONG = 60
 
@@ -70,3 +71,20 @@ async def test_closing_twice_is_fine(ends: tuple[Stream, socket.socket]) -> None
     await stream.aclose()
     await stream.aclose()
     assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(other, 1), LONG) == b""
+
+
+async def test_reading_ends_for_the_reader_alone() -> None:
+    """A task that waits in `read` gets no bytes once reading is ended, and the writer finds the pipe open."""
+    reading, writing = os.pipe()
+    try:
+        reader = PipeReader(reading)
+        waiting = asyncio.create_task(reader.read())
+        await asyncio.sleep(0)
+        reader.end_reading()
+        assert await asyncio.wait_for(waiting, LONG) == b""
+        os.write(writing, b"late")
+        assert await asyncio.wait_for(reader.read(), LONG) == b""
+        assert os.read(reading, 10) == b"late"
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["PipeStream", "Pipes", "QuickStream", "SocketStream", "Stream"]
+__all__ = ["PipeReader", "PipeStream", "Pipes", "QuickStream", "SocketStream", "Stream"]
 
 _CHUNK: Final = 1 << 18
 
@@ -91,26 +91,23 @@ class PipeStream:
             await self._writer.wait_closed()
 
 
-class Pipes:
-    """A stream over two pipes, which it takes over: *reading* is what it reads from, *writing* what it writes to.
+class PipeReader:
+    """Reads a pipe, or whatever else an event loop can watch, for one task; *reading* stays its owner's to close.
 
     Quicker than asyncio's transports, as there is nothing between a waiting reader and the pipe.
     """
 
-    def __init__(self, reading: int, writing: int) -> None:
-        os.set_blocking(reading, False)
-        os.set_blocking(writing, False)
+    def __init__(self, reading: int) -> None:
         self._reading = reading
-        self._writing = writing
         self._loop = asyncio.get_running_loop()
         self._ready: bytes | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
         self._watched = False
+        self._is_over = False
 
     async def read(self) -> bytes:
         """Read as `Stream.read` does."""
-        while self._reading >= 0:
+        while not self._is_over:
             if self._ready is not None:
                 data, self._ready = self._ready, None
                 return data
@@ -127,12 +124,33 @@ class Pipes:
     def _readable(self) -> None:
         """Take what there is, for the task that waits now or comes next; but no more than that."""
         if self._ready is not None:
-            self._watched = False
-            self._loop.remove_reader(self._reading)
+            self._unwatch()
             return
         with suppress(BlockingIOError):
             self._ready = os.read(self._reading, _CHUNK)
         _wake(self._reader)
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_reader(self._reading)
+
+    def end_reading(self) -> None:
+        """Have `read` return b"" from now on, also to a task that waits in it; the other side notices nothing."""
+        self._is_over = True
+        self._unwatch()
+        _wake(self._reader)
+
+
+class Pipes(PipeReader):
+    """A stream over two pipes, which it takes over: *reading* is what it reads from, *writing* what it writes to."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        super().__init__(reading)
+        self._writing = writing
+        self._writer: asyncio.Future[None] | None = None
 
     async def write(self, data: bytes) -> None:
         """Write as `Stream.write` does."""
@@ -171,11 +189,10 @@ class Pipes:
     def close(self) -> None:
         """Close both; twice is fine. A task that still reads gets b"", one that still writes an OSError."""
         self.close_writing()
+        self.end_reading()
         if self._reading >= 0:
-            self._loop.remove_reader(self._reading)
             os.close(self._reading)
             self._reading = -1
-            _wake(self._reader)
 
     def close_writing(self) -> None:
         """Close the pipe that it writes to, so that the other side reads to an end."""
@@ -189,6 +206,7 @@ class Pipes:
         """Give up the two pipes, which are the caller's from now on; nothing may have been read."""
         pipes = self._reading, self._writing
         self._reading = self._writing = -1
+        self._is_over = True
         return pipes
 
 

@@ -7,14 +7,16 @@ import os
 import select
 import stat
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections import deque
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
@@ -30,6 +32,8 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from toolexec.backend.mcp.line_writer import LineWriter
+from toolexec.process.stream import PipeReader
 from toolexec.server.app import ToolServer
 
 __all__ = ["Wire", "serve_stdio", "stdio_wire"]
@@ -104,7 +108,7 @@ class _Open:
 
     def __init__(self) -> None:
         self._ids: set[str | int] = set()
-        self._changed = anyio.Event()
+        self._none: anyio.Event | None = None
 
     def read(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest) and message.method != "subscriptions/listen":
@@ -119,83 +123,192 @@ class _Open:
     def _done(self, request_id: Any) -> None:
         if isinstance(request_id, str | int):
             self._ids.discard(request_id)
-        self._changed.set()
-        self._changed = anyio.Event()
+        if self._none is not None and not self._ids:
+            self._none.set()
 
     async def none(self) -> None:
         """Wait until all are answered."""
         while self._ids:
-            await self._changed.wait()
+            self._none = anyio.Event()
+            await self._none.wait()
 
 
 async def _serve(server: ToolServer, wire: Wire) -> None:
-    to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     lowlevel = server.lowlevel
     waiting = _Open()
     written = anyio.Event()
+    output = _Output(wire.write)
+
+    def lose(error: OSError) -> None:
+        logger.info("the client reads no more: %s", error)
+        tasks.cancel_scope.cancel()
+
+    writer = LineWriter(output.write_now, output.write, lose, 1)
 
     async def write() -> None:
-        await _write_messages(wire.write, from_server, waiting, tasks.cancel_scope)
+        await writer.run()
         written.set()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
-        limit = server.settings.max_line_bytes
-        tasks.start_soon(_read_messages, wire.read, to_server, to_client.clone(), waiting, limit)
-        await lowlevel.run(from_client, to_client, lowlevel.create_initialization_options())
+        replies = _Replies(writer, waiting)
+        requests = _Requests(wire.read, replies, waiting, server.settings.max_line_bytes)
+        await lowlevel.run(requests, replies, lowlevel.create_initialization_options())
+        writer.close()
         with anyio.move_on_after(_LAST_WORDS_SECONDS):
             await written.wait()
         tasks.cancel_scope.cancel()
 
 
-async def _read_messages(
-    fd: int,
-    to_server: MemoryObjectSendStream[SessionMessage | Exception],
-    replies: MemoryObjectSendStream[SessionMessage],
-    waiting: _Open,
-    limit: int,
-) -> None:
-    async with to_server, replies:
-        async for line in _lines(fd, limit):
-            parsed = _parse(line, limit)
+class _Requests:
+    """What the client sends, as a read stream of the SDK: it is read when the SDK asks for it."""
+
+    def __init__(self, fd: int, replies: _Replies, waiting: _Open, limit: int) -> None:
+        self._lines = _Lines(fd, limit)
+        self._replies = replies
+        self._waiting = waiting
+        self._limit = limit
+
+    async def receive(self) -> SessionMessage:
+        """Return the next message; raises EndOfStream."""
+        while not self._lines.is_over:
+            parsed = _parse(await self._lines.read(), self._limit)
             if isinstance(parsed, _Refused):
                 logger.warning("a line from the client was refused: %s", parsed.answer.error.message)
-                await replies.send(SessionMessage(parsed.answer))
+                await self._replies.send(SessionMessage(parsed.answer))
             elif parsed is not None:
-                waiting.read(parsed)
-                await to_server.send(SessionMessage(parsed))
+                self._waiting.read(parsed)
+                return SessionMessage(parsed)
         # A client that says all at once and closes stdin still wants its answers.
         with anyio.move_on_after(_LAST_WORDS_SECONDS):
-            await waiting.none()
+            await self._waiting.none()
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        self._lines.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self._lines.close()
 
 
-async def _lines(fd: int, limit: int) -> AsyncGenerator[bytes | None, None]:
-    """Yield the lines that come in; None stands for one that was longer than *limit*, of which nothing is kept."""
-    parts: list[bytes] = []
-    size = 0
-    while chunk := await _read(fd):
+class _Replies:
+    """What the client is sent, as a write stream of the SDK."""
+
+    def __init__(self, writer: LineWriter, waiting: _Open) -> None:
+        self._writer = writer
+        self._waiting = waiting
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message; raises ClosedResourceError after the end."""
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._writer.send(text.encode() + b"\n", partial(self._waiting.written, item.message))
+
+    async def aclose(self) -> None:
+        self._writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+
+class _Lines:
+    """The lines that come in from *fd*."""
+
+    def __init__(self, fd: int, limit: int) -> None:
+        self._fd = fd
+        self._pipe = PipeReader(fd) if _can_be_watched(fd) else None
+        self._limit = limit
+        self._ended: deque[bytes | None] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._at_end = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all has been read."""
+        return self._at_end and not self._ended
+
+    async def read(self) -> bytes | None:
+        """Return the next line, empty at the end; None for one that was longer than *limit*, of which nothing is
+        kept."""
+        if self._ended:  # many may come at once, and the event loop has more to do
+            await anyio.lowlevel.checkpoint()
+        while not self._ended and not self._at_end:
+            self._take(await self._chunk())
+        return self._ended.popleft() if self._ended else b""
+
+    def close(self) -> None:
+        """Read no more; the descriptor stays open."""
+        if self._pipe is not None:
+            self._pipe.end_reading()
+
+    async def _chunk(self) -> bytes:
+        if self._pipe is not None:
+            return await self._pipe.read()
+        await anyio.lowlevel.checkpoint()
+        return os.read(self._fd, _CHUNK)  # a file never keeps its reader waiting
+
+    def _take(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n")
         for end in ended:
-            size += len(end)
-            parts.append(end)
-            yield b"".join(parts) if size <= limit else None
-            parts, size = [], 0
-        size += len(rest)
-        if size > limit:
-            parts = []
-        elif rest:
-            parts.append(rest)
-    if parts or size:
-        yield b"".join(parts) if size <= limit else None
+            self._add(end)
+            self._end_line()
+        self._add(rest)
+        if not chunk:
+            self._at_end = True
+            if self._size:
+                self._end_line()
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit:
+            self._parts.clear()
+        elif part:
+            self._parts.append(part)
+
+    def _end_line(self) -> None:
+        self._ended.append(b"".join(self._parts) if self._size <= self._limit else None)
+        self._parts.clear()
+        self._size = 0
 
 
-async def _read(fd: int) -> bytes:
-    if _can_be_watched(fd):
-        await anyio.wait_readable(fd)
-        return os.read(fd, _CHUNK)
-    await anyio.lowlevel.checkpoint()
-    return os.read(fd, _CHUNK)  # a file never keeps its reader waiting
+class _Output:
+    """A descriptor that is written without ever blocking the event loop, however slowly the client reads."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._watched = _can_be_watched(fd)
+
+    def write_now(self, data: bytes | memoryview) -> int:
+        """Write as much as is taken at once, and return how much that was."""
+        rest = memoryview(data)
+        while rest and (not self._watched or select.select((), (self._fd,), (), 0)[1]):
+            rest = rest[os.write(self._fd, rest[:_PIPE_ATOM]) :]
+        return len(data) - len(rest)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of *data*; raises OSError when the client is gone."""
+        rest = memoryview(data)
+        while rest := rest[self.write_now(rest) :]:
+            await anyio.wait_writable(self._fd)
 
 
 def _can_be_watched(fd: int) -> bool:
@@ -236,27 +349,3 @@ def _explain(line: bytes) -> _Refused:
 
 def _refusal(code: int, message: str, request_id: str | int | None = None) -> _Refused:
     return _Refused(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message)))
-
-
-async def _write_messages(
-    fd: int, messages: MemoryObjectReceiveStream[SessionMessage], waiting: _Open, everything: anyio.CancelScope
-) -> None:
-    try:
-        async with messages:
-            async for message in messages:
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await _write(fd, text.encode() + b"\n")
-                waiting.written(message.message)
-    except OSError as error:
-        logger.info("the client reads no more: %s", error)
-        everything.cancel()
-
-
-async def _write(fd: int, data: bytes) -> None:
-    """Write all of *data* without ever blocking the event loop, however slowly the client reads."""
-    rest = memoryview(data)
-    watched = _can_be_watched(fd)
-    while rest:
-        if watched and not select.select((), (fd,), (), 0)[1]:
-            await anyio.wait_writable(fd)
-        rest = rest[os.write(fd, rest[:_PIPE_ATOM]) :]

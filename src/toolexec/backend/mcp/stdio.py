@@ -12,16 +12,17 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+import anyio.lowlevel
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolexec.backend.mcp.config import MCPServer
+from toolexec.backend.mcp.line_writer import LineWriter
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import Pipes
@@ -96,17 +97,18 @@ class StdioTransport:
         env = get_default_environment() | dict(server.env)
         child = self._child = Child([server.command, *server.args], env=env, cwd=server.cwd, lifeline=False)
         self.pid = child.pid
-        incoming_send, incoming = anyio.create_memory_object_stream[Any](0)
-        outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](_MAX_QUEUED)
+        stream = child.stream
+        incoming = _Incoming(stream, self._parse, self._note_end)
+        # A server that does not read any more is lost, whatever it may still write.
+        writer = LineWriter(stream.write_now, stream.write, lambda _: incoming.end(), _MAX_QUEUED)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, child.stream, incoming_send)
-            tasks.start_soon(self._write, child.stream, outgoing_receive, incoming_send)
-            tasks.start_soon(self._watch, child, incoming_send)
+            tasks.start_soon(self._write, stream, writer)
+            tasks.start_soon(self._watch, child, incoming)
             try:
-                yield incoming, outgoing
+                yield incoming, _Outgoing(writer)
             finally:
-                incoming.close()
-                outgoing.close()
+                incoming.end()
+                writer.close()
                 try:
                     with anyio.CancelScope(shield=True):
                         try:
@@ -114,8 +116,6 @@ class StdioTransport:
                         finally:
                             await _end(child, server.stop_timeout)
                 finally:
-                    incoming_send.close()
-                    outgoing_receive.close()
                     tasks.cancel_scope.cancel()
 
     async def _settle(self, child: Child) -> None:
@@ -126,39 +126,21 @@ class StdioTransport:
         else:
             await _within(_GRACE, self._flushed.wait)
 
-    async def _read(self, stream: Pipes, incoming: MemoryObjectSendStream[Any]) -> None:
-        lines = _Lines(stream)
-        try:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                while (line := await lines.read()) is not None:
-                    message = self._parse(line)
-                    if message is not None:
-                        await incoming.send(message)
-        finally:
-            self._is_too_long = lines.too_long
-            self._stdout_ended.set()
-            incoming.close()
+    def _note_end(self, is_too_long: bool) -> None:
+        self._is_too_long = is_too_long
+        self._stdout_ended.set()
 
-    async def _write(
-        self,
-        stream: Pipes,
-        outgoing: MemoryObjectReceiveStream[SessionMessage],
-        incoming: MemoryObjectSendStream[Any],
-    ) -> None:
+    async def _write(self, stream: Pipes, writer: LineWriter) -> None:
         try:
-            async for message in outgoing:
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await stream.write(text.encode() + b"\n")
-        except OSError:  # the server does not read any more
-            incoming.close()
+            await writer.run()
         finally:
             stream.close_writing()  # which asks the server to end
             self._flushed.set()
 
-    async def _watch(self, child: Child, incoming: MemoryObjectSendStream[Any]) -> None:
+    async def _watch(self, child: Child, incoming: _Incoming) -> None:
         await child.wait()
         await _within(_GRACE, self._stdout_ended.wait)
-        incoming.close()  # a grandchild may hold the pipe open for ever
+        incoming.end()  # a grandchild may hold the pipe open for ever
 
     def _parse(self, line: bytes) -> SessionMessage | None:
         try:
@@ -189,6 +171,78 @@ def _answered_request(line: bytes) -> int | None:
     return request_id if type(request_id) is int else None
 
 
+class _Incoming:
+    """What the server sends, as a read stream of the SDK: it is read when the SDK asks for it.
+
+    *ended* is called at the end of the stream, with whether a line of more than 64 MiB was that end.
+    """
+
+    def __init__(
+        self, stream: Pipes, parse: Callable[[bytes], SessionMessage | None], ended: Callable[[bool], None]
+    ) -> None:
+        self._stream = stream
+        self._lines = _Lines(stream)
+        self._parse = parse
+        self._ended = ended
+        self._is_over = False
+
+    async def receive(self) -> SessionMessage:
+        """Return the next message; raises EndOfStream."""
+        if self._lines.has_one:  # many may come at once, and the event loop has more to do
+            await anyio.lowlevel.checkpoint()
+        while not self._is_over and (line := await self._lines.read()) is not None:
+            message = self._parse(line) if not self._is_over else None
+            if message is not None:
+                return message
+        if not self._is_over:
+            self._ended(self._lines.too_long)
+        raise anyio.EndOfStream
+
+    def end(self) -> None:
+        """Let nothing more be received."""
+        self._is_over = True
+        self._stream.end_reading()
+
+    async def aclose(self) -> None:
+        self.end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.end()
+
+
+class _Outgoing:
+    """What the server is sent, as a write stream of the SDK."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self._writer = writer
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message; raises ClosedResourceError after the end."""
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._writer.send(text.encode() + b"\n")
+
+    async def aclose(self) -> None:
+        self._writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._writer.close()
+
+
 class _Lines:
     """The lines of a stream; one over 64 MiB ends it."""
 
@@ -197,6 +251,11 @@ class _Lines:
         self._kept = bytearray()
         self._seen = 0
         self.too_long: bool = False
+
+    @property
+    def has_one(self) -> bool:
+        """Whether a line is here already."""
+        return b"\n" in self._kept
 
     async def read(self) -> bytes | None:
         """Return the next line, or None at the end."""
