@@ -146,6 +146,20 @@ def test_a_call_of_a_function_loads_no_more_than_it_needs() -> None:
     assert foreign(loaded) & {"typer", "rich", "mcp", "anyio", "wasmtime", "jmespath"} == set()
 
 
+def test_a_first_search_loads_no_more_than_it_needs() -> None:
+    """The first search of a program imports the ranking, but neither pydantic nor what reads and writes snapshots."""
+    program = """
+from toolexec import InMemoryIndex, LocalBinding, Tool
+index = InMemoryIndex()
+index.register(Tool(name="add", namespace="m", input_schema={"type": "object"}), LocalBinding("m:add"))
+assert index.search("adding")
+"""
+    loaded = loaded_by(program)
+    assert "toolexec.discovery.ranking.ranker" in loaded
+    unneeded = ("pydantic_core", "importlib.resources", "tempfile", "toolexec.discovery.ranking.snapshot")
+    assert within(loaded, unneeded) == []
+
+
 def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     """`toolexec run` of a Python file."""
     path = tmp_path / "tools.py"

@@ -20,7 +20,6 @@ from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.ranking.documents import count_words, fields_of
 from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import Expander, Query
-from toolexec.discovery.ranking.explaining import explain_words
 from toolexec.discovery.ranking.marks import Marks, value_of
 from toolexec.discovery.ranking.namespaces import (
     LONG,
@@ -33,7 +32,6 @@ from toolexec.discovery.ranking.namespaces import (
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Scored, Word
-from toolexec.discovery.ranking.snapshot import pack, unpack
 from toolexec.discovery.ranking.spelling import MARK
 from toolexec.discovery.ranking.synonyms import synonyms_of
 from toolexec.discovery.search import Accept, Hit, Hits
@@ -215,6 +213,8 @@ class BM25Searcher:
             parts = self._ranker.parts([word.members for word in read.words], slot)
             forms = [self._postings.words.form_of(sign) if sign else "" for sign, _ in parts]
             stems = [self._postings.words.stem_of(sign) if sign else "" for sign, _ in parts]
+        from toolexec.discovery.ranking.explaining import explain_words
+
         gains = [gain for _, gain in parts]
         kinds: list[MatchKind] = [
             word.kinds.get(sign, "word") for word, (sign, _) in zip(read.words, parts, strict=True)
@@ -244,6 +244,8 @@ class BM25Searcher:
 
     def dump(self) -> bytes:
         """Return a snapshot of the index without its tools, for `load`."""
+        from toolexec.discovery.ranking.snapshot import pack
+
         with self._lock:
             self._take_in()
             self._exact.settle()
@@ -259,6 +261,8 @@ class BM25Searcher:
         changed since. Raises CatalogueError when the snapshot cannot be used: it is damaged, or made by another
         version, or with other boosts.
         """
+        from toolexec.discovery.ranking.snapshot import unpack
+
         made = cls(config)
         synonyms_of("")  # reads the table of synonyms, so that the first search does not have to
         known = dict(zip(tools, tools, strict=True))  # so that each ID is there once, and not twice

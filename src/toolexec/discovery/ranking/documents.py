@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
-from math import lcm
-from typing import Final, NamedTuple
-
-from pydantic_core import from_json
+from math import gcd
+from typing import Any, Final, NamedTuple
 
 from toolexec.discovery.ranking.vocabulary import Vocabulary
 from toolexec.discovery.search import SearchDoc
@@ -36,9 +34,9 @@ class Fields(NamedTuple):
 def fields_of(boosts: Sequence[float]) -> tuple[Fields, int]:
     """Boosts (in the order of `Fields`) in whole units, and how many units a boost of 1 is: as few as need be, at most
     8, to which boosts are rounded."""
-    parts = [Fraction(round(boost * _MAX_PARTS), _MAX_PARTS) for boost in boosts]
-    unit = lcm(*(part.denominator for part in parts))
-    return Fields(*(int(part * unit) for part in parts)), unit
+    parts = [round(boost * _MAX_PARTS) for boost in boosts]
+    common = gcd(_MAX_PARTS, *parts)
+    return Fields(*(part // common for part in parts)), _MAX_PARTS // common
 
 
 def strings_of(tool: Tool) -> dict[str, str]:
@@ -91,10 +89,7 @@ def _parameters(schema_text: str) -> list[str]:
     """Return the names and descriptions of the top-level parameters of a schema."""
     if '"properties"' not in schema_text:
         return []
-    try:
-        schema: object = from_json(schema_text)
-    except ValueError:  # it refuses some of what we accept
-        schema = _decode(schema_text)[0]
+    schema = _parsed(schema_text)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return []
@@ -103,3 +98,16 @@ def _parameters(schema_text: str) -> list[str]:
         for name, part in properties.items()
     ]
     return found if len(schema_text) <= MAX_TEXT else " ".join(found)[:MAX_TEXT].split()
+
+
+def _parsed(text: str) -> object:
+    """Return the value of JSON text; by pydantic's parser, which takes two thirds of the time, where the program has
+    imported it: that alone takes as long as to read the schemas of 5,000 tools."""
+    core: Any = sys.modules.get("pydantic_core")
+    from_json = getattr(core, "from_json", None)
+    if from_json is not None:
+        try:
+            return from_json(text)
+        except ValueError:  # it refuses some of what we accept
+            pass
+    return _decode(text)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Final
 
 __all__ = ["COMMON", "frequency"]
@@ -31,4 +30,8 @@ def frequency(word: str) -> int:
 @cache
 def _words() -> bytes:
     """Return the words in order, each after a line break and before the capital letter of its frequency."""
-    return zlib.decompress(files(__package__ or "").joinpath("english.z").read_bytes())
+    import pkgutil  # importlib.resources would import a dozen modules more
+
+    data = pkgutil.get_data(__package__ or "", "english.z")
+    assert data is not None
+    return zlib.decompress(data)

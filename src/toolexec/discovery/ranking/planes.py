@@ -17,7 +17,6 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple
@@ -57,8 +56,7 @@ class Member(NamedTuple):
     postings: array[int]
 
 
-@dataclass(frozen=True, slots=True)
-class WordPlanes:
+class WordPlanes(NamedTuple):
     """What a word of the query adds to every tool's score, rounded up: plane *i* counts `2 ** (i + exponent)`.
 
     `factors` and `mean_length` are those that it was built with.
@@ -71,8 +69,7 @@ class WordPlanes:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tiers:
+class Tiers(NamedTuple):
     """The tools that have a word, as bits, in tiers: each with the share of the word's factor that the word adds at
     most to the score of a tool of that tier. No tool is in two."""
 

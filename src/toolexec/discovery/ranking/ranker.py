@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from toolexec.discovery.ranking.planes import (
     Levels,
@@ -51,16 +50,14 @@ _MAX_DRIFT: Final = 1.1
 _SURE: Final = 1 + 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(NamedTuple):
     """A condition on tools: to have any of these marks (a sign each), or with *wanted* false, none of them."""
 
     marks: str
     wanted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """Which tools may be in an answer: all clauses hold, and *accept*, if any, says yes to the slot. *bits*, if any,
     has the slots to which it does."""
 
@@ -71,14 +68,8 @@ class Choice:
 
 _factor = attrgetter("factor")
 
-
-class _Sized(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
 K = TypeVar("K")
-V = TypeVar("V", bound=_Sized)
+V = TypeVar("V", Tiers, WordPlanes)
 
 
 class _Kept(dict[K, V]):
