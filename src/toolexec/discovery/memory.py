@@ -18,7 +18,8 @@ from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Accept, Hits, Searcher
 from toolexec.discovery.selection import Selection
-from toolexec.discovery.summary import Filters, Summary, summarize
+from toolexec.discovery.summaries import Summaries
+from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.versions import Versions
 from toolexec.errors import (
     BackendNotFoundError,
@@ -101,6 +102,7 @@ class InMemoryIndex:
         self._namespaces: dict[str, int] = {}
         self._changes = ChangeLog()
         self._recent = _RecentChanges()
+        self._summaries = Summaries()
         self._seal = CursorSeal()
         self._listeners: dict[int, ChangeListener] = {}
         self._next_listener = 0
@@ -405,7 +407,7 @@ class InMemoryIndex:
             entry = self._entries.get(hit.tool_id)
             if entry is not None:
                 why = explains.explain(query, hit.tool_id) if explains is not None else None
-                found.append(summarize(entry.tool, entry.bindings, score=hit.score, explanation=why))
+                found.append(self._summaries.of(entry, hit.score, why))
         return found
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from toolexec.discovery.explanation import Explanation
 from toolexec.model.binding import Binding
@@ -15,9 +15,21 @@ from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import HINTS, Tool, ToolAnnotations
 
-__all__ = ["MAX_SHORT_DESCRIPTION", "PUBLIC_REASON", "Filters", "Metadata", "Summary", "summarize"]
+__all__ = [
+    "MAX_SHORT_DESCRIPTION",
+    "PUBLIC_REASON",
+    "Facts",
+    "Filters",
+    "Metadata",
+    "Summary",
+    "facts_of",
+    "summarize",
+    "summary_of",
+]
 
 MAX_SHORT_DESCRIPTION = 120
+Facts: TypeAlias = tuple[object, ...]
+"""The fields of a summary that do not depend on a search, in their order."""
 
 
 PUBLIC_REASON: Final = (
@@ -155,8 +167,13 @@ def summarize(
     explanation: Explanation | None = None,
 ) -> Summary:
     """Return the summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
+    return summary_of(facts_of(tool, bindings), score, explanation)
+
+
+def facts_of(tool: Tool, bindings: Sequence[Binding]) -> Facts:
+    """Return what the summary of *tool* says whatever was searched for."""
     meta = Metadata(tool.meta) if tool.has_meta else _NO_META
-    values = (
+    return (
         tool.id,
         tool.name,
         tool.namespace,
@@ -169,13 +186,17 @@ def summarize(
         tool.annotations,
         tuple([_home(binding.kind, binding.backend) for binding in bindings]),
         None,
-        score,
-        explanation,
-        None,
     )
+
+
+def summary_of(facts: Facts, score: float | None, explanation: Explanation | None) -> Summary:
+    """Return a new summary with these facts."""
     made = object.__new__(Summary)  # as `Summary(...)` makes it, in half of the time: searches make ten at once
-    for put, value in zip(_SETTERS, values, strict=True):
+    for put, value in zip(_SETTERS, facts, strict=False):
         put(made, value)
+    _put_score(made, score)
+    _put_explanation(made, explanation)
+    _put_produces(made, None)
     return made
 
 
@@ -227,3 +248,4 @@ def _schemes(meta: Mapping[str, object]) -> set[str]:
 
 _NO_META: Final = Metadata({})
 _SETTERS: Final = [getattr(Summary, each.name).__set__ for each in fields(Summary)]
+_put_score, _put_explanation, _put_produces = _SETTERS[-3:]
