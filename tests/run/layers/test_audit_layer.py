@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -276,7 +278,7 @@ async def test_the_result_of_what_was_done_is_not_lost(
 
 async def test_a_tool_that_is_replaced_is_logged_as_it_is_now(audited: Audited) -> None:
     """Cached tools and origins do not outlive their objects, however many there are."""
-    audited.audit._origins = {n: (Origin(), "") for n in range(10_000)}
+    audited.audit._origins = {(number,): "" for number in range(10_000)}
     for schema in ({"properties": {"pin": {"type": "string"}}}, {"properties": {"pin": {"writeOnly": True}}}):
         audited.ex.index.replace(*_local(schema))
         audited.ex.local.register("t:pin", lambda args: None)
@@ -285,6 +287,26 @@ async def test_a_tool_that_is_replaced_is_logged_as_it_is_now(audited: Audited) 
     assert len(audited.audit._origins) == 1
     with pytest.raises(ToolNotFoundError):
         await audited.ex.run_tool("t:gone")
+
+
+async def test_the_origin_of_a_call_is_not_kept(audited: Audited) -> None:
+    """What a served call knows of its request is free once the call is over; its records name caller and session."""
+
+    class Listener:
+        def __call__(self, level: str, message: str) -> None: ...
+
+    kept: list[weakref.ref[Listener]] = []
+    for name in ("ann", "bob", "ann"):
+        listener = Listener()
+        kept.append(weakref.ref(listener))
+        with acting(Origin(caller=Caller(id=name, method="api_key"), session="s1", hear=listener)):
+            await audited.ex.run_tool("t:work", {"n": 1})
+        del listener
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None, None]
+    calls = [record for record in audited.records if record["kind"] == "call"]
+    assert [record["caller"]["id"] for record in calls] == ["ann", "bob", "ann"]
+    assert len({record["session"] for record in calls}) == 1
 
 
 def _local(schema: dict[str, Any]) -> tuple[Tool, Any]:

@@ -27,6 +27,7 @@ from toolexec.run.types import Result
 __all__ = ["Audit"]
 
 _MANY = 10_000
+_MANY_ORIGINS = 1000
 
 
 @checked("Audit")
@@ -44,7 +45,7 @@ class Audit:
 
     def __init__(self, log: AuditLog) -> None:
         self.log = log
-        self._origins: dict[int, tuple[Origin, str]] = {}
+        self._origins: dict[tuple[object, ...], str] = {}
         self._tools: dict[str, _Known] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
@@ -146,15 +147,17 @@ class Audit:
         return end
 
     def origin(self, origin: Origin) -> str:
-        """Return what a record says of *origin*; calls come from few of them."""
-        known = self._origins.get(id(origin))
-        if known is not None and known[0] is origin:
-            return known[1]
-        if len(self._origins) >= _MANY:
-            self._origins.clear()
-        text = origin_part(origin, self.log.digest_key)
-        self._origins[id(origin)] = (origin, text)
-        return text
+        """Return what a record says of *origin*; calls come from few callers. The origin itself is not kept: that of a
+        served call knows the whole request."""
+        who = origin.caller
+        caller = who.id, tuple(who.roles), who.tenant, who.method, who.endpoint
+        key = origin.parent, origin.path, origin.session, caller, origin.client
+        known = self._origins.get(key)
+        if known is None:
+            if len(self._origins) >= _MANY_ORIGINS:
+                self._origins.clear()
+            known = self._origins[key] = origin_part(origin, self.log.digest_key)
+        return known
 
 
 class _Known(NamedTuple):
