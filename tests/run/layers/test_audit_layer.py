@@ -19,7 +19,7 @@ from toolexec.errors import AuditError, PolicyError, ToolExecError, ToolNotFound
 from toolexec.model import ProviderBinding, Tool
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.model.origin import Caller, Origin, acting
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Caller, Origin, acting
 from toolexec.run.audit import AuditLog, read_last, verify
 from toolexec.run.gate import Gate, GroupRun
 from toolexec.run.layers.audit import Audit
@@ -292,16 +292,17 @@ async def test_a_tool_that_is_replaced_is_logged_as_it_is_now(audited: Audited) 
 async def test_the_origin_of_a_call_is_not_kept(audited: Audited) -> None:
     """What a served call knows of its request is free once the call is over; its records name caller and session."""
 
-    class Listener:
-        def __call__(self, level: str, message: str) -> None: ...
+    class Request:
+        def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
+            return "no"
 
-    kept: list[weakref.ref[Listener]] = []
+    kept: list[weakref.ref[Request]] = []
     for name in ("ann", "bob", "ann"):
-        listener = Listener()
-        kept.append(weakref.ref(listener))
-        with acting(Origin(caller=Caller(id=name, method="api_key"), session="s1", hear=listener)):
+        request = Request()
+        kept.append(weakref.ref(request))
+        with acting(Origin(caller=Caller(id=name, method="api_key"), session="s1", ask=request)):
             await audited.ex.run_tool("t:work", {"n": 1})
-        del listener
+        del request
     gc.collect()
     assert [reference() for reference in kept] == [None, None, None]
     calls = [record for record in audited.records if record["kind"] == "call"]
