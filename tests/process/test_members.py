@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolexec.process.members import kill_members
+from toolexec.process.members import kill_members, now_of_boot, open_member
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has control groups")
 
@@ -71,3 +71,37 @@ def test_our_own_container_is_never_killed(proc: Path, sleeping: subprocess.Pope
     seen(proc, sleeping, ID)
     assert not kill_members(ID, proc=proc)
     assert sleeping.poll() is None
+
+
+@pytest.mark.parametrize("name", [ID, "toolexec-0123456789abcdef-12-3456-0123456789ab"])
+def test_a_process_is_one_of_a_container_by_its_group(proc: Path, sleeping: subprocess.Popen[bytes], name: str) -> None:
+    """A daemon says its number, and may mean a process of another machine: that of a stranger is not given."""
+    seen(proc, sleeping, name)
+    process = open_member(sleeping.pid, name, proc=proc)
+    assert process >= 0
+    os.close(process)
+    other = name[:-1] + ("0" if name[-1] != "0" else "1")
+    for pid, id in ((sleeping.pid, other), (sleeping.pid, ""), (sleeping.pid, "/"), (os.getpid(), name), (0, name)):
+        assert open_member(pid, id, proc=proc) == -1
+    assert open_member(1 << 40, name, proc=proc) == -1
+    assert kill_members(name, proc=proc)
+    assert sleeping.wait() == -9
+
+
+def test_a_process_that_was_there_before_is_none_of_ours(proc: Path, sleeping: subprocess.Popen[bytes]) -> None:
+    """Who says that a container has begun just now does not get a process of one that was there before."""
+    with subprocess.Popen(SLEEPS) as younger:
+        seen(proc, sleeping, ID)
+        seen(proc, younger, ID)
+        started = [
+            int(Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2].split()[19])
+            for each in (sleeping, younger)
+        ]
+        between = now_of_boot()
+        assert open_member(sleeping.pid, ID, since=between + 1, proc=proc) == -1
+        moment = started[1] / os.sysconf("SC_CLK_TCK")
+        assert moment <= between + 0.01
+        process = open_member(younger.pid, ID, since=moment, proc=proc)
+        assert process >= 0
+        os.close(process)
+        younger.kill()

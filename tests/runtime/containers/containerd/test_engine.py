@@ -14,22 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.engines import containerd as daemons
 from tests.engines.containerd import NAMESPACE, ContainerdDaemon, engine_for, require_runsc
 from tests.engines.images import test_image
 from tests.held_out.running import escaped
-from tests.waiting import until
+from tests.waiting import reached, until
 
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import Output
-from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
+from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxFailedError, SandboxUnavailableError
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.builder import spec_for
-from toolexec.runtime.containers.containerd import removal
+from toolexec.runtime.containers.containerd import removal, tasks
 from toolexec.runtime.containers.containerd.api import containers_pb2, leases_pb2, snapshots_pb2
 from toolexec.runtime.containers.containerd.client import Calls, Client
 from toolexec.runtime.containers.containerd.engine import (
@@ -73,6 +74,13 @@ async def start(engine: ContainerdEngine, code: str, **limits: Any) -> Container
     return await engine.start(await engine.resolve(engine.config.image), spec_of(engine, code, **limits))
 
 
+def member_of(container: Container) -> psutil.Process:
+    """A process of a container, found by its control group."""
+    members = [*Path("/sys/fs/cgroup").glob(f"pids/{container.id}/cgroup.procs")]
+    members += [*Path("/sys/fs/cgroup").glob(f"{container.id}/cgroup.procs")]
+    return psutil.Process(int(members[0].read_text().split()[0]))
+
+
 async def everything(container: Container) -> str:
     """All that a container writes to stdout until its end."""
     data = b""
@@ -105,9 +113,7 @@ class TestPrograms:
     async def test_killed(self, engine: ContainerdEngine) -> None:
         """Death by a signal is 128 and its number; without a lack of memory no such reason is given."""
         container = await start(engine, ECHO)
-        members = [*Path("/sys/fs/cgroup").glob(f"pids/{container.id}/cgroup.procs")]
-        members += [*Path("/sys/fs/cgroup").glob(f"{container.id}/cgroup.procs")]
-        os.kill(int(members[0].read_text().split()[0]), signal.SIGKILL)
+        member_of(container).kill()
         assert await container.wait() == Exit(code=137)
         assert await container.stream.read() == b""
         await container.aclose()
@@ -459,8 +465,11 @@ def _host(daemon: ContainerdDaemon, directory: Path, image: str, runtime: str) -
 
 
 class TestDaemonLost:
-    async def test_restarted_daemon(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
+    async def test_restarted_daemon(
+        self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A container does not notice that the daemon is killed and started again, and its end is received of."""
+        monkeypatch.setattr(tasks, "_BACK", 600.0)  # how long it takes is up to the machine
         container = await start(engine, ECHO)
         waiting = asyncio.create_task(container.wait())
         try:
@@ -481,13 +490,21 @@ class TestDaemonLost:
         containerd_daemon: ContainerdDaemon,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A container that ends while there is no daemon is lost; what is left is removed once there is one again."""
-        container = await start(engine, ECHO)
+        """A program whose daemon does not come back is ended, and its run lost, with nobody asking for it; what is left
+        is removed once there is a daemon again."""
+        container = await start(
+            engine, f"import os, signal\nfor each in (1, 2, 15): signal.signal(each, signal.SIG_IGN)\n{ECHO}"
+        )
+        await container.stream.write(b"x")
+        assert await container.stream.read() == b"x"
+        program = member_of(container)
         try:
             await asyncio.to_thread(containerd_daemon.kill)
+            end = await container.wait()
+            assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
+            assert await container.stream.read() == b""
             assert not (await engine.check()).ok
             await container.aclose()
-            end = await container.wait()
             assert end.code is None
             assert "cannot be reached" in end.lost
             assert "could not be removed in full" in caplog.text
@@ -500,6 +517,27 @@ class TestDaemonLost:
         await engine.sweep()
         containerd_daemon.check_left()
         assert (await run(engine, "print(1)"))[0] == "1\n"
+
+    async def test_a_run_without_its_daemon(
+        self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It ends at once with an error that says whose fault that is, though its limit is an hour away."""
+        monkeypatch.setattr(tasks, "_BACK", 0.0)
+        begun = asyncio.Event()
+        backend = ContainerdBackend(engine.config)
+        async with Exec(runtime_backends={"standard": [backend]}) as ex:
+            ex.add(begun.set, "test:begun")
+            running = asyncio.create_task(
+                ex.execute_code("tools.test.begun()\nimport time\ntime.sleep(3600)", timeout=3600)
+            )
+            await reached(begun, running)
+            try:
+                await asyncio.to_thread(containerd_daemon.kill)
+                with pytest.raises(SandboxFailedError, match="cannot be reached"):
+                    (await running).raise_for_error()
+            finally:
+                await asyncio.to_thread(containerd_daemon.start)
+            await _back(engine)
 
     async def test_killed_shim(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
         """A container whose shim is killed ends, and does not stay."""

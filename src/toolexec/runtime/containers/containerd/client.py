@@ -44,9 +44,9 @@ _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),
     ("grpc.use_local_subchannel_pool", 1),  # a client that was closed holds nothing
-    ("grpc.initial_reconnect_backoff_ms", 100),  # a daemon that was restarted is back within a second
+    ("grpc.initial_reconnect_backoff_ms", 100),  # a daemon that was restarted is back at once
     ("grpc.min_reconnect_backoff_ms", 5000),  # which is the time that a connection may take
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 250),  # it is a socket of this machine, and programs are ended for want of it
 )
 
 

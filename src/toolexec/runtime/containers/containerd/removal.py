@@ -19,6 +19,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.members import open_member
 from toolexec.process.owner import OWNER_LABEL, is_orphan
 from toolexec.runtime.containers.containerd.api import (
     containers_pb2,
@@ -31,7 +32,7 @@ from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost
 from toolexec.runtime.containers.containerd.runtimes import DIRECTORY_PREFIX, RUNTIMES, write_wrapper
 from toolexec.runtime.containers.containerd.spec import record_of
 
-__all__ = ["ID_PREFIX", "kill_task", "owner_of", "process_of", "remove_container", "sweep"]
+__all__ = ["ID_PREFIX", "kill_task", "owner_of", "remove_container", "sweep"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 ID_PREFIX: Final = "toolexec-"
@@ -93,7 +94,7 @@ async def kill_task(client: Client, id: str) -> str:
         found = await client.call(Calls.get_task, tasks_pb2.GetRequest(container_id=id))
     except SandboxUnavailableError as error:
         return "" if status_of(error) == "NOT_FOUND" else error.message
-    process = process_of(found.process.pid, id)
+    process = open_member(found.process.pid, id)
     if process >= 0:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -113,20 +114,6 @@ async def _problem(doing: Awaitable[object]) -> str:
     except SandboxUnavailableError as error:
         return "" if status_of(error) == "NOT_FOUND" else error.message
     return ""
-
-
-def process_of(pid: int, id: str) -> int:
-    """Return a descriptor of the first process of the container *id*; -1 if it is not seen from here, or gone."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return -1
-    with suppress(OSError):
-        # The daemon may count processes in another namespace: the number would be that of a stranger.
-        if f"/{id}\n" in Path(f"/proc/{pid}/cgroup").read_text("ascii", "replace"):
-            return descriptor
-    os.close(descriptor)
-    return -1
 
 
 def owner_of(name: str, prefix: str = ID_PREFIX) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import select
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.cgroup import group_at
+from toolexec.process.members import kill_members, open_member
 from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.containerd.api import mount_pb2, tasks_pb2
 from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost, status_of
 from toolexec.runtime.containers.containerd.pipes import Pipes
-from toolexec.runtime.containers.containerd.removal import kill_task, process_of, remove_container
+from toolexec.runtime.containers.containerd.removal import kill_task, remove_container
 from toolexec.runtime.containers.containerd.spec import Plan
 from toolexec.runtime.containers.daemon import DaemonContainer
 from toolexec.runtime.containers.engine import Exit
@@ -28,8 +29,11 @@ __all__ = ["TaskContainer"]
 logger: logging.Logger = logging.getLogger(__name__)
 _MAKES_TASK: Final = 120.0
 _ENDS: Final = 20.0
-_AGAIN: Final = 0.25
-_PATIENCE: Final = 15.0
+_AGAIN: Final = 0.1
+_BACK: Final = 1.5
+"""How many seconds a daemon that died may take to be back, as one that is restarted is; its programs end then."""
+_THERE: Final = 0.5
+"""A call that lasted so many seconds was one to a daemon that was there."""
 _KILLED: Final = 137
 
 
@@ -86,7 +90,7 @@ class TaskContainer(DaemonContainer):
             return
         self._task_asked = True
         created = await self._client.call(Calls.create_task, plan.task(mounts, pipes), seconds=_MAKES_TASK)
-        self._process = process_of(created.pid, plan.id)
+        self._process = open_member(created.pid, plan.id)
         if self._given_up:
             return
         await self._client.call(Calls.start_task, tasks_pb2.StartRequest(container_id=plan.id), seconds=_MAKES_TASK)
@@ -105,19 +109,20 @@ class TaskContainer(DaemonContainer):
         return await asyncio.to_thread(self._group.cpu_seconds)
 
     async def _watch(self) -> None:
-        """Wait for the end. A daemon that is gone is asked again when it is back: the container has not noticed."""
+        """Wait for the end. A daemon that is back within `_BACK` is asked again: the container has not noticed. What
+        runs without one is killed, as it could be neither seen nor stopped."""
         asked = tasks_pb2.WaitRequest(container_id=self.id)
-        silent = 0.0
+        failing: float | None = None
         while True:
+            began = monotonic()
             try:
                 answer = await self._client.call(Calls.wait_task, asked, seconds=None)
             except SandboxUnavailableError as error:
-                if not is_lost(error) or status_of(error) == "CANCELLED":
-                    self._end(Exit(lost=error.message))
-                    return
-                # Without a look at the process it is unknown whether it still runs.
-                silent = silent + _AGAIN if self._process < 0 or _has_ended(self._process) else 0.0
-                if silent > (_PATIENCE if self._process < 0 else _AGAIN):
+                now = monotonic()
+                if failing is None or now - began > _THERE:
+                    failing = now
+                if not is_lost(error) or status_of(error) == "CANCELLED" or now - failing > _BACK:
+                    await asyncio.to_thread(kill_members, self.id)
                     self._end(Exit(lost=error.message))
                     return
                 await asyncio.sleep(_AGAIN)
@@ -177,14 +182,7 @@ class TaskContainer(DaemonContainer):
         if self._process >= 0:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
-        else:
-            await kill_task(self._client, self.id)
+        elif await kill_task(self._client, self.id):  # the daemon does not do it
+            await asyncio.to_thread(kill_members, self.id)
         if self._watching is not None:
             await asyncio.wait({self._gone}, timeout=_ENDS)
-
-
-def _has_ended(process: int) -> bool:
-    """Return whether a process that is held by a descriptor is dead."""
-    ended = select.poll()
-    ended.register(process, select.POLLIN)
-    return bool(ended.poll(0))
