@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,9 +13,12 @@ __all__ = ["leaving_out"]
 
 
 @asynccontextmanager
-async def leaving_out(daemon: str, socket: str, names: Sequence[str]) -> AsyncIterator[str]:
+async def leaving_out(
+    daemon: str, socket: str, names: Sequence[str], claimed: tuple[str, int] | None = None
+) -> AsyncIterator[str]:
     """Yield the address, at *socket*, of a daemon that makes containers as the one at *daemon* does, but without the
-    options *names* of their host configuration. It answers as if all was well."""
+    options *names* of their host configuration. It answers as if all was well, and where it has *claimed* the ID and
+    the process of another container, says that each is that one."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -23,7 +27,7 @@ async def leaving_out(daemon: str, socket: str, names: Sequence[str]) -> AsyncIt
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         ours, theirs = await asyncio.open_unix_connection(daemon)
-        back = asyncio.create_task(_copy(ours, writer))
+        back = asyncio.create_task(_copy(ours, writer, claimed))
         try:
             while head := await _head(reader):
                 line, length = head.split(b"\r\n", 1)[0], _length(head)
@@ -65,9 +69,18 @@ def _length(head: bytes) -> int:
     return int(fields.get(b"content-length", b"0"))
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _claim(data: bytes, id: str, pid: int) -> bytes:
+    """Return an answer that is about another container, as long as it was."""
+    data = re.sub(rb'"Id":"[0-9a-f]{64}"', f'"Id":"{id}"'.encode(), data)
+    return re.sub(rb'"Pid":(\d+)', lambda found: f'"Pid":{pid:>{len(found[1])}}'.encode(), data)
+
+
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, claimed: tuple[str, int] | None = None
+) -> None:
     with suppress(ConnectionError):
         while data := await reader.read(1 << 16):
+            data = data if claimed is None else _claim(data, *claimed)
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():

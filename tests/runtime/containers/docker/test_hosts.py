@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.engines.altering import leaving_out
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, has_ended, request
 from tests.engines.docker_cases import ECHO, read_exactly, run, start
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.containers.docker import DockerConfig, DockerEngine
+from toolexec.runtime.containers.docker.container import DockerContainer
+from toolexec.runtime.containers.engine import Container
 
 __all__ = ["docker_daemon"]
 
@@ -64,11 +70,65 @@ async def test_nothing_here_is_killed_for_a_daemon_elsewhere(docker_daemon: Dock
     await container.aclose()
     try:
         assert container.id in engine.left
-        known = json.loads(request(docker_daemon.socket, "GET", f"/containers/{container.id}/json")[1])
-        assert known["State"]["Running"] is True
+        assert known(docker_daemon, container.id)["State"]["Running"] is True
     finally:
         request(docker_daemon.socket, "DELETE", f"/containers/{container.id}?force=1&v=1")
         await engine.aclose()
+
+
+async def looked_for(container: Container) -> None:
+    """Wait until it is known whether a container runs here."""
+    assert isinstance(container, DockerContainer)
+    assert container._proving is not None
+    await container._proving
+
+
+def known(daemon: DockerDaemon, id: str) -> dict[str, Any]:
+    """What the daemon itself says of a container."""
+    return json.loads(request(daemon.socket, "GET", f"/containers/{id}/json")[1])
+
+
+@pytest.mark.parametrize("claimed_process", ["its own", "one outside"])
+async def test_a_socket_that_leads_elsewhere_ends_nothing_here(
+    docker_daemon: DockerDaemon, tmp_path: Path, claimed_process: str
+) -> None:
+    """A daemon behind a forwarded socket claims the ID and the process of a container of this machine as those of ours,
+    and hangs up: that one goes on, as it was there before ours was asked for."""
+    host = DockerEngine(DockerConfig(host=docker_daemon.host, image=IMAGE, pull="never"))
+    sleeping = await start(host, "import time\ntime.sleep(600)")
+    theirs = known(docker_daemon, sleeping.id)
+    process = theirs["State"]["Pid"] if claimed_process == "its own" else os.getpid()
+    claimed = (theirs["Id"], process)
+    try:
+        async with leaving_out(docker_daemon.socket, str(tmp_path / "far"), [], claimed) as far:
+            engine = DockerEngine(DockerConfig(host=far, image=IMAGE, pull="never"))
+            container = await start(engine, "import time\ntime.sleep(600)")
+            await looked_for(container)
+        await container.aclose()
+        assert container.id in engine.left
+        assert known(docker_daemon, sleeping.id)["State"]["Running"] is True
+        assert known(docker_daemon, container.id)["State"]["Running"] is True
+        request(docker_daemon.socket, "DELETE", f"/containers/{container.id}?force=1&v=1")
+        await engine.aclose()
+    finally:
+        await sleeping.aclose()
+        await host.aclose()
+    assert docker_daemon.containers() == []
+
+
+async def test_a_socket_that_leads_to_this_machine(docker_daemon: DockerDaemon, tmp_path: Path) -> None:
+    """What is proven to run here is ended without its daemon, whatever the socket is of."""
+    async with leaving_out(docker_daemon.socket, str(tmp_path / "near"), []) as near:
+        engine = DockerEngine(DockerConfig(host=near, image=IMAGE, pull="never"))
+        container = await start(engine, ECHO)
+        await container.stream.write(b"x")
+        assert await read_exactly(container, 1) == b"x"
+        program = known(docker_daemon, container.id)["State"]["Pid"]
+        await looked_for(container)
+    await container.aclose()
+    assert has_ended(program)
+    request(docker_daemon.socket, "DELETE", f"/containers/{container.id}?force=1&v=1")
+    await engine.aclose()
 
 
 async def test_a_daemon_over_tls(docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 from typing import Final
 
 from toolexec.model.json_value import JSONObject
-from toolexec.process.members import kill_members
+from toolexec.process.members import kill_members, now_of_boot, open_member
 from toolexec.process.settling import to_the_end, uncut
 from toolexec.runtime.containers.daemon import DaemonContainer
 from toolexec.runtime.containers.docker.api import REMOVAL, DockerAPI
@@ -34,28 +35,49 @@ class DockerContainer(DaemonContainer):
         super().__init__(f"toolexec-{secrets.token_hex(8)}", left)
         self._api = api
         self._stream: AttachedStream | None = None
-        self._made = ""  # its ID, for a daemon of this machine: what another one says must end nothing here
+        self._made = ""
+        self._proving: asyncio.Task[None] | None = None
+        self._here = False
         self._lost = False
 
     async def open(self, body: JSONObject) -> None:
         """Make it by the request *body*, and start it; nothing of it stays if that fails. Raises OSError and
         DockerError."""
         try:
-            made = await uncut(self._api.create(self.id, body), seconds=_SETTLE)
-            self._made = made if self._api.host.path else ""
+            self._made = await uncut(self._api.create(self.id, body), seconds=_SETTLE)
             self._stream = await self._api.attach(self.id)
+            asked = now_of_boot()
             await uncut(self._api.start(self.id), seconds=_SETTLE)
         except BaseException as error:
             self._left.add(self.id)
             await to_the_end(asyncio.create_task(self._give_up(is_lost=isinstance(error, OSError))))
             raise
+        if self._api.host.path:
+            self._proving = asyncio.create_task(self._prove(asked))
+
+    async def _prove(self, asked: float) -> None:
+        """Find out whether it runs on this machine: a socket may lead to another one, whose word for an ID or for the
+        number of a process must end nothing here. Its process is looked for, which began after it was *asked* for."""
+        try:
+            process = open_member(int((await self._api.inspect(self.id))["State"]["Pid"]), self._made, since=asked)
+        except Exception as error:
+            logger.debug("it is not known where the container %s runs: %s", self.id, error)
+            return
+        if process >= 0:
+            os.close(process)
+            self._here = True
+
+    async def _kill_here(self) -> None:
+        """Kill what runs of it on this machine, without the daemon; nothing where it is not proven that it is here."""
+        if self._proving is not None:
+            await asyncio.wait({self._proving}, timeout=_GIVE_UP)
+        if self._here:
+            await asyncio.to_thread(kill_members, self._made)
 
     async def _give_up(self, *, is_lost: bool) -> None:
         """Remove what there is of it. A lost daemon gets less time than after a run: the caller waits."""
         if await self._api.remove(self.id, _GIVE_UP if is_lost else _REMOVE):
             self._left.discard(self.id)
-        else:
-            await asyncio.to_thread(kill_members, self._made)
         if self._stream is not None:
             await self._stream.aclose()
 
@@ -103,6 +125,9 @@ class DockerContainer(DaemonContainer):
         without it, and the container is removed when the daemon is back."""
         if not await self._api.remove(self.id, _GIVE_UP if self._lost else _REMOVE):
             self._left.add(self.id)
-            await asyncio.to_thread(kill_members, self._made)
+            await self._kill_here()
+        if self._proving is not None:
+            self._proving.cancel()
+            await asyncio.wait({self._proving})
         await self.stream.aclose()
         await self._stop_watching(Exit(), _LAST_WORDS)
