@@ -25,7 +25,7 @@ from tests.engines.firecracker_api import API, VERSION, BadRequestError
 
 from toolexec.process.stream import Stream
 from toolexec.runtime.containers.microvm.machine import Shape, VmFiles
-from toolexec.runtime.containers.microvm.qemu.vmm import RAM, STATE, QemuMachine, QemuVmm
+from toolexec.runtime.containers.microvm.qemu.vmm import PROCESSOR, RAM, STATE, QemuMachine, QemuVmm
 
 _PORTS = {"1024": "control", "1025": "stdio"}
 _LOAD = "Load snapshot error: Failed to restore from snapshot: Failed to get snapshot state from file:"
@@ -76,7 +76,8 @@ class QemuGuest:
         directory.mkdir()
         try:
             await self._qemu.save(self.machine, directory)
-            content = json.dumps(dict(self._config)).encode() + b"\n" + (directory / STATE).read_bytes()
+            head = json.dumps([dict(self._config), (directory / PROCESSOR).read_text()])
+            content = head.encode() + b"\n" + (directory / STATE).read_bytes()
             state.write_bytes(content + zlib.crc32(content).to_bytes(4, "big"))
             (directory / RAM).rename(memory)
         finally:
@@ -87,12 +88,13 @@ class QemuGuest:
         if zlib.crc32(content).to_bytes(4, "big") != checksum:
             raise BadRequestError(f"{_LOAD} Failed to load snapshot state from file: CRC64 validation failed: 1")
         head, _, body = content.partition(b"\n")
-        self._config = json.loads(head)
+        self._config, processor = json.loads(head)
         if not resume:
             raise BadRequestError("this stand-in only restores machines that go on")
         directory = self._root / "restoring"
         directory.mkdir()
         (directory / STATE).write_bytes(body)
+        (directory / PROCESSOR).write_text(processor)
         (directory / RAM).hardlink_to(memory)
         await self._qemu.check()
         machine = await self._qemu.restore(self._files(), self._shape(), directory)

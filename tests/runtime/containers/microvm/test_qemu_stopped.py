@@ -13,7 +13,7 @@ from tests.tiers import missing
 from tests.waiting import until
 
 from toolexec.runtime.containers.microvm.machine import Shape, VmFiles
-from toolexec.runtime.containers.microvm.qemu.vmm import RAM, STATE, QemuVmm
+from toolexec.runtime.containers.microvm.qemu.vmm import PROCESSOR, RAM, STATE, QemuVmm
 
 pytestmark = [
     pytest.mark.full,
@@ -38,7 +38,7 @@ async def test_who_is_cancelled_does_not_wait_for_it(tmp_path: Path, restores: b
     program = tmp_path / "qemu"
     program.write_text(_PROGRAM.format(qemu=qemu))
     program.chmod(0o755)
-    for name in ("vmlinuz", "initrd.img", "rootfs.squashfs", STATE, RAM):
+    for name in ("vmlinuz", "initrd.img", "rootfs.squashfs", STATE, PROCESSOR, RAM):
         (tmp_path / name).touch()
     os.truncate(tmp_path / RAM, _SHAPE.memory_mib << 20)
     files = VmFiles.in_directory(tmp_path, "sha256:0")

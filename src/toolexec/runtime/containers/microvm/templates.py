@@ -28,6 +28,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 _BOOTS: Final = 2
 """How often a machine is booted that does not answer: under load, one in software may hang."""
 _LAST_WORDS: Final = 0.2
+_FORM: Final = 2
+"""Which files a saved machine has."""
 _WARM: Final = ("python",)
 _FIXED: Final = ("command", "env", "work", "user", "open_files")
 
@@ -123,6 +125,7 @@ class Templates:
             "vmm_version": self._vmm().version,
             "accelerator": self._vmm().accelerator,
             "protocol": CONTROL_VERSION,
+            "form": _FORM,
             "toolexec": __version__,  # which decides what the machine is: its devices, and the arguments of its kernel
             "image": files.digest,
             "guest": sha256(program).hexdigest(),

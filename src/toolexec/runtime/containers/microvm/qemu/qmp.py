@@ -8,12 +8,14 @@ import socket
 from typing import Any, Final
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import SocketStream
 
 __all__ = ["QmpClient"]
 
 _LONGEST: Final = 1 << 18
 _STATE: Final = "state"
+_PROCESSOR: Final = ("type", "vendor", "family", "model", "stepping", "model-id", "feature-words")
 
 
 class QmpClient:
@@ -62,6 +64,15 @@ class QmpClient:
                 return reply["return"]
             else:
                 raise SandboxUnavailableError(f"QEMU refuses {command}: {_reason(reply)}")
+
+    async def processor(self) -> JSONDict:
+        """Return what the processors of the machine are, as its guest sees them: their model, and the words of their
+        features, of which a host may have had to leave out some."""
+        try:
+            path = str((await self.execute("query-cpus-fast"))[0]["qom-path"])
+        except (LookupError, TypeError) as error:
+            raise _broken("it names no processor") from error
+        return {name: await self.execute("qom-get", path=path, property=name) for name in _PROCESSOR}
 
     async def save(self, file: int) -> None:
         """Have the state of the machine, without its memory, written to the descriptor *file*; it is stopped then, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.caches import cache_directory
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.child import Child, run_child
@@ -34,12 +36,14 @@ from toolexec.runtime.containers.microvm.qemu.qmp import QmpClient
 from toolexec.runtime.containers.microvm.qemu.ram import load_ram, new_ram, save_ram
 from toolexec.runtime.containers.microvm.qemu.walls import PROGRAMS, Walls, find_walls
 
-__all__ = ["RAM", "STATE", "QemuMachine", "QemuVmm"]
+__all__ = ["PROCESSOR", "RAM", "STATE", "QemuMachine", "QemuVmm"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 RAM: Final = "ram"
 STATE: Final = "state"
-"""The files of a saved machine: its memory, and that of its processors and devices."""
+PROCESSOR: Final = "processor.json"
+"""The files of a saved machine: its memory, that of its processors and devices, and what its processors are."""
+_OTHER_PROCESSOR: Final = "it was saved with another processor"
 _PROGRAM: Final = "qemu-system-x86_64"
 _INSTALL: Final = "apt-get install --no-install-recommends qemu-system-x86"
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+)")
@@ -145,6 +149,9 @@ class QemuVmm:
         if not isinstance(machine, QemuMachine) or machine.ram < 0:
             raise SandboxUnavailableError("only a machine that was booted as a template can be saved")
         try:
+            await asyncio.to_thread(
+                (directory / PROCESSOR).write_text, json.dumps(await machine.monitor.processor()), "utf-8"
+            )
             state = os.open(directory / STATE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 await machine.monitor.save(state)
@@ -160,7 +167,8 @@ class QemuVmm:
             ) from error
 
     async def restore(self, files: VmFiles, shape: Shape, directory: Path) -> QemuMachine:
-        """Implement `Vmm.restore`."""
+        """Implement `Vmm.restore`. QEMU itself would go on with other processors than those that were saved, on which
+        a kernel uses what they lack: it is asked what they are."""
         begun: list[QemuMachine] = []
         work = self._restore(files, shape, directory, begun)
         return await uncut(work, stop=partial(_kill, begun), undo=QemuMachine.aclose)
@@ -226,12 +234,14 @@ class QemuVmm:
         try:
             state = os.open(directory / STATE, os.O_RDONLY | os.O_CLOEXEC)
             ram = await self._memory(directory / RAM, shape)
+            processor = await asyncio.to_thread((directory / PROCESSOR).read_text, "utf-8")
             walls, group = await self._surroundings(shape)
             machine = self._start(files, shape, ram, walls, group, is_template=False, restore=True)
             begun.append(machine)
             try:
                 async with asyncio.timeout(_SECONDS):
                     await machine.monitor.start()
+                    _check_processor(processor, await machine.monitor.processor())
                     await machine.monitor.restore(state)
             except BaseException as error:
                 raise await _ended(machine, error) from error
@@ -393,12 +403,24 @@ async def _ended(machine: QemuMachine, error: BaseException) -> BaseException:
     if not isinstance(error, SandboxUnavailableError):
         return error
     said = machine.said().strip()[-500:]
-    is_corrupt = "migration" in said or "migration" in error.message or "cannot be restored" in error.message
+    is_corrupt = any(text in error.message for text in ("migration", "cannot be restored", _OTHER_PROCESSOR))
+    is_corrupt = is_corrupt or "migration" in said
     return SandboxUnavailableError(
         f"QEMU cannot run the machine: {error.message}" + (f"; it said: {said}" if said else ""),
         retryable=True,
         details={"corrupt": True} if is_corrupt else {},
     )
+
+
+def _check_processor(saved: str, here: JSONDict) -> None:
+    """Raise SandboxUnavailableError where the machine that was saved had another processor than the one *here*."""
+    try:
+        before: JSONDict = json.loads(saved)
+        changed = [name for name in {**before, **here} if before.get(name) != here.get(name)]
+    except (ValueError, TypeError, RecursionError):
+        changed = ["description"]
+    if changed:
+        raise SandboxUnavailableError(f"{_OTHER_PROCESSOR}: {', '.join(changed)} differ")
 
 
 def _no_start(error: OSError) -> SandboxUnavailableError:
