@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.process.caches import state_directory
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -66,8 +67,7 @@ def _usual_file(config: Sequence[Path]) -> Path:
     named = os.environ.get("TOOLEXEC_AUDIT", "") or _configured(config)
     if named:
         return Path(named).expanduser()
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "toolexec" / "audit.jsonl"
+    return state_directory() / "audit.jsonl"
 
 
 def _configured(config: Sequence[Path]) -> str:

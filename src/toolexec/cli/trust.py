@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.process.caches import state_directory
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,8 +95,7 @@ def _usual_file() -> Path:
     named = os.environ.get("TOOLEXEC_PINS", "")
     if named:
         return Path(named).expanduser()
-    directory = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(directory) if directory else Path.home() / ".local" / "state") / "toolexec" / "pins.db"
+    return state_directory() / "pins.db"
 
 
 async def _look(session: Session, pins: Pins) -> None:

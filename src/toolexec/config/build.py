@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
@@ -20,6 +19,7 @@ from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
+from toolexec.process.caches import state_directory
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.settings import ContextSettings, ResultSettings
 from toolexec.server.settings import TaskSettings
@@ -77,12 +77,6 @@ STATE_FILE = "server.db"
 """The file of sessions and of calls that wait for answers, in the state directory."""
 RUNS_FILE = "runs.db"
 """The file of durable runs, in the state directory."""
-
-
-def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where audit log, pins and approvals are kept when the settings name no other place."""
-    base = environment.get("XDG_STATE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

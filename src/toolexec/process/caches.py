@@ -1,13 +1,14 @@
-"""Where the user's caches are; on every system, also where no directory can be kept private."""
+"""Where the user's caches and state are; on every system, also where no directory can be kept private."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["cache_directory"]
+__all__ = ["cache_directory", "state_directory"]
 
 
 def cache_directory(name: str) -> Path:
@@ -23,3 +24,11 @@ def cache_directory(name: str) -> Path:
     except RuntimeError as error:
         raise ConfigurationError(f"there is no directory for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
     return base / "toolexec" / name
+
+
+def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where is kept what must not be lost, unless settings name another place: `$XDG_STATE_HOME/toolexec`, else
+    `~/.local/state/toolexec`. Raises RuntimeError where there is no home.
+    """
+    base = environment.get("XDG_STATE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec"

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, Self
 from toolexec.errors import ConfigurationError, LoginError, SecretError
 from toolexec.errors.extras import unix_needed
 from toolexec.process.atomic import replace_files
+from toolexec.process.caches import state_directory
 from toolexec.process.threads import WorkerThreads
 
 __all__ = ["Login", "LoginStore", "MemoryStore", "Store", "key_of"]
@@ -148,9 +149,7 @@ class LoginStore:
     lasts: bool = True
 
     def __init__(self, directory: Path | None = None, *, environment: Mapping[str, str] = os.environ) -> None:
-        base = environment.get("XDG_STATE_HOME", "")
-        state = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
-        self.directory: Path = directory or state / "toolexec" / "logins"
+        self.directory: Path = directory or state_directory(environment) / "logins"
         self._in_files = directory is not None
 
     async def load(self, name: str, server: str) -> Login | None:

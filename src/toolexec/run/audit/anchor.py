@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import AuditError
+from toolexec.process import caches
 from toolexec.run.audit.chain import Position
 
 __all__ = ["Anchor", "Head", "default_key", "head_in", "heads_of", "lost", "new_default_key", "state_directory"]
@@ -47,8 +48,7 @@ def state_directory(given: str | Path | None = None) -> Path:
     """Return the directory of keys and heads: the given one, else `toolexec/audit` in the user's state."""
     if given is not None:
         return Path(given)
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec" / "audit"
+    return caches.state_directory() / "audit"
 
 
 def default_key(path: Path, state: Path) -> bytes | None:
