@@ -89,7 +89,7 @@ def test_a_process_is_one_of_a_container_by_its_group(proc: Path, sleeping: subp
 
 
 def test_a_process_that_was_there_before_is_none_of_ours(proc: Path, sleeping: subprocess.Popen[bytes]) -> None:
-    """Who says that a container has begun just now does not get a process of one that was there before."""
+    """A daemon that says that a container has begun just now does not get a process of one that was there before."""
     with subprocess.Popen(SLEEPS) as younger:
         seen(proc, sleeping, ID)
         seen(proc, younger, ID)

@@ -102,7 +102,7 @@ def _show(
     title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
     title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
     session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), Text())
-    session.screen.show(_wants(here), _reasons(here), _elsewhere(others), Text())
+    session.screen.show(_wants(here), _reasons(here), _checked(findings), _elsewhere(others), Text())
     session.screen.show(_heading("Security profiles"), _profiles(served), Text())
     session.screen.show(_heading("Packages"), _packages(packages), Text())
     session.screen.show(_heading("Cache"), _cache(cache))
@@ -156,6 +156,16 @@ def _reasons(findings: Sequence[Finding]) -> Text:
         text.append(f"{visible_line(kind)} ({', '.join(languages)}) is beta: ", style="cyan")
         text.append(f"{visible_line('; '.join(reasons), _MOST_REASON)}\n")
     return text
+
+
+def _checked(findings: Sequence[Finding]) -> Text:
+    """Return which experimental kinds serve profiles by themselves, and why others that were checked do not."""
+    lines: set[str] = set()
+    for finding in (each for each in findings if each.experimental):
+        serves = f"it serves {', '.join(finding.profiles)} by itself, as it was checked here on {finding.experimental}"
+        why = serves if finding.state == "ready" else finding.reason
+        lines.add(f"{finding.kind}: {why}")
+    return Text("".join(f"{visible_line(line, _MOST_REASON)}\n" for line in sorted(lines)), style="dim")
 
 
 def _wants(findings: Sequence[Finding]) -> Text:

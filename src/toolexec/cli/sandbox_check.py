@@ -41,20 +41,29 @@ async def check(
 
     That is the sandbox *kind*; without one all that `sandboxes.use` names, or else the one that would run the code of
     *profile* (default: that of the settings). The exit code is 1 if a sandbox is weaker than it promises, 3 if one was
-    not measured. Raises ConfigurationError for an unknown kind, language or program, and for a *kind* without isolation
-    unless *unsafe* is set.
+    not measured. What is found of a kind that is experimental is kept for this machine (see `Experiment`). Raises
+    ConfigurationError for an unknown kind, language or program, and for a *kind* without isolation unless *unsafe* is
+    set.
     """
+    from toolexec.cli.sandbox_records import Records
     from toolexec.runtime.router import effective_profile
     from toolexec.testing.matrix import measure
 
     promises = _promises(language, only)
+    records = Records(session)
+    if kind:
+        records.add(kind)
+        profile = profile or records.profile_of(kind)
     profile, _ = effective_profile(profile, session.ex.options.security_profile)
     backends = await _backends(session, kind, language, profile, unsafe=unsafe)
     with watch_build(session.screen) as view:
         announce_builds(session.ex.runtime, view)
 
         async def prepare(backend: SandboxBackend) -> Availability:
-            return await view.during(_prepare(backend, language))
+            state = await view.during(_prepare(backend, language))
+            if state.ok:
+                await records.begin(backend, state.version)
+            return state
 
         done = 0
         with watch(session.screen, "hostile programs") as report:
@@ -75,10 +84,12 @@ async def check(
                 prepare=prepare,
                 on_outcome=show,
             )
+    said = await records.end(backends, found, complete=not only)
     if session.screen.as_json:
-        session.screen.document(found.to_dict())
+        session.screen.document({**found.to_dict(), "experimental": said})
     else:
         _show(session, found)
+        records.show(said)
     if found.is_weaker:
         return FAILED
     return OK if found.is_measured else NOT_RUN

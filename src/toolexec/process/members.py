@@ -42,7 +42,7 @@ def kill_members(name: str, *, proc: Path = _PROC) -> bool:
 
 
 def now_of_boot() -> float:
-    """Return how many seconds this machine has been up, as `open_member` takes them; 0.0 where that cannot be told."""
+    """Return how many seconds this machine has been up, as `open_member` takes them; 0.0 where that is not known."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
 
 

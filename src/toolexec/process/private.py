@@ -86,11 +86,20 @@ class PrivateDirectory:
 
     One that others could write to is emptied and closed to them. With *shared* it is root's, and all users may read
     what root keeps there; one that others could write to is refused. Raises ConfigurationError when it cannot be made,
-    belongs to another user, or is a link.
+    belongs to another user, or is a link: it says what it is *called*, and the *fix*.
     """
 
-    def __init__(self, path: Path, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        shared: bool = False,
+        called: str = "cache directory of the sandbox",
+        fix: str = "give one of your own with TOOLEXEC_CACHE=/path",
+    ) -> None:
         self.path = path
+        self._called = called
+        self._fix = fix
         self._shared = shared
         self._owner = 0 if shared else os.geteuid()
         try:
@@ -125,7 +134,7 @@ class PrivateDirectory:
     def _refusal(self, why: str, *, foreign: bool = False) -> ConfigurationError:
         """Return the error of a directory that cannot be used; *foreign* says that others may have put it there."""
         return ConfigurationError(
-            f"the cache directory of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
+            f"the {self._called}, {self.path}, {why}; {self._fix}",
             details={"directory": str(self.path), **({"foreign": True} if foreign else {})},
         )
 

@@ -66,7 +66,9 @@ class Finding:
     this runtime. `reason` and `remedy` say what is missing and what fixes it. `first_seconds` is how long the first
     program took, from nothing, and `again_seconds` the one after it; None when nothing was measured. `profiles` are
     those that may be served by it. `measurement` is how ready for production it is, judged by programs that were run
-    here; None when none was to be run.
+    here; None when none was to be run. `experimental` is, for a kind that is
+    experimental and was checked on this machine, the day of the check that lets it serve profiles by itself, or `again`
+    where none does any more ("" for all others).
     """
 
     kind: str
@@ -80,11 +82,13 @@ class Finding:
     first_seconds: float | None = None
     again_seconds: float | None = None
     measurement: Measurement | None = None
+    experimental: str = ""
 
     def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         data: JSONDict = {"kind": self.kind, "language": self.language, "state": self.state}
         strings = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
+        strings["experimental"] = self.experimental
         data |= {"profiles": list(self.profiles), **{name: text for name, text in strings.items() if text}}
         if self.first_seconds is not None and self.again_seconds is not None:
             data |= {"firstMs": round(self.first_seconds * 1000, 3), "againMs": round(self.again_seconds * 1000, 3)}
@@ -143,6 +147,10 @@ async def examine(
     backends = runtime.backends
     findings: list[Finding] = []
     for backend in backends:
+        serving, lapsed, checked = await _serving(runtime, backend)
+        if lapsed and not serving:
+            findings.append(_again(backend.kind, lapsed))
+            continue
         lack = await _lack(backend)
         if lack is not None:
             findings.append(_measured(runtime, lack, backend) if measure else lack)
@@ -152,6 +160,8 @@ async def examine(
             if tell is not None:
                 tell(backend.kind, language)
             found = await _examine(backend, language, measure=measure)
+            if checked:
+                found = replace(found, profiles=serving, experimental=checked)
             if measure and limits is None and found.state == "ready" and backend.isolation not in ("none", "process"):
                 limits = await measure_limits(backend, _probe(backend)) if "python" in backend.languages else ({}, [])
             findings.append(_measured(runtime, found, backend, *(limits or ({}, []))) if measure else found)
@@ -159,7 +169,8 @@ async def examine(
     ours = (kind for kinds in (*candidates().values(), PACKAGED) for kind in kinds)
     others = dict.fromkeys(kind for kind in ours if kind not in known)
     plugins = [kind for kind in installed_kinds() if kind in KINDS or kind not in known]
-    return [*findings, *map(_absent, others), *map(_installed, plugins)]
+    absent = [_absent(runtime, kind) for kind in others]
+    return [*findings, *absent, *(_installed(runtime, kind) for kind in plugins)]
 
 
 def wanted_packages(runtime: Runtime) -> dict[str, DoctorPackage]:
@@ -194,7 +205,27 @@ def _probe(backend: SandboxBackend) -> Probe:
     return run
 
 
-def _absent(kind: str, usual: str = "add it to runtime_backends") -> Finding:
+async def _serving(runtime: Runtime, backend: SandboxBackend) -> tuple[list[str], dict[str, str], str]:
+    """Return which profiles an experimental kind serves by itself now, why it does not serve others, and the day of its
+    check; nothing for one that is not experimental, or named."""
+    experiment = runtime.experiments.get(backend.kind)
+    if experiment is None:
+        return [], {}, ""
+    lapsed = {profile: await runtime.lapsed(backend, profile) for profile in experiment.profiles}
+    serving = [profile for profile, why in lapsed.items() if not why]
+    checked = max((experiment.standing(profile).checked for profile in serving), default="")
+    return serving, {profile: why for profile, why in lapsed.items() if why}, checked
+
+
+def _again(kind: str, why: Mapping[str, str]) -> Finding:
+    """Return how an experimental kind is that no profile chooses by itself; *why* says it for each."""
+    reasons = [f"{profile}: {each}" for profile, each in why.items()]
+    reason = "; ".join(("it is experimental, and used only where it is named", *reasons))
+    fix = f"name it in use of [sandboxes], add it to runtime_backends, or: toolexec sandbox check --backend {kind}"
+    return replace(_unfit(kind, "not_set_up", reason, fix), experimental="again" if reasons else "")
+
+
+def _absent(runtime: Runtime, kind: str, usual: str = "add it to runtime_backends") -> Finding:
     """Return how a kind is that no sandbox of the runtime is of: one that could be set up, or why it cannot."""
     try:
         plugin = plugin_of(kind)
@@ -204,15 +235,16 @@ def _absent(kind: str, usual: str = "add it to runtime_backends") -> Finding:
     except ConfigurationError as error:
         return _unfit(kind, "failed", error.message, "update it, or uninstall it")
     if plugin.experimental:
-        fix = "name it in use of [sandboxes], or add it to runtime_backends"
-        return _unfit(kind, "not_set_up", "it is experimental, and used only where it is named", fix)
+        experiment = runtime.experiments.get(kind)
+        why = {} if experiment is None else {each: experiment.standing(each).why for each in experiment.profiles}
+        return _again(kind, why)
     return _unfit(kind, "not_set_up", "this Exec was set up without it", plugin.doctor.set_up or usual)
 
 
-def _installed(kind: str) -> Finding:
+def _installed(runtime: Runtime, kind: str) -> Finding:
     """Return how a plugin is that no sandbox of the runtime is from."""
     if kind not in KINDS:
-        return _absent(kind, "name it in use of [sandboxes]")
+        return _absent(runtime, kind, "name it in use of [sandboxes]")
     owners = owners_of(GROUP, kind)
     return _unfit(kind, "failed", f"{owners} has a plugin for it, which is not used: it is one of ours", "uninstall it")
 
@@ -223,14 +255,15 @@ def _unfit(kind: str, state: State, reason: str, fix: str) -> Finding:
 
 def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[ServedProfile]:
     """Return what would serve each profile, for each language, according to *findings*."""
-    ready = {(finding.kind, finding.language) for finding in findings if finding.state == "ready"}
+    ready = {(finding.kind, finding.language): finding for finding in findings if finding.state == "ready"}
     served: list[ServedProfile] = []
     for profile in PROFILES:
         kinds: dict[str, str] = {}
         for backend in runtime.candidates(profile):
             if backend.isolation in ISOLATIONS[profile]:
                 for language in sorted(backend.languages):
-                    if (backend.kind, language) in ready:
+                    found = ready.get((backend.kind, language))
+                    if found is not None and (not found.experimental or profile in found.profiles):
                         kinds.setdefault(language, backend.kind)
         served.append(ServedProfile(profile=profile, kinds=kinds))
     return served

@@ -4,6 +4,7 @@ those of other distributions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -26,6 +27,7 @@ __all__ = [
     "isolations",
     "lent_kinds",
     "plugin_of",
+    "positions",
     "present_plugins",
 ]
 
@@ -100,7 +102,11 @@ def _problem(kind: str, loaded: object) -> str:
 @cache
 def candidates() -> dict[str, tuple[str, ...]]:
     """Return the kinds of toolexec that are installed and may serve each profile, the preferred one first."""
-    plugins = present_plugins()
+    return positions(present_plugins())
+
+
+def positions(plugins: Sequence[SandboxPlugin]) -> dict[str, tuple[str, ...]]:
+    """Return the kinds of *plugins* that may serve each profile, the preferred one first."""
     return {
         profile: tuple(
             plugin.kind

@@ -41,6 +41,7 @@ from toolexec.runtime.base import (
 )
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, candidates
+from toolexec.runtime.measured import Experiment
 from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.runs import CallerRuns, OwnRuns
 
@@ -79,7 +80,8 @@ class Runtime:
     backend(s) fixes which ones serve it. There is no way from one profile to another, and none to a sandbox without
     isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
     *limits* are the operator's: a request with more is refused. With *route_by_needs* a Python program whose text
-    imports a package, or starts processes, goes to the first candidate that has them, if one does.
+    imports a package, or starts processes, goes to the first candidate that has them, if one does. The kinds of
+    *experiments* serve a profile only while the record of a check on this machine holds for it.
 
     Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
     `Executor`: it stops code at the deadline by itself.
@@ -101,12 +103,14 @@ class Runtime:
         order: Mapping[str, Sequence[str]] | None = None,
         limits: Limits | None = None,
         route_by_needs: bool = False,
+        experiments: Mapping[str, Experiment] | None = None,
     ) -> None:
         _check_profiles([default_profile.replace("wasm", "standard"), *deny_unsafe, *(order or {})])
         self.default_profile = default_profile
         self.limits: Limits = limits or Limits()
         self.route_by_needs = route_by_needs
         self._deny_unsafe = frozenset(deny_unsafe)
+        self.experiments: Mapping[str, Experiment] = experiments or {}
         self._order = {**CANDIDATES, **(order or {})}
         self._by_kind: dict[str, SandboxBackend] = {}
         self._serving: dict[str, list[SandboxBackend]] = {}  # with those that have another one do their work
@@ -158,10 +162,20 @@ class Runtime:
             backend
             for kind in self._order[profile]
             for backend in self._serving.get(kind, ())
+            if backend.kind not in self.experiments or self.experiments[backend.kind].may_serve(profile)
             # what one with others beneath it runs code in, it may learn after it was added
             if not hasattr(backend, "inner") or _may_serve(backend, kind, profile)
         )
         return [*dict.fromkeys(found)]
+
+    async def lapsed(self, backend: SandboxBackend, profile: str) -> str:
+        """Return why *backend* may not serve *profile* by itself now, though it may have when it was added; "" where it
+        may: one that is not experimental always does, where it is a candidate."""
+        experiment = self.experiments.get(backend.kind)
+        if experiment is None:
+            return ""
+        why = await experiment.lapsed(backend, profile, (await backend.check()).version)
+        return f"{backend.kind} is experimental again: {why}" if why else ""
 
     def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
         """Keep how ready *backend* was measured to be for *language*; results report it from now on."""
@@ -249,7 +263,7 @@ class Runtime:
         for backend in self.candidates(request.profile) if needs else ():
             if self._denial(backend, request.profile) is None:
                 languages = await _languages_with(needs, backend)
-                if languages and (await backend.check()).ok:
+                if languages and (await backend.check()).ok and not await self.lapsed(backend, request.profile):
                     found += [(backend.kind, language) for language in languages]
         return found
 
@@ -341,9 +355,12 @@ class Runtime:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
                 if state.is_fault:  # another sandbox in its place would hide it
                     raise SandboxUnavailableError(refused[-1], backend=backend.kind)
-                if state.error is not None:
+                if state.error is not None and backend.kind not in self.experiments:
                     errors.append(state.error)
                     waiting = waiting or ((backend, spoken) if state.error.retryable else None)
+                continue
+            if lapsed := await self.lapsed(backend, profile):
+                refused.append(lapsed)
                 continue
             return backend, _enforceable(backend, request.given(language=spoken))
         if denied is not None and len(candidates) == 1:

@@ -28,8 +28,9 @@ class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
 
     `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile, but
-    for experimental ones (`firecracker`, `kata`). These, those that have workers elsewhere run code (`temporal`), and
-    those of plugins (entry points of the group `toolexec.sandboxes`), are used only when they are named here.
+    for experimental ones (`firecracker`, `kata`) that no check on this machine has measured. These, those that have
+    workers elsewhere run code (`temporal`), and those of plugins (entry points of the group `toolexec.sandboxes`), are
+    used only when they are named here.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `wasm_workers` is how many processes run Python of the embedded sandbox beside this one when several programs run at
@@ -49,7 +50,9 @@ class SandboxSettings:
     """
 
     use: tuple[str, ...] = setting(
-        (), "The kinds that may be used, the preferred one first; empty: all but temporal and experimental ones."
+        (),
+        "The kinds that may be used, the preferred one first; empty: all but temporal and experimental ones that were "
+        "not checked here.",
     )
     image: str = setting("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = setting(0, "How many guests each keeps started, for each way to run code.", least=0, file_most=100)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +13,8 @@ from toolexec.errors.extras import unix_needed
 from toolexec.model.settings import unknown_setting
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.base import SandboxBackend, judged_kind
-from toolexec.runtime.kinds import ELSEWHERE, KINDS, SANDBOXES, plugin_of, present_plugins
+from toolexec.runtime.kinds import ELSEWHERE, KINDS, SANDBOXES, plugin_of, positions, present_plugins
+from toolexec.runtime.measured import Experiment, recorded_kinds
 from toolexec.runtime.plugin import SandboxContext, SandboxPlugin
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandbox_settings import SandboxSettings
@@ -24,8 +26,8 @@ RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBack
 
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
-    """Return a runtime with the sandboxes of *settings* (default: all there are, but for experimental ones). Nothing is
-    started or looked for yet.
+    """Return a runtime with the sandboxes of *settings* (default: all there are, with those of the experimental ones
+    that a check on this machine has measured, see `Experiment`). Nothing is started or looked for yet.
 
     Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, MissingExtraError for a
     kind that is named or set up and whose package is absent, and UnsupportedPlatformError for a kind in `use` that this
@@ -43,17 +45,37 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
         if getattr(settings, field) is not None:  # else code would run here where its package is absent
             plugin_of(kind)
     backends = []
-    for plugin in present_plugins():
-        if plugin.experimental:  # never measured: no profile chooses it by itself
+    plugins, recorded = present_plugins(), recorded_kinds()
+    plugins += _measured_plugins(recorded)
+    experiments: dict[str, Experiment] = {}
+    for plugin in plugins:
+        if plugin.experimental and plugin.kind not in recorded:  # never measured: no profile chooses it by itself
             continue
         try:
             with unix_needed(f"the sandbox {plugin.kind}"):
                 own = settings_of(plugin.kind, settings)
-                if own is not None:
-                    backends.append(_make(plugin, own, settings))
+                if own is None:
+                    continue
+                if plugin.experimental:
+                    experiment = experiments[plugin.kind] = Experiment(plugin, own, settings)
+                    if not any(map(experiment.may_serve, plugin.profiles)):
+                        continue
+                backends.append(_make(plugin, own, settings))
         except UnsupportedPlatformError:  # those that work here are left
             continue
-    return Runtime(backends, route_by_needs=settings.route_by_needs)
+    order = positions(plugins) if experiments else None
+    return Runtime(backends, order=order, route_by_needs=settings.route_by_needs, experiments=experiments)
+
+
+def _measured_plugins(recorded: Collection[str]) -> list[SandboxPlugin]:
+    """Return the experimental kinds of other distributions of which there are records."""
+    found: list[SandboxPlugin] = []
+    for kind in sorted({*recorded} - {*KINDS}):
+        with suppress(ConfigurationError):  # it is not installed any more, or broken
+            plugin = plugin_of(kind)
+            if plugin.experimental:
+                found.append(plugin)
+    return found
 
 
 def make_sandbox(kind: str, settings: SandboxSettings) -> SandboxBackend:

@@ -130,6 +130,11 @@ class ContainerBackend:
         """The pre-warmed guests that wait."""
         return self._pool.idle
 
+    async def image_digest(self) -> str:
+        """Return the digest of the image that programs run in, "" for one without. Raises SandboxUnavailableError for
+        an image that is not there."""
+        return (await self.engine.resolve(self.config.image)).digest
+
     def forget_check(self) -> None:
         """Have the next `check` ask the engine again."""
         self._known_until = 0.0

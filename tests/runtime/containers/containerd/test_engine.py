@@ -490,7 +490,7 @@ class TestDaemonLost:
         containerd_daemon: ContainerdDaemon,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A program whose daemon does not come back is ended, and its run lost, with nobody asking for it; what is left
+        """A program whose daemon does not come back is ended, and its run lost, though no caller asks for it; what is left
         is removed once there is a daemon again."""
         container = await start(
             engine, f"import os, signal\nfor each in (1, 2, 15): signal.signal(each, signal.SIG_IGN)\n{ECHO}"
@@ -521,7 +521,7 @@ class TestDaemonLost:
     async def test_a_run_without_its_daemon(
         self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It ends at once with an error that says whose fault that is, though its limit is an hour away."""
+        """A run ends at once with an error that says whose fault that is, though its limit is an hour away."""
         monkeypatch.setattr(tasks, "_BACK", 0.0)
         begun = asyncio.Event()
         backend = ContainerdBackend(engine.config)

@@ -117,7 +117,7 @@ async def test_a_socket_that_leads_elsewhere_ends_nothing_here(
 
 
 async def test_a_socket_that_leads_to_this_machine(docker_daemon: DockerDaemon, tmp_path: Path) -> None:
-    """What is proven to run here is ended without its daemon, whatever the socket is of."""
+    """A program that is proven to run here is ended without its daemon, whatever the socket is of."""
     async with leaving_out(docker_daemon.socket, str(tmp_path / "near"), []) as near:
         engine = DockerEngine(DockerConfig(host=near, image=IMAGE, pull="never"))
         container = await start(engine, ECHO)

@@ -48,7 +48,7 @@ async def seen(cache: Path, program: str, facts: Path) -> tuple[bool, Path]:
 
 async def test_a_saved_machine_with_another_processor(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One that was saved with a flag is made again by a QEMU without it, though all that the host says of itself is the
-    same, and one of each is told from the other by the flags that their kernels see."""
+    same, and the two differ by the flags that their kernels see."""
     qemu = shutil.which("qemu-system-x86_64") or ""
     other = tmp_path / "qemu"
     other.write_text(PROGRAM.format(qemu=qemu, flag=FLAG))

@@ -238,3 +238,7 @@ class BubblewrapBackend(ContainerBackend):
     def __init__(self, config: BubblewrapConfig | None = None) -> None:
         config = config or BubblewrapConfig()
         super().__init__(BubblewrapEngine(config), config, kind="bubblewrap", isolation="container")
+
+    async def image_digest(self) -> str:
+        """Return the digest of the image, or `host`, which changes with this machine."""
+        return HOST if self.config.image == HOST else await super().image_digest()
