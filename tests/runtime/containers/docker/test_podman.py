@@ -72,3 +72,13 @@ async def test_the_wall_keeps_what_is_recorded(daemon: PodmanService) -> None:
     """All that asks the kernel gets what the recorded table says; for Docker the battery does that one by one."""
     found = await fallen(DockerBackend(DockerConfig(host=daemon.host, image=IMAGE, pull="never")))
     assert broken("podman", "root", found) == {}
+
+
+async def test_a_podman_that_lacks_our_filter(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that was forwarded leads to a machine without the file of the filter: the error says what to do, and
+    nothing runs without it."""
+    missing = "/nowhere/seccomp.profile"
+    monkeypatch.setattr("toolexec.runtime.containers.docker.engine.seccomp_option", lambda *_, **__: missing)
+    with pytest.raises(SandboxUnavailableError, match=r"a Podman of another machine.*to the same path there") as caught:
+        await start(engine, "print(1)")
+    assert missing in caught.value.message

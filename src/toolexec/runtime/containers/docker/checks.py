@@ -28,6 +28,7 @@ Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
 _OLDEST: Final = (1, 41)
 _SAID: Final = 1000
+_NO_PROFILE: Final = re.compile(r"seccomp profile.*no such file")
 _NO_RUNTIME: Final = re.compile(
     r"unknown (or invalid )?runtime|invalid runtime name|runtime \S+ not found|containerd-shim-"
     r"|unable to retrieve oci runtime error"  # which it would have reported, had it been started
@@ -132,6 +133,11 @@ def not_started(error: Exception, host: DockerHost, image: str, runtime: str) ->
     low = said.lower()
     if "no such image" in low or "image not known" in low:
         text = f"the image {image} is not there any more: {said}; fetch it, or build it, again"
+    elif host.path and _NO_PROFILE.search(low):
+        text = (
+            f"{host.path} leads to a Podman of another machine, which takes filters only from its own files: {said}; "
+        )
+        text += "copy that file from here to the same path there"
     elif _NO_RUNTIME.search(low):
         text = f"the daemon has no runtime {runtime or 'of its own'!r} that runs: {said}; install it, and name it right"
     elif "executable file not found" in low or "no such file or directory" in low:
