@@ -67,6 +67,8 @@ class Replay:
         """The steps whose answers the program has got."""
         self.hide: Callable[[JSONObject], JSONValue] | None = None
         """What the arguments of calls are compared without: secrets, of a run that was recorded without them."""
+        self.is_at_rest: bool = kind == "chain"
+        """Whether the program waits for answers, and does nothing itself; a chain never does."""
         self.keeps_time: bool = False
         """Whether the timers of code are steps, and its clock goes on by the times that are recorded."""
         self._took: dict[str, float] = {}
@@ -101,6 +103,7 @@ class Replay:
 
     def upcoming(self) -> Sequence[str] | None:
         """Implement `Deliveries.upcoming`."""
+        self.is_at_rest = True
         if self._groups:
             return self._groups[0]
         if self.verify:
@@ -109,6 +112,7 @@ class Replay:
 
     def deliver(self, steps: Sequence[str]) -> None:
         """Implement `Deliveries.deliver`."""
+        self.is_at_rest = False
         self._count += 1
         self.answered.update(steps)
         if not self._groups:
@@ -218,6 +222,7 @@ class Replay:
 
     def direct(self, step: str) -> None:
         """Implement `Deliveries.direct`."""
+        self.is_at_rest = bool(step)
         if not step and self._sole:
             self.answered.add(self._sole)
         self._sole = step
