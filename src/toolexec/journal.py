@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolexec.code.deliveries import Deliveries, is_timer
     from toolexec.discovery.index import Index, Registered
     from toolexec.durable.decisions import read_decision
-    from toolexec.durable.engine import DurableEngine, QueuedEngine
+    from toolexec.durable.engine import RESUMED, DurableEngine, QueuedEngine, RecordedEngine
     from toolexec.durable.host import CallSpec, Host, RunSpec, WorkedEngine, Worker, read_args, repeat_here, sent_args
     from toolexec.durable.journal import (
         CallRecord,
@@ -65,7 +65,7 @@ else:
         "toolexec.code.deliveries": ("Deliveries", "is_timer"),
         "toolexec.discovery.index": ("Index", "Registered"),
         "toolexec.durable.decisions": ("read_decision",),
-        "toolexec.durable.engine": ("DurableEngine", "QueuedEngine"),
+        "toolexec.durable.engine": ("RESUMED", "DurableEngine", "QueuedEngine", "RecordedEngine"),
         "toolexec.durable.host": (
             "CallSpec",
             "Host",
@@ -118,6 +118,7 @@ else:
 
 __all__ = [
     "JOURNAL_API",
+    "RESUMED",
     "SETTLE_QUESTION",
     "TOOK",
     "AsJson",
@@ -142,6 +143,7 @@ __all__ = [
     "QueueStore",
     "QueuedEngine",
     "Record",
+    "RecordedEngine",
     "RecordingStore",
     "RefusedArgs",
     "Registered",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
 from toolexec.durable.queues import Queue, QueueRecord
 from toolexec.durable.schedules import Schedule
 
-__all__ = ["DurableEngine", "QueuedEngine"]
+__all__ = ["RESUMED", "DurableEngine", "QueuedEngine", "RecordedEngine"]
+
+RESUMED: Final = "?resume"
+"""What a held run waits for: `DurableEngine.resume` of it. No signal of a program begins like that."""
 
 
 @runtime_checkable
@@ -69,6 +72,25 @@ class DurableEngine(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection; runs go on."""
+        ...
+
+
+@runtime_checkable
+class RecordedEngine(DurableEngine, Protocol):
+    """An engine that hands out all that it has recorded of a run, so that it can be made again and forked. Raises as
+    `DurableEngine` does."""
+
+    async def recording(self, run_id: str) -> tuple[RunRecord, Sequence[CallRecord], Sequence[Sequence[str]]]:
+        """Return a run as it is now, with source, settings and result, its calls in the order of their beginning, and
+        the groups in which their answers reached its code. Raises JournalError while no worker answers."""
+        ...
+
+    async def fork(
+        self, run: RunRecord, calls: Sequence[CallRecord], groups: Sequence[Sequence[str]], *, held: bool
+    ) -> RunRecord:
+        """Start a run that begins with these calls, as `recording` gives them, and return it once it has ended or
+        waits. A *held* one makes no call of its own until it is resumed: it waits for `RESUMED` before the first.
+        Raises RunError with the code `run_changed` for an ID that another run has."""
         ...
 
 

@@ -22,6 +22,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_l
 from toolexec.run.types import Result
 
 __all__ = [
+    "NoLog",
     "OfflineReplay",
     "OfflineRunner",
     "SeenCall",
@@ -30,6 +31,7 @@ __all__ = [
     "find_nothing",
     "numbered",
     "seconds_of",
+    "unanswered",
 ]
 
 
@@ -90,19 +92,22 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
-class _NoLog:
+class NoLog:
     """Keeps nothing: a run that is made again has nothing to write down. Implements `RunLog`."""
 
     run_id: str
     is_remote: bool = False
 
     def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]]) -> None:
+        """Raise RunError."""
         raise _nothing_is_called(call.tool)
 
     def end(self, step: str, state: CallState, outcome: JSONObject) -> None:
+        """Raise RunError."""
         raise _nothing_is_called(step)
 
     def take(self, step: str, name: str) -> Signal | None:
+        """Return nothing: there is no signal."""
         return None
 
 
@@ -231,7 +236,7 @@ class OfflineRunner(DurableRunner):
         comes: Callable[[str], bool] | None = None,
         answers: Callable[[str], ToolExecError | None] | None = None,
     ) -> None:
-        super().__init__(Unreachable(), find_nothing, _NoLog(replay.run_id), replay)
+        super().__init__(Unreachable(), find_nothing, NoLog(replay.run_id), replay)
         self._offline = replay
         self._comes = comes
         self._answers = answers

@@ -135,6 +135,11 @@ class Replay:
         taken, self._delivered = self._delivered, []
         return taken
 
+    @property
+    def untaken(self) -> list[list[str]]:
+        """What was delivered since `take_delivered` was last called."""
+        return [[*group] for group in self._delivered]
+
     def put_back(self, delivered: Sequence[list[str]]) -> None:
         """Take back what `take_delivered` has given, as it could not be written."""
         self._delivered[:0] = delivered

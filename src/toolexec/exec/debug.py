@@ -82,7 +82,7 @@ class DebugSession:
 
     async def __aenter__(self) -> Self:
         """Read the run. Raises RunError for one that is not there, RunBusyError for one that runs now, JournalError for
-        one that is damaged, and ConfigurationError without a journal, or with an engine in its place."""
+        one that is damaged or that no worker of its engine answers for, and ConfigurationError without a journal."""
         self._recording = await self._load()
         return self
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import toolexec.durable.clock as host_clock
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
+from toolexec.durable.engine import RESUMED, RecordedEngine
 from toolexec.durable.journal import CallRecord, RunRecord, Snapshot
-from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing
+from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing, numbered, unanswered
 from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX
 from toolexec.durable.run import RETRY, Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
@@ -310,9 +311,15 @@ class DurableRuns(JournalAccess):
 
     async def _come_to(self, run: RunRecord) -> RunResult:
         """Return the result of a run of the engine, which has ended or waits."""
-        if run.state == "waiting":
-            return failed_result(run, waiting_error(run.id, run.waits))
         assert self.engine is not None
+        if run.state == "waiting":
+            held = next((wait for wait in run.waits if wait.name == RESUMED), None)
+            if held is None:
+                return failed_result(run, waiting_error(run.id, run.waits))
+            calls = numbered(await self.engine.calls(run.id))
+            number = next((number for number, call in enumerate(calls, 1) if call.step == held.step), len(calls))
+            tool, at = str((held.details or {}).get("tool", "")), calls[number - 1].at if calls else None
+            return failed_result(run, unanswered(run.id, number, held.step, tool, at))
         return ended_result(run, () if run.kind == "chain" else await self.engine.calls(run.id))
 
     # -- looking at, and forking --------------------------------------------------------------------------------
@@ -326,16 +333,34 @@ class DurableRuns(JournalAccess):
 
     async def recording(self, run_id: str) -> Recording:
         """Return all that is recorded of a run that nothing changes now. Raises RunBusyError for one that runs, and
-        ConfigurationError for one on an engine."""
-        from toolexec.exec.debug import Recording, check_still
+        ConfigurationError for an engine that hands nothing out."""
+        from toolexec.exec.debug import check_still
 
+        return check_still(await self.recorded(run_id))
+
+    async def recorded(self, run_id: str) -> Recording:
+        """Return what is recorded of a run so far. Raises ConfigurationError for an engine that hands nothing out."""
+        from toolexec.exec.debug import Recording
+
+        language = self._options.default_language
         if self.engine is not None:
-            raise not_on_engine(
-                "to look at a run step by step, or to fork it", "its history is there, and its workers'"
-            )
+            return Recording(*await self._recorded_engine.recording(run_id), language)
         run = await self.do(self.journal.get, run_id)
         calls, groups = await self.do(self.journal.calls, run_id), await self.do(self.journal.deliveries, run_id)
-        return check_still(Recording(run, calls, groups, self._options.default_language))
+        return Recording(run, calls, groups, language)
+
+    async def compared(self, run_id: str) -> tuple[RunRecord, Sequence[CallRecord]]:
+        """Return a run and its calls, with as much of them as is known."""
+        if self.engine is None or isinstance(self.engine, RecordedEngine):
+            recorded = await self.recorded(run_id)
+            return recorded.run, recorded.calls
+        return await self.engine.get(run_id), await self.engine.calls(run_id)
+
+    @property
+    def _recorded_engine(self) -> RecordedEngine:
+        if not isinstance(self.engine, RecordedEngine):
+            raise not_on_engine("to make a run again, or to fork it", "it hands out nothing of what it has recorded")
+        return self.engine
 
     async def fork(self, run_id: str, change: Change, *, new_id: str | None, live: bool) -> Fork:
         """Begin a run as another one, up to a call; see `Runs.fork`."""
@@ -352,13 +377,18 @@ class DurableRuns(JournalAccess):
         approved = False
         if live:
             await self.start()
-            check_tools(run_id, plan.calls, self._scope.resolver.resolve)
+            if self.engine is None:  # whose workers have the tools
+                check_tools(run_id, plan.calls, self._scope.resolver.resolve)
             approved = await self.programs.admit(lambda: self.programs.asked(record))
-        owner = new_owner()
-        kept = {**record.settings, APPROVED: approved}
-        record = replace(record, settings=kept, owner=owner, lease=time.time() + LEASE)
-        made = await self.do(write_fork, self.journal, record, plan)
-        result = await self._go_on(made, owner, NO_HOOKS, accept_changes=True, approved=approved, offline=not live)
+        record = replace(record, settings={**record.settings, APPROVED: approved})
+        if self.engine is not None:
+            made = await self._recorded_engine.fork(record, plan.calls, plan.groups, held=not live)
+            result = await self._come_to(made)
+        else:
+            owner = new_owner()
+            record = replace(record, owner=owner, lease=time.time() + LEASE)
+            made = await self.do(write_fork, self.journal, record, plan)
+            result = await self._go_on(made, owner, NO_HOOKS, accept_changes=True, approved=approved, offline=not live)
         return Fork(
             run_id=new_id, parent=run_id, call=plan.number, step=plan.step, reused=len(plan.calls), result=result
         )
@@ -370,7 +400,7 @@ class DurableRuns(JournalAccess):
             number += 1
             found = f"{base}.fork-{number}"
             try:
-                await self.do(self.journal.get, found)
+                await self.store.get(found)
             except RunError as error:
                 if error.code != "run_not_found":
                     raise

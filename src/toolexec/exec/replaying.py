@@ -6,13 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolexec.durable.log import OwnedRun
-from toolexec.durable.offline import Unreachable, find_nothing
+from toolexec.durable.offline import NoLog, Unreachable, find_nothing
 from toolexec.durable.recorder import hidden_in
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.errors import RunError, ToolExecError
-from toolexec.exec.journal_access import not_on_engine
 from toolexec.exec.run_data import origin_from_json
 from toolexec.exec.run_results import NO_HOOKS, RunResult, result_data
 from toolexec.model.json_value import JSONDict
@@ -49,10 +47,8 @@ class ReplayReport:
 
 async def replay_run(durable: DurableRuns, run_id: str) -> ReplayReport:
     """Make a run again that has ended, with no calls; see `Runs.replay`."""
-    if durable.engine is not None:
-        raise not_on_engine("replay", "such a run is repeated from its history by its workers, whenever they need to")
-    journal = durable.journal
-    run = await durable.do(journal.get, run_id)
+    recording = await durable.recorded(run_id)
+    run = recording.run
     if run.state not in ("done", "failed"):
         raise RunError(
             f"the run {run_id} is {run.state}; only one that is done or failed can be replayed",
@@ -60,11 +56,9 @@ async def replay_run(durable: DurableRuns, run_id: str) -> ReplayReport:
             op="replay",
             details={"run_id": run_id},
         )
-    calls = await durable.do(journal.calls, run_id)
-    groups = await durable.do(journal.deliveries, run_id)
-    replay = Replay(run.id, run.kind, calls, groups, verify=True)
+    replay = Replay(run.id, run.kind, recording.calls, recording.groups, verify=True)
     replay.hide = hidden_in(run)
-    runner = DurableRunner(Unreachable(), find_nothing, OwnedRun(journal, run.id, ""), replay)
+    runner = DurableRunner(Unreachable(), find_nothing, NoLog(run.id), replay)
     replay.sleeper = runner.sleep
     task = asyncio.ensure_future(durable.work(run, runner, NO_HOOKS, approved=True))
     loop = asyncio.get_running_loop()

@@ -156,7 +156,7 @@ class Runs(QueuedRuns):
     @checked("runs.replay")
     async def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
-        whether it does the same. Raises ConfigurationError for an engine, whose workers repeat runs by themselves."""
+        whether it does the same."""
         from toolexec.exec.replaying import replay_run
 
         return await replay_run(self._durable(), run_id)
@@ -192,7 +192,7 @@ class Runs(QueuedRuns):
 
         Raises RunError for a run or call that is not there, or with the code `run_diverged` for a changed program that
         does something else before it comes to the call; RunBusyError for a run that runs now; InputValidationError for
-        an answer that the tool would not give; ConfigurationError for what makes no sense, and for an engine.
+        an answer that the tool would not give; ConfigurationError for what makes no sense.
         """
         from toolexec.exec.fork import UNSET, Change
 
@@ -204,9 +204,8 @@ class Runs(QueuedRuns):
         """Return how two runs differ: their calls, step by step, and what they came to."""
         from toolexec.exec.diff import diff_runs
 
-        store = self._durable().store
-        first, second = await store.get(run_a), await store.get(run_b)
-        return diff_runs(first, await store.calls(run_a), second, await store.calls(run_b))
+        durable = self._durable()
+        return diff_runs(*await durable.compared(run_a), *await durable.compared(run_b))
 
     @checked("runs.delete")
     async def delete(self, run_id: str) -> bool:

@@ -119,7 +119,8 @@ class Activities:
                 ended = await self._host.run(record, runner, replay)
             if link.broken is not None:  # says nothing of the code: it is run again, with what is recorded
                 raise ApplicationError(f"the workflow of this code cannot be reached: {link.broken}")
-            return ended if self._keeps_large else await asyncio.to_thread(_fitting_end, record, ended)
+            ended = ended if self._keeps_large else await asyncio.to_thread(_fitting_end, record, ended)
+            return {**ended, "delivered": link.delivered + replay.take_delivered()}
 
 
 def _fitting(spec: CallSpec, found: JSONDict) -> JSONDict:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.journal import (
+    RESUMED,
     CallRecord,
     JSONDict,
     QueueRecord,
@@ -140,20 +141,30 @@ class TemporalEngine:
 
     async def run(self, record: RunRecord) -> RunRecord:
         """Implement `DurableEngine.run`."""
-        await self._start(replace(record, created=record.created or time()))
-        return await self.resume(record.id)
+        record = replace(record, created=record.created or time())
+        await self._start(record, RunInput(record_to_json(record), self._rules()), memo_of(record))
+        return await self._awaited(record.id)
 
-    async def _start(self, record: RunRecord, *, delay: float = 0.0) -> None:
-        """Start a run that is not there yet. Raises RunError for an ID that another one has."""
-        given = RunInput(record_to_json(record), self._rules(), delay=delay)
+    async def fork(
+        self, run: RunRecord, calls: Sequence[CallRecord], groups: Sequence[Sequence[str]], *, held: bool
+    ) -> RunRecord:
+        """Implement `RecordedEngine.fork`."""
+        from toolexec_temporal.recordings import fork_input, fork_memo
+
+        run = replace(run, created=time(), owner="", lease=0.0)
+        given = fork_input(run, self._rules(), calls, groups, held=held)
+        await self._start(run, given, fork_memo(run, held=held), joins=False)
+        return await self._awaited(run.id)
+
+    async def _start(self, record: RunRecord, given: RunInput, memo: JSONDict, *, joins: bool = True) -> None:
+        """Start a run that is not there yet. Raises RunError for an ID that another one has; where it *joins* none,
+        also for one that was begun with the same."""
         async with _explained(record.id):
-            is_new = await self._begun(
-                Child(self._name(record.id), self.settings.task_queue, given, memo_of(record, delay))
-            )
+            is_new = await self._begun(Child(self._name(record.id), self.settings.task_queue, given, memo))
         if is_new:
             return
-        memo = await (await self._described(record.id)).memo()
-        if (memo.get("digest"), memo.get("caller")) != (record.digest, record.caller):
+        there = await (await self._described(record.id)).memo()
+        if not joins or (there.get("digest"), there.get("caller")) != (record.digest, record.caller):
             raise RunError(
                 f"there is a run {record.id} already, begun with another source, other inputs or settings, or by "
                 "another caller; take another ID",
@@ -203,6 +214,16 @@ class TemporalEngine:
 
     async def resume(self, run_id: str) -> RunRecord:
         """Implement `DurableEngine.resume`."""
+        from toolexec_temporal.recordings import is_held
+
+        known = await self._described(run_id)
+        if known.close_time is None and is_held(await known.memo()):
+            with suppress(RunError):  # it has ended meanwhile
+                await self.signal(run_id, Signal(id=RESUMED, name=RESUMED, sent=time()))
+        return await self._awaited(run_id)
+
+    async def _awaited(self, run_id: str) -> RunRecord:
+        """Return a run once it has ended or waits."""
         handle = await self._handle(run_id)
         ended = asyncio.ensure_future(self._ended(handle, run_id))
         waits = pauses(max(self.settings.linger, _FIRST_LOOK), _LAST_LOOK, factor=1.5)
@@ -235,9 +256,9 @@ class TemporalEngine:
 
     async def calls(self, run_id: str) -> list[CallRecord]:
         """Implement `DurableEngine.calls`. Raises JournalError where no worker answers for a run that goes on."""
-        from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
+        from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
-        from toolexec_temporal.activities import pages
+        from toolexec_temporal.recordings import numbered, read_calls
 
         handle = await self._handle(run_id)
         known = await self._described(run_id)
@@ -246,12 +267,19 @@ class TemporalEngine:
             if known.status in (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.FAILED):
                 with suppress(WorkflowFailureError):
                     ended = await _result(handle)
-            if not ended.get("paged"):
-                return [read_call(call) for call in ended["calls"]]
-            try:
-                return [read_call(call) for call in await pages(handle)]
-            except WorkflowQueryFailedError as error:
-                raise JournalError(f"the calls of {run_id} cannot be read: {error}") from error
+            if (
+                not ended.get("paged") and (await known.memo()).get("kind") != "chain"
+            ):  # which has them in its state only
+                return numbered([read_call(call) for call in ended["calls"]])
+            return await read_calls(handle, run_id)
+
+    async def recording(self, run_id: str) -> tuple[RunRecord, list[CallRecord], list[list[str]]]:
+        """Implement `RecordedEngine.recording`."""
+        from toolexec_temporal.recordings import read_recording
+
+        known = await self.get(run_id)
+        async with _explained(run_id):
+            return await read_recording(await self._handle(run_id), known)
 
     async def signals(self, run_id: str) -> list[Signal]:
         """Implement `DurableEngine.signals`. Raises JournalError where no worker answers."""
@@ -367,7 +395,8 @@ class TemporalEngine:
         from toolexec_temporal.places import check_limits
 
         check_limits(run.queue, limits)
-        await self._start(replace(run, created=run.created or time()), delay=delay)
+        run = replace(run, created=run.created or time())
+        await self._start(run, RunInput(record_to_json(run), self._rules(), delay=delay), memo_of(run, delay))
         return await self._record(run.id)
 
     async def queues(self) -> list[QueueRecord]:
@@ -569,7 +598,7 @@ def _summary(run_id: str, state: str, memo: Any, known: Any) -> RunRecord:
             "kind": memo.get("kind", "code"),
             "source": "",
             "digest": memo.get("digest", ""),
-            "settings": {},
+            "settings": {"parent": memo["parent"]} if memo.get("parent") else {},
             "caller": memo.get("caller", ""),
             "state": "waiting" if waits else state,
             "waits": waits,

@@ -27,8 +27,10 @@ __all__ = [
     "record_to_json",
 ]
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Of these messages: a worker refuses input of a newer one."""
+_WITHOUT_HELD: Final = 4
+"""The version of runs that are not held, which older workers can make, too."""
 KINDS: Final[Mapping[RunKind, str]] = {
     "chain": "toolexec-chain",
     "workflow": "toolexec-workflow",
@@ -73,15 +75,17 @@ class RunInput:
     """What the Temporal workflow of a run is started with.
 
     `delay` is how many seconds it waits before it takes its place in a queue. A run that a schedule makes is
-    `scheduled` by what comes before IDs in Temporal: its own is the rest of that of its workflow.
+    `scheduled` by what comes before IDs in Temporal: its own is the rest of that of its workflow. One that is `held`
+    makes no call until it is resumed.
     """
 
     record: JSONDict
     rules: Rules
     carried: Carried | None = None
-    version: int = VERSION
+    version: int = _WITHOUT_HELD
     delay: float = 0.0
     scheduled: str | None = None
+    held: bool = False
 
 
 @dataclass
@@ -123,7 +127,7 @@ class SandboxInput:
     request: JSONDict
     seconds: float
     rules: Rules
-    version: int = VERSION
+    version: int = _WITHOUT_HELD
 
 
 def record_to_json(record: RunRecord) -> JSONDict:
@@ -158,4 +162,6 @@ def memo_of(record: RunRecord, delay: float = 0.0) -> JSONDict:
         memo |= {"queue": record.queue, "priority": record.priority, "ready": record.created + delay}
     if record.started:
         memo["started"] = record.started
+    if parent := record.settings.get("parent"):
+        memo["parent"] = parent
     return memo

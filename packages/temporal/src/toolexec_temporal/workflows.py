@@ -20,6 +20,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from toolexec import Result
 from toolexec.errors import ExecutionError, InvalidResultError, RunError, ToolExecError, WorkflowCheckError
 from toolexec.journal import (
+    RESUMED,
     SETTLE_QUESTION,
     TOOK,
     CallRecord,
@@ -123,7 +124,7 @@ class _Run:
     def take_signal(self, signal: dict[str, Any]) -> None:
         """Keep a signal; one with an ID that is there is the same again."""
         if all(known["id"] != signal["id"] for known in self._signals):
-            self._signals.append(signal)
+            self._signals.append(signal | ({"taken_by": RESUMED} if signal["name"] == RESUMED else {}))
 
     @workflow.query
     def progress(self) -> dict[str, Any]:
@@ -143,6 +144,11 @@ class _Run:
     def page(self, start: int) -> dict[str, Any]:
         """Return `calls` of the run from *start* on, and where the `next` begin."""
         return page_of([*self._calls.values()], start)
+
+    @workflow.query
+    def recorded(self) -> dict[str, Any]:
+        """Return what the run was begun with, the groups in which answers reached it, and how many calls it has."""
+        return {"record": record_to_json(self._record), "delivered": self._groups(), "calls": len(self._calls)}
 
     @workflow.query
     def signals(self) -> list[dict[str, Any]]:
@@ -187,7 +193,9 @@ class _Run:
             await _cancelled(program)
             await self._place.give_back()
             memo = memo_of(self._record) if self._record.queue else None  # a new history has the first one otherwise
-            workflow.continue_as_new(RunInput(self._given.record, self._rules, carried), memo=memo)
+            given = self._given
+            again = RunInput(given.record, self._rules, carried, given.version, held=given.held)
+            workflow.continue_as_new(again, memo=memo)
         await self._place.give_back()
         calls = [] if self._record.kind == "chain" else [*self._calls.values()]
         ended = self._fitting({**program.result(), "calls": calls})
@@ -289,7 +297,11 @@ class _Run:
         """Return what a new history begins with: the calls that are over, and those that wait, but for approvals."""
         waiting = {step for step, wait in self._waits.open.items() if wait.kind != "approval"}
         calls = [call for step, call in self._calls.items() if call["state"] != "begun" or step in waiting]
-        return Carried(calls, [*self._delivered], [*self._signals], [*self._children.names])
+        return Carried(calls, self._groups(), [*self._signals], [*self._children.names])
+
+    def _groups(self) -> list[list[str]]:
+        """Return the groups in which answers have reached the code."""
+        return [*self._delivered]
 
     def note(self, call: CallRecord, delivered: Sequence[Sequence[str]]) -> None:
         """Record a call that is about to be made."""
@@ -300,6 +312,11 @@ class _Run:
     def note_end(self, step: str, state: str, outcome: Mapping[str, Any]) -> None:
         """Record its outcome."""
         self._calls[step] |= {"state": state, "outcome": dict(outcome), "ended": workflow.time()}
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the run was resumed."""
+        return any(signal["name"] == RESUMED for signal in self._signals)
 
     def signal_for(self, step: str, name: str) -> JSONDict | None:
         """Return the signal that a step has taken, or the first of this name that none has."""
@@ -317,6 +334,8 @@ class _Run:
             await workflow.wait_condition(lambda: False)
         self._open.add(spec.step)
         try:
+            if self._given.held:
+                await self._waits.until_resumed(read_call(self._calls[spec.step]))
             while True:
                 await self._place.take()
                 found = await self._attempt(spec)
@@ -400,6 +419,11 @@ class _Log:
         """Return whether there is a signal for a step."""
         return self._run.signal_for(step, name) is not None
 
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a held run may make calls by now."""
+        return self._run.is_resumed
+
     def take(self, step: str, name: str) -> Signal | None:
         signal = self._run.signal_for(step, name)
         if signal is None:
@@ -421,6 +445,17 @@ class _Waits(Waits):
         signal = await self._until(record, kind, name, details, None)
         return signal.payload if signal is not None else None
 
+    async def until_resumed(self, record: CallRecord) -> None:
+        """Return once a held run may make its calls."""
+        if self._signals.is_resumed:
+            return
+        step, details = record.step, {"tool": record.tool}
+        self.open[step] = Wait(step=step, kind="signal", name=RESUMED, details=details, since=record.began)
+        try:
+            await workflow.wait_condition(lambda: self._signals.is_resumed)
+        finally:
+            del self.open[step]
+
     async def _until(
         self, record: CallRecord, kind: WaitKind, name: str, details: JSONObject | None, due: float | None
     ) -> Signal | None:
@@ -438,6 +473,8 @@ class _Waits(Waits):
 
 class _Steps(_Run):
     """A run whose program runs here: a chain or a workflow. Its calls are answered by activities."""
+
+    _replay: Replay | None = None
 
     async def _program(self) -> dict[str, Any]:
         repeat_here(self._checked)
@@ -488,9 +525,8 @@ class _Steps(_Run):
             retry_policy=_AGAIN,
         )
 
-    def _carried(self) -> Carried:
-        self._delivered += self._replay.take_delivered()
-        return super()._carried()
+    def _groups(self) -> list[list[str]]:
+        return super()._groups() + (self._replay.untaken if self._replay is not None else [])
 
     def _kind_of_run(self) -> str:
         """Return what rules about runs call this one."""
@@ -565,7 +601,9 @@ class _Code(_Run):
                 await _cancelled(work)
                 raise
             if work.done():
-                return work.result()
+                ended = work.result()
+                self._delivered += ended.pop("delivered", ())  # of older workers it is not known
+                return ended
             await _cancelled(work)
             await workflow.wait_condition(lambda: not self._is_idle())
         raise AssertionError("code is started as often as it takes")

@@ -93,10 +93,9 @@ async def test_runs_that_wait_are_listed_as_such(worker: Worker, kind: str) -> N
 
 
 async def test_what_is_for_journals_is_refused(worker: Worker) -> None:
-    """The error says why there is nothing to replay, to accept, or to work on."""
+    """The error says why there is nothing to accept, or to work on."""
     async with worker.exec() as ex:
         for asked, words in (
-            (ex.runs.replay("x"), "replay is for runs in a journal.*repeated from its history by its workers"),
             (ex.runs.resume("x", accept_changes=True), "accept_changes is for runs in a journal"),
             (ex.runs.resume_due(), "its workers do that"),
             (ex.runs.work(), "its workers do that"),
@@ -253,7 +252,7 @@ def all_waiting(found: Any, count: int) -> Any:
 
 
 def test_the_command_line(server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`toolexec runs` lists, shows, signals, resumes and cancels runs on Temporal, each command in its own process."""
+    """`toolexec runs` lists, shows, signals, resumes, cancels, replays and forks runs on Temporal, each command in its own process."""
     monkeypatch.setenv("TEMPORAL_KEY", "a key of at least sixteen characters")
     file = write_settings(tmp_path, server.address)
     file.write_text(
@@ -285,7 +284,16 @@ def test_the_command_line(server: DevServer, tmp_path: Path, monkeypatch: pytest
         assert run("runs", "cancel", "two")[0] == 0
         code, result = run("runs", "resume", "two")
         assert (code, result["error"]["code"]) == (1, "run_cancelled")
-        assert run("runs", "replay", "one")[0] == 2
+        assert run("runs", "replay", "one")[1] == {"runId": "one", "same": True, "calls": 2}
+        code, stop = run("replay", "one", "--to", "call:2", "--print", "calls")
+        assert (code, stop["calls"][1]["args"]) == (0, {"item": 3})
+        answer = tmp_path / "answer.json"
+        answer.write_text("4")
+        code, fork = run("runs", "fork", "one", "--at", "1", "--answer", str(answer))
+        assert (code, fork["result"]["error"]["code"]) == (4, "run_unanswered")
+        assert run("runs", "resume", fork["runId"])[1]["value"] == 80
+        code, found = run("runs", "diff", "one", fork["runId"])
+        assert (code, found["first"]) == (1, "0")
         assert run("runs", "signal", "none", "go")[0] != 0
         assert run("runs", "delete", "one")[0] == 0
     finally:
