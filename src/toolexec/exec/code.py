@@ -37,6 +37,8 @@ from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
 if TYPE_CHECKING:
     from toolexec.exec.recorded import RunRecordings
+    from toolexec.exec.recorded_code import RecordedCode
+    from toolexec.exec.recorded_session import RecordedSession
     from toolexec.run.gate import Gate
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
@@ -153,6 +155,11 @@ class CodeRuns:
             else:
                 self._runtime = Runtime(backends)
         return self._runtime
+
+    @property
+    def recordings(self) -> RunRecordings | None:
+        """What records a share of the runs; None where none are."""
+        return self._recordings()
 
     def _check_open(self) -> None:
         if self._closed or self._sources.closed:
@@ -292,7 +299,7 @@ class CodeRuns:
         parts of a durable run into the executor; see `begun` for *asks*."""
         if self._sources.pending:
             await self._sources.start()
-        recordings = self._recordings() if change is None else None
+        recordings = self.recordings if change is None else None
         recorded = recordings.begin_code(self, request) if recordings is not None else None
         if recorded is not None:
             request, change = recorded.request, recorded.change
@@ -381,6 +388,7 @@ class CodeSession:
         self._settings = settings
         self._session: SandboxSession | None = None
         self._handles: Handles | None = None
+        self._recorded: RecordedSession | None = None
         self._held = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -388,7 +396,11 @@ class CodeSession:
         self._runs.enter()
         runtime = self._runs.runtime
         asked = self._runs.request("", self._settings)
-        tools, request = self._runs.executor.prepare(asked)
+        executor, recordings = self._runs.executor, self._runs.recordings
+        self._recorded = recordings.begin_session(self._runs, asked) if recordings is not None else None
+        if self._recorded is not None:
+            executor, asked = Executor(self._recorded.change(executor.config)), self._recorded.request
+        tools, request = executor.prepare(asked)
         self._handles = tools.handles
         request = request.given(gateway=tools, output=tools.output)
         async with AsyncExitStack() as opening:
@@ -420,14 +432,41 @@ class CodeSession:
         request = self._runs.request(code, self._settings, settings)
         if request.profile != self._profile:  # it is that of the sandbox, whatever this run asks for
             request = request.given(profile=self._profile)
+        if self._runs.language(request) == "workflow":
+            recordings = self._runs.recordings
+            program = recordings.begin_code(self._runs, request) if recordings is not None else None
+            result = await self._execute(session, request, program)
+            if program is not None:
+                await program.write(result)
+            return result
+        recorded = self._recorded
+        if recorded is None:
+            return await self._execute(session, request, None)
+        async with recorded.turn:  # programs of one session wait for each other anyway
+            recording = recorded.begin(request)
+            try:
+                result = await self._execute(session, request, recording)
+            except BaseException:
+                recorded.stop()
+                raise
+            await asyncio.shield(recorded.end(recording, result))
+            return result
+
+    async def _execute(
+        self, session: SandboxSession, request: ExecuteRequest, recorded: RecordedCode | None
+    ) -> CodeResult:
+        if recorded is not None:
+            request = recorded.request
         async with self._runs.run(request, counts=False) as run:
-            tools, request = run.executor.prepare(run.request)
+            config = run.executor.config
+            executor = run.executor if recorded is None else Executor(recorded.change(config))
+            tools, request = executor.prepare(run.request)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles
             request = request.given(gateway=tools, output=tools.output)
-            engine = run.executor.config.engine if request.language == "workflow" else None
+            engine = config.engine if request.language == "workflow" else None
             work = session.execute(request) if engine is None else engine.execute(request, tools)
-            result = await run.executor.run(request, tools, work)
+            result = await executor.run(request, tools, work)
             run.failure = result.error
             return result
 

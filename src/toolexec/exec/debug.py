@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,9 +11,11 @@ from typing import Any, Final, Self, cast
 
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.offline import OfflineReplay, OfflineRunner, SeenCall, numbered
+from toolexec.durable.runner import DurableRunner
 from toolexec.errors import ConfigurationError, InvalidRequestError, RunBusyError, RunError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.exec.offline import Offline
+from toolexec.exec.offline_session import run_offline, runner_before
 from toolexec.exec.probes import (
     CallProbe,
     Found,
@@ -30,14 +31,12 @@ from toolexec.exec.stops import Frame, Stop, StopReason, Wanted, value_text
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.languages import base_language
 
-__all__ = ["DebugSession", "Recording", "check_still", "run_offline", "step_of"]
+__all__ = ["DebugSession", "Recording", "check_still", "step_of"]
 
 _ENDED: Final = ("done", "failed")
 """The states of a run that has come to its end by itself, and wants no more answers."""
 _MOST_STEPS: Final = 20
 """Of how many steps a chain shows the values; the calls have them all."""
-_GRACE: Final = 1.0
-"""How many seconds a program that diverged has to fail at the line where it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,8 @@ class Recording:
     calls: Sequence[CallRecord]
     groups: Sequence[Sequence[str]]
     default_language: str = "python"
+    before: Sequence[Recording] = ()
+    """The programs of its session before it, the first one first."""
 
     @property
     def language(self) -> str:
@@ -56,6 +57,10 @@ class Recording:
             return self.run.kind
         given: Any = self.run.settings.get("given") or {}
         return base_language(str(given.get("language") or self.default_language).lower())
+
+    def programs_before(self) -> list[tuple[RunRecord, DurableRunner]]:
+        """Return the programs of its session before it, with what answers their calls."""
+        return [(each.run, runner_before(each.run, each.calls, each.groups)) for each in self.before]
 
     @property
     def source(self) -> str:
@@ -241,7 +246,8 @@ class DebugSession:
         probe = _probe(recording, wanted, steps)
         replay = OfflineReplay(recording.run, recording.calls, recording.groups, probe)
         runner = OfflineRunner(replay, probe.comes if isinstance(probe, CallProbe) else None, probe.answers)
-        result, raised = await run_offline(self._offline().work(recording.run, runner), replay, probe.stopped)
+        work = self._offline().work(recording.run, runner, recording.programs_before())
+        result, raised = await run_offline(work, replay, probe.stopped)
         if replay.failure is None and result is not None and recording.run.state in _ENDED:
             with suppress(ToolExecError):  # which is the failure of the replay from here on
                 replay.check_end()
@@ -263,31 +269,6 @@ class DebugSession:
             found.variables, found.evaluated = _of_chain(steps, seen, wanted)
         calls = pending_calls(replay, found, seen)
         return _stop(found, calls)
-
-
-async def run_offline(
-    work: Awaitable[Any], replay: OfflineReplay, stopped: asyncio.Future[None]
-) -> tuple[Any, ToolExecError | None]:
-    """Await *work*, which repeats *replay*, until it ends or *stopped* is done; return its result, or None and the
-    error that it raised."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-
-    def stop_soon(_: ToolExecError) -> None:
-        loop.call_soon_threadsafe(loop.call_later, _GRACE, task.cancel)
-
-    replay.on_failure = stop_soon
-    try:
-        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    if task.cancelled() or stopped.done():
-        return None, None
-    error = task.exception()
-    if error is not None and not isinstance(error, ToolExecError):
-        raise error
-    return (None, error) if error is not None else (task.result(), None)
 
 
 def step_of(recording: Recording, call: int | str) -> str:

@@ -21,6 +21,7 @@ from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import (
     ClosedError,
+    ConfigurationError,
     JournalError,
     RunBusyError,
     RunError,
@@ -39,6 +40,7 @@ from toolexec.exec.run_data import (
     check_parent,
     code_settings,
     origin_from_json,
+    session_of,
     steps_from_text,
     trace_of,
     was_resumed,
@@ -346,7 +348,20 @@ class DurableRuns(JournalAccess):
         if self.engine is not None:
             return Recording(*await self._recorded_engine.recording(run_id), language)
         run = await self.do(self.journal.get, run_id)
-        calls, groups = await self.do(self.journal.calls, run_id), await self.do(self.journal.deliveries, run_id)
+        found = await self._read(run, language)
+        before: list[Recording] = []
+        while previous := session_of(run).get("previous"):
+            try:
+                run = await self.do(self.journal.get, previous)
+            except RunError as error:
+                raise _lacks(found.run.id, previous) if error.code == "run_not_found" else error from error
+            before.insert(0, await self._read(run, language))
+        return replace(found, before=tuple(before))
+
+    async def _read(self, run: RunRecord, language: str) -> Recording:
+        from toolexec.exec.debug import Recording
+
+        calls, groups = await self.do(self.journal.calls, run.id), await self.do(self.journal.deliveries, run.id)
         return Recording(run, calls, groups, language)
 
     async def compared(self, run_id: str) -> tuple[RunRecord, Sequence[CallRecord]]:
@@ -368,6 +383,11 @@ class DurableRuns(JournalAccess):
 
         change.check()
         recording = await self.recording(run_id)
+        if session_of(recording.run):
+            raise ConfigurationError(
+                f"{run_id} is a program of a session, and cannot be forked: what it goes on with is in a sandbox that "
+                "is gone; look at it with `toolexec replay`, or run the programs up to it as one, and fork that"
+            )
         change = replace(change, source=read_source(recording, change.source))
         plan = await plan_fork(self.offline, recording, change, self._scope.index)
         if new_id is None:
@@ -405,6 +425,16 @@ class DurableRuns(JournalAccess):
                 if error.code != "run_not_found":
                     raise
                 return found
+
+
+def _lacks(run_id: str, previous: str) -> RunError:
+    return RunError(
+        f"the run {run_id} needs {previous}, the program before it in its session, which was deleted or is kept no "
+        "longer: see record.keep",
+        code="run_not_found",
+        op="replay",
+        details={"run_id": run_id, "previous": previous},
+    )
 
 
 @contextmanager

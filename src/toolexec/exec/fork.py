@@ -15,8 +15,9 @@ from toolexec.durable.outcomes import error_from_json, outcome_of, outcome_of_er
 from toolexec.durable.replay import TOOK, is_over
 from toolexec.errors import ConfigurationError, InputValidationError, RunError, ToolExecError
 from toolexec.exec.chain import steps_of
-from toolexec.exec.debug import Recording, run_offline, step_of
+from toolexec.exec.debug import Recording, step_of
 from toolexec.exec.offline import Offline
+from toolexec.exec.offline_session import run_offline
 from toolexec.exec.run_data import APPROVED, OFFLINE, PARENT, clock_of, origin_to_json, run_digest, steps_to_text
 from toolexec.model.json_value import JSONDict, JSONValue, NotJSONError, to_json
 from toolexec.model.origin import current_origin

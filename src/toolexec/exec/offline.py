@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toolexec.code.executor import Executor
+from toolexec.code.executor import CodeConfig, Executor
 from toolexec.discovery.index import Index
 from toolexec.durable.journal import RunRecord
 from toolexec.durable.recorder import RECORDED
@@ -15,7 +15,8 @@ from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import ToolExecError
 from toolexec.exec.chain import ChainResult, execute_chain, steps_of
-from toolexec.exec.run_data import code_settings, steps_from_text
+from toolexec.exec.offline_session import run_in_session
+from toolexec.exec.run_data import code_settings, session_of, steps_from_text
 from toolexec.model.binding import LocalBinding
 from toolexec.model.ids import ToolID
 from toolexec.model.origin import Origin
@@ -60,25 +61,34 @@ class Offline:
         self._scope = scope
         self._code = code
 
-    async def work(self, run: RunRecord, runner: DurableRunner) -> ChainResult | CodeResult:
-        """Make the program of *run* again, with its calls made by *runner*; raises what that raises."""
+    async def work(
+        self, run: RunRecord, runner: DurableRunner, before: Sequence[tuple[RunRecord, DurableRunner]] = ()
+    ) -> ChainResult | CodeResult:
+        """Make the program of *run* again, with its calls made by *runner*; raises what that raises. *before* are those
+        of its session before it, if it has one."""
         replay = runner.replay
         if replay.records:  # it was checked when it began, by the tools of then
             CHECKS.set(_no_check)
-        called = (call.tool for call in replay.records.values())
+        runners = [*(each for _, each in before), runner]
+        called = (call.tool for each in runners for call in each.replay.records.values())
         own = {} if run.settings.get(RECORDED) else RUN_TOOLS
         is_chain = run.kind == "chain"  # a step of which could not be repeated else
         index = _KnownTools(self._scope.index, called, own, idempotent=is_chain)
         if run.kind == "chain":
             return await self._chain(run, runner, index)
+        code, origin = self._code(), _ORIGIN.within("code", "")
+        code.enter()
+        docs = DocsOfRun(self._scope.docs, index)
+
+        def configure(_: RunRecord, makes: DurableRunner) -> CodeConfig:
+            return replace(code.executor.config, run=makes, index=index, docs=docs, deliveries=makes.replay)
+
+        if session_of(run):
+            return await run_in_session(code, [*before, (run, runner)], configure, origin)
         settings: Any
         settings, replay.keeps_time = code_settings(run)
-        code = self._code()
-        code.enter()
-        request = code.request(run.source, settings).given(origin=_ORIGIN.within("code", ""))
-        docs = DocsOfRun(self._scope.docs, index)
-        config = replace(code.executor.config, run=runner, index=index, docs=docs, deliveries=replay)
-        return await Executor(config).execute(request)
+        request = code.request(run.source, settings).given(origin=origin)
+        return await Executor(configure(run, runner)).execute(request)
 
     async def _chain(self, run: RunRecord, runner: DurableRunner, index: Index) -> ChainResult:
         settings = run.settings.get("given") or {}

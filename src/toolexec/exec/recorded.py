@@ -5,50 +5,46 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import toolexec.durable.clock as host_clock
-from toolexec.code.executor import CodeConfig
 from toolexec.code.tools import ACTIVE
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.durable.journal import RunKind, RunRecord
 from toolexec.durable.record import Record
-from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX, RecordedCall, Recorder, RecordingStore
+from toolexec.durable.recorder import RECORDED, RecordedCall, Recorder, RecordingStore
 from toolexec.errors import ConfigurationError, JournalError, RunError, ToolExecError
 from toolexec.exec.chain import ChainResult, Chains, Step, steps_of
+from toolexec.exec.recorded_code import RecordedCode, new_id
 from toolexec.exec.recorded_data import NotTextError, without_secrets
 from toolexec.exec.run_data import (
     APPROVED,
-    TIMERS,
     chain_to_json,
     code_to_json,
     origin_to_json,
-    settings_to_json,
     steps_to_text,
     why_stopped,
 )
 from toolexec.model.json_value import JSONDict
+from toolexec.model.languages import base_language
 from toolexec.model.origin import current_origin
-from toolexec.model.redaction import redactor
+from toolexec.model.redaction import Redactor, redactor
 
 if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.exec.durable import DurableRuns
     from toolexec.exec.options import Options
+    from toolexec.exec.recorded_session import RecordedSession
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
     from toolexec.model.call import ProgressCallback
     from toolexec.model.json_value import JSONObject
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
-    from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["RecordedCode", "RunRecordings"]
+__all__ = ["RunRecordings"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -58,10 +54,6 @@ _SHORT: Final = 100_000
 """The same for so many characters."""
 _LOOK_EACH: Final = 20
 """After how many recordings those are looked for that are kept no longer."""
-_GIVEN: Final = (
-    *("language", "timeout", "limits", "allowed_tools", "env", "files", "profile", "args", "stdin", "seed", "now"),
-    *("best_effort", "metadata", "on_error", "dry_run"),
-)
 
 
 class RunRecordings:
@@ -95,8 +87,8 @@ class RunRecordings:
         """Run a chain as `Exec.run_chain` does, by *chains* where it is not recorded."""
         if not self._is_taken():
             return await chains.run(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
-        store, run_id, began = self._store(), _new_id(), host_clock.now()
-        recorder = Recorder(self._runner, run_id, "chain", self._record.max_bytes)
+        store, run_id, began = self._store(), new_id(), host_clock.now()
+        recorder = self.recorder(run_id, "chain")
         chain = steps_of(steps, self._options.max_timeout)
         recorded = Chains(self._options, self._scope, self._sources, recorder)
         result = await recorded.run(chain, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
@@ -120,8 +112,26 @@ class RunRecordings:
                 return None
         except ToolExecError:  # the run raises it again, or is refused for it
             return None
-        recorder = Recorder(self._runner, _new_id(), kind, self._record.max_bytes)
+        recorder = self.recorder(new_id(), kind)
         return RecordedCode(self, self._store(), request, kind, recorder, lambda: code.runtime.backends)
+
+    def begin_session(self, code: CodeRuns, opened: ExecuteRequest) -> RecordedSession | None:
+        """Return what records the programs of a session; None for one that is not recorded, as `begin_code` says."""
+        from toolexec.exec.recorded_session import RecordedSession
+
+        language = code.language(opened)
+        if base_language(language) != "python" or not self._is_taken():
+            return None
+        try:
+            if not code.runtime.can_repeat("", language, opened.profile):
+                return None
+        except ToolExecError:
+            return None
+        return RecordedSession(self, self._store(), opened, lambda: code.runtime.backends)
+
+    def recorder(self, run_id: str, kind: RunKind) -> Recorder:
+        """Return what keeps the calls of a run."""
+        return Recorder(self._runner, run_id, kind, self._record.max_bytes)
 
     def _store(self) -> RecordingStore:
         return self._durable().recording_store
@@ -155,18 +165,26 @@ class RunRecordings:
         recorder: Recorder,
         result: ChainResult | CodeResult,
         record: Callable[[], RunRecord],
-    ) -> None:
-        """Write a run down, unless it cannot be made again. What fails here does not fail the run."""
+        hide: Redactor = redactor,
+    ) -> bool:
+        """Write a run down, unless it cannot be made again; return whether it is there. What fails here does not fail
+        the run."""
         why = recorder.given_up
         if not why and why_stopped(result) is not None:
             why = "this process or its sandbox ended"
         if why:
             logger.info("the run %s is not recorded: %s", recorder.replay.run_id, why)
-            return
+            return False
         calls = recorder.calls()
         self._made += 1
         work = partial(
-            self._written, store, record, calls, recorder.replay.take_delivered(), looks=self._made % _LOOK_EACH == 1
+            self._written,
+            store,
+            record,
+            calls,
+            recorder.replay.take_delivered(),
+            hide,
+            looks=self._made % _LOOK_EACH == 1,
         )
         try:
             if len(calls) <= _FEW and recorder.size < _SHORT and not self._durable().journal.is_remote:
@@ -177,6 +195,9 @@ class RunRecordings:
             logger.info("the run %s is not recorded: it was given files that are not text", recorder.replay.run_id)
         except (JournalError, RunError, ConfigurationError) as error:
             logger.warning("the run %s is not recorded: %s", recorder.replay.run_id, error)
+        else:
+            return True
+        return False
 
     def _written(
         self,
@@ -184,68 +205,13 @@ class RunRecordings:
         record: Callable[[], RunRecord],
         calls: Sequence[RecordedCall],
         groups: Sequence[Sequence[str]],
+        hide: Redactor,
         *,
         looks: bool,
     ) -> None:
-        run, kept = without_secrets(record(), calls, self._scope.resolver.resolve, redactor)
+        run, kept = without_secrets(record(), calls, self._scope.resolver.resolve, hide)
         store.record(run, kept, groups)
         if looks:
             limit, seconds = self._record.keep, self._record.keep_seconds
             while store.forget_recorded(limit, host_clock.now() - seconds if seconds else 0.0):
                 pass
-
-
-class RecordedCode:
-    """One run of code or a workflow that is recorded: `request` is what to run, `change` how, `write` at its end."""
-
-    def __init__(
-        self,
-        of: RunRecordings,
-        store: RecordingStore,
-        request: ExecuteRequest,
-        kind: RunKind,
-        recorder: Recorder,
-        backends: Callable[[], Sequence[SandboxBackend]],
-    ) -> None:
-        self._of = of
-        self._backends = backends
-        self._store = store
-        self._kind: RunKind = kind
-        self._recorder = recorder
-        self._asked = request
-        self._began = host_clock.now()
-        self._own: JSONDict = {"now": self._began}
-        changes: JSONDict = {} if request.now is not None else {"now": self._began}
-        if kind == "code":
-            self._own |= {"seed": secrets.randbits(63), TIMERS: "steps"}
-            changes |= {} if request.seed is not None else {"seed": self._own["seed"]}
-            recorder.replay.keeps_time = request.now is None
-        self.request: ExecuteRequest = request.given(**changes)
-
-    def change(self, config: CodeConfig) -> CodeConfig:
-        """Put the recorder into the executor."""
-        return replace(config, run=self._recorder, deliveries=self._recorder.replay)
-
-    async def write(self, result: CodeResult) -> None:
-        """Write the run down, now that it has ended, unless it got another sandbox than was to be expected."""
-        if (
-            self._kind == "code"
-            and result.backend is not None
-            and not _can_repeat(self._backends(), result.backend.kind)
-        ):
-            self._recorder.give_up(f"{result.backend.kind} cannot make it again")
-        await self._of.write(self._store, self._recorder, result, partial(self._record, result))
-
-    def _record(self, result: CodeResult) -> RunRecord:
-        asked = self._asked
-        given = {name: value for name in _GIVEN if (value := getattr(asked, name)) not in (None, "", b"")}
-        settings: JSONDict = {"given": settings_to_json(given), **self._own}
-        return self._of.run_of(self._recorder.replay.run_id, self._kind, asked.code, settings, self._began, result)
-
-
-def _can_repeat(backends: Sequence[SandboxBackend], kind: str) -> bool:
-    return any(backend.kind == kind and getattr(backend, "replays", ()) for backend in backends)
-
-
-def _new_id() -> str:
-    return f"{RECORDED_PREFIX}{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"

@@ -13,7 +13,7 @@ from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.replay import args_digest
 from toolexec.durable.runner import definition_of
 from toolexec.errors import ToolExecError
-from toolexec.exec.run_data import run_digest
+from toolexec.exec.run_data import SESSION, run_digest
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.redaction import Redactor, has_secret_marks
 from toolexec.model.schema import Schema
@@ -95,12 +95,14 @@ class _Call:
 def without_secrets(
     run: RunRecord, calls: Sequence[RecordedCall], find: Find, general: Redactor
 ) -> tuple[RunRecord, list[CallRecord]]:
-    """Return a recorded run and its calls as a journal keeps them. Secrets are what *general* knows, and what a schema
-    or a name shows to be one, wherever the run repeats it. Raises NotTextError for files that are not text.
+    """Return a recorded run and its calls as a journal keeps them.
+
+    Secrets are what *general* knows, and what a schema or a name shows to be one, wherever the run repeats it; a
+    SessionRedactor learns those for the next run. Raises NotTextError for files that are not text.
 
     Not for the event loop where the run is long.
     """
-    session = SessionRedactor(general)
+    session = general if isinstance(general, SessionRedactor) else SessionRedactor(general)
     given: JSONDict = run.settings.get("given") or {}
     session.learn({name: part for name, part in given.items() if name not in ("files", "stdin")})
     result: JSONDict = dict(run.result or {})
@@ -114,6 +116,9 @@ def without_secrets(
         "given": _given(given, session),
         "origin": session.value(run.settings.get("origin") or {}),
     }
+    if (place := run.settings.get(SESSION)) is not None:
+        opened = {**place["opened"], "given": _given(place["opened"]["given"], session)}
+        settings[SESSION] = {**place, "opened": opened}
     kept = replace(
         run,
         source=source,

@@ -11,7 +11,7 @@ from toolexec.durable.recorder import hidden_in
 from toolexec.durable.replay import Replay
 from toolexec.durable.runner import DurableRunner
 from toolexec.errors import RunError, ToolExecError
-from toolexec.exec.run_data import origin_from_json
+from toolexec.exec.run_data import origin_from_json, session_of
 from toolexec.exec.run_results import NO_HOOKS, RunResult, result_data
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import acting
@@ -60,7 +60,11 @@ async def replay_run(durable: DurableRuns, run_id: str) -> ReplayReport:
     replay.hide = hidden_in(run)
     runner = DurableRunner(Unreachable(), find_nothing, NoLog(run.id), replay)
     replay.sleeper = runner.sleep
-    task = asyncio.ensure_future(durable.work(run, runner, NO_HOOKS, approved=True))
+    if session_of(run):
+        work = durable.offline.work(run, runner, recording.programs_before())
+    else:
+        work = durable.work(run, runner, NO_HOOKS, approved=True)
+    task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
 
     def stop_soon(_: ToolExecError) -> None:

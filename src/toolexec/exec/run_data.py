@@ -32,6 +32,7 @@ __all__ = [
     "APPROVED",
     "OFFLINE",
     "PARENT",
+    "SESSION",
     "TIMERS",
     "chain_from_json",
     "chain_to_json",
@@ -44,6 +45,7 @@ __all__ = [
     "origin_to_json",
     "parent_of",
     "run_digest",
+    "session_of",
     "settings_from_json",
     "settings_to_json",
     "steps_from_text",
@@ -62,6 +64,10 @@ OFFLINE: Final = "offline"
 """The setting of a fork that only a caller who asks for it may go on with on real tools."""
 PARENT: Final = "parent"
 """The setting of a fork that says which run it was forked from, and where."""
+
+
+SESSION: Final = "session"
+"""The setting of a recorded program of a session that says which one it is, and what the session was opened with."""
 
 
 def run_digest(kind: str, source: str, settings: JSONObject) -> str:
@@ -133,6 +139,12 @@ def parent_of(run: RunRecord) -> JSONDict:
     """Return which run a fork was forked from: its `id`, the `step` and number of the `call`, and what was changed;
     empty for a run that is not a fork."""
     return dict(run.settings.get(PARENT) or {})
+
+
+def session_of(run: RunRecord) -> JSONDict:
+    """Return of which session a recorded program is: its `number` there, the run of the `previous` program, and what
+    the session was `opened` with; empty for any other run."""
+    return dict(run.settings.get(SESSION) or {})
 
 
 def check_parent(run: RunRecord, calls: Sequence[CallRecord]) -> None:

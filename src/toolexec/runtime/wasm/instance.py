@@ -7,7 +7,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -186,6 +188,19 @@ class Instance:
         self._fuel = _NO_LIMIT if settings.fuel is None else min(settings.fuel, _NO_LIMIT)
         self._fuel_used = 0
         self._store.set_fuel(self._fuel)
+
+    @contextmanager
+    def aside(self, on_output: OnOutput) -> Generator[None, None, None]:
+        """Have runs in the block leave no trace but in the guest's memory: clock, random numbers, output and fuel are
+        others meanwhile."""
+        guest, fuel = self._prepared(), self._store.get_fuel()
+        self._guest = replace(guest, clock=make_clock(0.0), random=make_random(0), output=Output(0, on_output))
+        try:
+            yield
+        finally:
+            self._guest = guest
+            if not self.is_over:
+                self._store.set_fuel(fuel)
 
     def run(self, frame: str) -> str:
         """Call the guest's `start` in this thread, and block until it answers.

@@ -33,7 +33,7 @@ from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.guest import InstanceSettings, Starts
 from toolexec.runtime.wasm.programs import load_program
 from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun, execute_frame
-from toolexec.runtime.wasm.recorded import recorded_clock
+from toolexec.runtime.wasm.recorded import recorded_clock, session_clock
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Instance, Program
@@ -198,14 +198,17 @@ class PythonLanguage:
         pool = await self._started()
         from toolexec.runtime.wasm.python_session import HostSwitch, PythonSession
 
-        switch, output = HostSwitch(), PythonOutput()
+        switch, output, clock = HostSwitch(), PythonOutput(), session_clock(request)
+        replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
 
         def make() -> Instance:
-            instance = pool.take() or pool.make(lasting=True)
-            instance.prepare(self.settings(request), switch, output)
+            instance = (None if replayed else pool.take()) or pool.make(lasting=True)
+            settings = self.settings(request)
+            instance.prepare(settings if clock is None else replace(settings, clock=clock), switch, output)
             return instance
 
-        session = PythonSession(self.run_guest, self._sessions.discard, await self._threads.run(make), switch, output)
+        made = await self._threads.run(make)
+        session = PythonSession(self.run_guest, self._sessions.discard, made, switch, output, clock)
         self._sessions.add(session)
         return session
 

@@ -17,7 +17,6 @@ import reprlib
 import sys
 from typing import Any
 
-_FILE = "<code>"
 _CALLS = ("run_tool", "run_chain")
 _MOST_NAMES = 100
 _MOST_FRAMES = 50
@@ -55,17 +54,19 @@ class _Probe:
         self.over = False
         guest: Any = sys.modules["toolexec_guest.main"]._guests[0]  # type: ignore[attr-defined]  # noqa: SLF001
         self.guest, self.channel = guest, guest._channel  # noqa: SLF001
-        self.known = dict(guest._namespace)  # noqa: SLF001
+        is_first = guest._runs == 1  # noqa: SLF001
+        self.file = "<code>" if is_first else f"<code {guest._runs}>"  # noqa: SLF001
+        self.known = dict(guest._namespace) if is_first else {}  # noqa: SLF001 - of a session, all is shown
         self.queue = self.channel._queue  # noqa: SLF001
         self.describe = guest._describe  # noqa: SLF001
 
     def install(self) -> None:
         """Take part in the next program, for which this one must leave no trace."""
         guest = self.guest
-        guest._runs = 0  # noqa: SLF001
-        guest._files.clear()  # noqa: SLF001
+        guest._runs -= 1  # noqa: SLF001
+        guest._files.discard(self.file)  # noqa: SLF001
         here = os.getcwd()  # noqa: PTH109
-        if sys.path and sys.path[-1] == here:
+        if not guest._runs and sys.path and sys.path[-1] == here:  # noqa: SLF001
             sys.path.pop()
         self.channel._queue = self.on_queue  # noqa: SLF001
         guest._describe = self.on_error  # noqa: SLF001
@@ -81,7 +82,7 @@ class _Probe:
 
     def on_call(self, frame: Any, event: str, argument: Any) -> Any:
         """Follow the lines of the program, and of nothing else."""
-        return self.on_line if frame.f_code.co_filename == _FILE else None
+        return self.on_line if frame.f_code.co_filename == self.file else None
 
     def on_line(self, frame: Any, event: str, argument: Any) -> Any:
         """Stop at a line that was asked for."""
@@ -111,10 +112,10 @@ class _Probe:
                 if self.goal == "here" and not self.skip:
                     self.stop_at_call(step, kind, text)
                 self.trace()
-                frame = _program_frame(_here(1))
+                frame = self.program_frame(_here(1))
                 while frame is not None:
                     frame.f_trace = self.on_line
-                    frame = _program_frame(frame.f_back)
+                    frame = self.program_frame(frame.f_back)
         return self.queue(kind, text)
 
     def on_error(self, error: BaseException, source: str, filename: str) -> Any:
@@ -122,7 +123,7 @@ class _Probe:
         if not self.over:
             found, trace = None, error.__traceback__
             while trace is not None:
-                if trace.tb_frame.f_code.co_filename == _FILE:
+                if trace.tb_frame.f_code.co_filename == self.file:
                     found = trace
                 trace = trace.tb_next
             self.stop(
@@ -130,12 +131,29 @@ class _Probe:
             )
         return self.describe(error, source, filename)
 
+    def program_frame(self, frame: Any) -> Any:
+        """Return the frame, or the next one around it that is of this very program."""
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        return frame
+
+    def stack(self, frame: Any) -> list[dict[str, Any]]:
+        """Return the functions of the program that are under way."""
+        found: list[dict[str, Any]] = []
+        while frame is not None and len(found) < _MOST_FRAMES:
+            if frame.f_code.co_filename == self.file:
+                name = frame.f_code.co_name
+                shown = "<module>" if name.startswith("__toolexec") else name
+                found.append({"function": shown, "line": frame.f_lineno})
+            frame = frame.f_back
+        return found
+
     # -- what is reported ---------------------------------------------------------------------------------------
 
     def stop_at_call(self, step: str, kind: str, text: str) -> None:
         """Report the call that is about to be made."""
         self.anchor, self.ticks = step, 0
-        self.stop("call", _program_frame(_here(2)), call={"id": step, "type": kind, "payload": text})
+        self.stop("call", self.program_frame(_here(2)), call={"id": step, "type": kind, "payload": text})
 
     def stop(self, reason: str, frame: Any, line: int = 0, call: Any = None) -> None:
         """Report; the host ends the guest then, but after a failure."""
@@ -154,7 +172,7 @@ class _Probe:
             "line": line or (frame.f_lineno if frame is not None else 0),
             "call": call,
             "pending": pending,
-            "stack": _stack(frame),
+            "stack": self.stack(frame),
             "variables": self.variables(frame, shown, most),
         }
         if self.wanted.get("expression") is not None:
@@ -186,22 +204,6 @@ class _Probe:
 
 
 _here: Any = sys._getframe  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-def _program_frame(frame: Any) -> Any:
-    while frame is not None and frame.f_code.co_filename != _FILE:
-        frame = frame.f_back
-    return frame
-
-
-def _stack(frame: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    while frame is not None and len(found) < _MOST_FRAMES:
-        if frame.f_code.co_filename == _FILE:
-            name = frame.f_code.co_name
-            found.append({"function": "<module>" if name.startswith("__toolexec") else name, "line": frame.f_lineno})
-        frame = frame.f_back
-    return found
 
 
 def _text(shown: _Repr, value: Any, most: int) -> str:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from toolexec.code.deliveries import probe_of
+from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 from toolexec.errors import CodeTimeoutError, SandboxFailedError
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
 from toolexec.runtime.wasm.instance import Instance
 from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun
+from toolexec.runtime.wasm.recorded import SessionClock
 
 __all__ = ["HostSwitch", "PythonSession"]
 
@@ -51,13 +54,15 @@ class PythonSession:
         instance: Instance,
         switch: HostSwitch,
         output: PythonOutput,
+        clock: SessionClock | None = None,
     ) -> None:
-        """*closed* is called with the session when it was closed."""
+        """*closed* is called with the session when it was closed; *clock* is that of programs which are recorded."""
         self._run_guest = run_guest
         self._closed = closed
         self._instance = instance
         self._switch = switch
         self._output = output
+        self._clock = clock
         self._busy = asyncio.Lock()
         self._over = ""
 
@@ -70,6 +75,9 @@ class PythonSession:
 
             def open_instance(run: PythonRun) -> Instance:
                 self._switch.gateway = run.gateway
+                self._look_into(request)
+                if self._clock is not None:
+                    self._clock.begin(request, run.gateway)
                 self._output.output = request.output
                 return self._instance
 
@@ -85,6 +93,16 @@ class PythonSession:
                 if isinstance(result.error, CodeTimeoutError):
                     result.error.details = {**result.error.details, "session": "ended"}
             return result
+
+    def _look_into(self, request: ExecuteRequest) -> None:
+        """Have the probe of a program that is made again be in the guest, which keeps no trace of it."""
+        deliveries = request.gateway.deliveries if isinstance(request.gateway, Tools) else None
+        probe = probe_of(deliveries) if deliveries is not None else None
+        if probe is not None and (source := probe.guest_program):
+            from toolexec.runtime.wasm.probe import install_frame
+
+            with self._instance.aside(PythonOutput()):
+                self._instance.run(install_frame(source))
 
     async def aclose(self) -> None:
         """Free the guest."""

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.guest import STEP_NANOSECONDS, VirtualClock
 
 if TYPE_CHECKING:
     from toolexec.runtime.base import ExecuteRequest
     from toolexec.runtime.protocol.hostcalls import HostCalls
 
-__all__ = ["RecordedClock", "recorded_clock"]
+__all__ = ["RecordedClock", "SessionClock", "recorded_clock", "session_clock"]
 
 _SECOND: Final = 1_000_000_000
 _LAST: Final = 253_402_300_799 * _SECOND
@@ -43,6 +44,32 @@ class RecordedClock(VirtualClock):
         if left > STEP_NANOSECONDS and not stopped.is_set():
             self._sleep(left / _SECOND)
         self.skip_to(monotonic)
+
+
+class SessionClock(RecordedClock):
+    """The clock of a session whose programs can be made again: each begins at its own time, or where the last ended."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__(start, self._sleep_in_run)
+        self._calls: HostCalls | None = None
+
+    def begin(self, request: ExecuteRequest, calls: HostCalls) -> None:
+        """Go on to the time at which a program begins, whose sleeps *calls* records."""
+        self._calls = calls
+        calls.clock = self
+        if request.now is not None:
+            self.skip_to(round(request.now * _SECOND) - self._start)
+
+    def _sleep_in_run(self, seconds: float) -> None:
+        assert self._calls is not None
+        self._calls.sleep(seconds)
+
+
+def session_clock(request: ExecuteRequest) -> SessionClock | None:
+    """Return the clock of a session whose programs record their timers; None for any other session."""
+    if request.now is None or request.gateway is None or not RequestServer(request.gateway).keeps_time:
+        return None
+    return SessionClock(request.now)
 
 
 def recorded_clock(request: ExecuteRequest, calls: HostCalls) -> RecordedClock | None:
