@@ -13,7 +13,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
-    from toolexec.net.oauth.session import LoginStatus
+    from toolexec.net.oauth.session import LoginStatus, OAuthSession
 
 __all__ = [
     "Backend",
@@ -158,18 +158,33 @@ class LoginBackend(Protocol):
     """A backend that a person may have to log in to."""
 
     async def log_in(
-        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+        self,
+        show: Callable[[str, str], Awaitable[object]],
+        *,
+        device: bool = False,
+        scopes: Sequence[str] = (),
+        caller: str = "",
     ) -> LoginStatus:
         """Log in, as the settings say or on another *device*, and keep what comes of it for this user of the machine.
 
         *show* is called with the link to open, and a code to type in there, which may be empty. *scopes* are asked for
-        beside the usual ones. Raises LoginError where the login is refused or cannot be trusted, ConfigurationError
-        where there is none, and SecretError where it cannot be kept.
+        beside the usual ones. *caller* is whose login it is, where each caller has one; see `known_caller` for what it
+        is called. Raises LoginError where the login is refused or cannot be trusted, ConfigurationError as `login_of`
+        does, and SecretError where it cannot be kept.
         """
         ...
 
-    async def log_out(self) -> bool:
-        """Forget the login; return whether there was one. Raises as `log_in` does."""
+    async def log_out(self, *, caller: str = "") -> bool:
+        """Forget the login, that of *caller* where each has one; return whether there was one. Raises as `log_in`
+        does."""
+        ...
+
+    async def login_of(self, caller: str) -> OAuthSession:
+        """Return the login of *caller*, empty for the one that belongs to no caller.
+
+        Raises ConfigurationError where there is none to have: the settings have no login, or not one of each caller,
+        or only those; and what filling in the settings does.
+        """
         ...
 
 

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["login", "logout"]
 
+Caller = Annotated[
+    str,
+    typer.Option(
+        "--caller",
+        metavar="ID",
+        help='Whose login it is, where the settings have `per = "caller"`; TENANT/ID for one of a tenant.',
+        show_default=False,
+    ),
+]
+
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The server or provider, as the settings name it.", show_default=False)
 ]
@@ -33,39 +43,45 @@ def login(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="Ask for this scope, too; repeat for several.")
     ] = None,
+    caller: Caller = "",
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Log in to a remote server.
 
     Prints a link to open in a browser on this machine, and waits up to five minutes. The login is kept in the
-    system's keyring (extra keyring), else in a file that only you can read.
+    system's keyring (extra keyring), else in a file that only you can read. That of one caller is kept in an encrypted
+    file; its key is in the keyring, or in TOOLEXEC_LOGIN_KEY.
     """
     perform_command(
         context,
-        lambda session: _log_in(session, name, scope or [], device=device, browser=browser),
+        lambda session: _log_in(session, name, scope or [], device=device, browser=browser, caller=caller),
         config,
         as_json,
     )
 
 
-def logout(context: typer.Context, name: Name, config: Config = None, as_json: AsJson = False) -> None:
+def logout(
+    context: typer.Context, name: Name, caller: Caller = "", config: Config = None, as_json: AsJson = False
+) -> None:
     """Forget the login to a remote server, and end it there where the server can do that."""
-    perform_command(context, lambda session: _log_out(session, name), config, as_json)
+    perform_command(context, lambda session: _log_out(session, name, caller), config, as_json)
 
 
-async def _log_in(session: Session, name: str, scopes: list[str], *, device: bool, browser: bool) -> int:
+async def _log_in(session: Session, name: str, scopes: list[str], *, device: bool, browser: bool, caller: str) -> int:
     from toolexec.cli.exit_codes import OK
 
     screen = session.screen
-    status = await _backend(session, name).log_in(partial(_show, screen, browser=browser), device=device, scopes=scopes)
+    show = partial(_show, screen, browser=browser)
+    status = await _backend(session, name).log_in(show, device=device, scopes=scopes, caller=caller)
+    whose: dict[str, object] = {"caller": caller} if caller else {}
     if screen.as_json:
-        screen.document({"login": {"server": name, **_data(status)}})
+        screen.document({"login": {"server": name, **whose, **_data(status)}})
         return OK
     words = ", ".join(status.scopes) or "none named"
     until = _moment(status.until) if status.until is not None else "an unknown time"
     renewed = ", renewed by itself" if status.renews else ""
-    screen.note(f"logged in to {name} until {until}{renewed}; scopes: {words}")
+    screen.note(f"logged in to {name}{_for(caller)} until {until}{renewed}; scopes: {words}")
     return OK
 
 
@@ -81,14 +97,21 @@ async def _show(screen: Screen, link: str, code: str, *, browser: bool) -> None:
         screen.err.print(f"and type in this code: {visible_line(code)}", markup=False, highlight=False)
 
 
-async def _log_out(session: Session, name: str) -> int:
+def _for(caller: str) -> str:
+    from toolexec.model.visible import visible_line
+
+    return f" for caller {visible_line(caller)}" if caller else ""
+
+
+async def _log_out(session: Session, name: str, caller: str) -> int:
     from toolexec.cli.exit_codes import OK
 
-    found = await _backend(session, name).log_out()
+    found = await _backend(session, name).log_out(caller=caller)
     if session.screen.as_json:
         session.screen.document({"logged_out": found})
     else:
-        session.screen.note(f"logged out of {name}" if found else f"there was no login to {name}")
+        whose = f"{name}{_for(caller)}"
+        session.screen.note(f"logged out of {whose}" if found else f"there was no login to {whose}")
     return OK
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import HERE, Origin, new_run_id
 
-__all__ = ["Progress", "ProgressCallback", "ToolCall", "tell"]
+__all__ = ["CallNotes", "Progress", "ProgressCallback", "ToolCall", "note_login", "tell"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -56,6 +56,15 @@ def tell(callback: ProgressCallback, progress: Progress) -> None:
         logger.exception("a progress callback failed")
 
 
+class CallNotes:
+    """What a backend notes about a call, for the records of it: `login` says whose login it was made with."""
+
+    __slots__ = ("login",)
+
+    def __init__(self) -> None:
+        self.login = ""
+
+
 @dataclass(slots=True)
 class ToolCall:
     """What is asked of a runner: this tool, these arguments, under these conditions.
@@ -91,3 +100,10 @@ class ToolCall:
         if not self.run_id:
             self.run_id = new_run_id()
         return self.run_id
+
+
+def note_login(call: ToolCall, whose: str) -> None:
+    """Have the records of *call* say whose login it was made with."""
+    notes = getattr(call.resolution, "trail", None)
+    if isinstance(notes, CallNotes):
+        notes.login = whose

@@ -72,6 +72,12 @@ class Redactor:
                 earlier.append(wanted)
                 self._know()
 
+    def forget_renewed(self, owner: Hashable) -> None:
+        """Do not look for the tokens of *owner* any more."""
+        with self._lock:
+            if self._renewed.pop(owner, None) is not None:
+                self._know()
+
     def _know(self) -> None:
         wanted = self._lasting.union(*(values for pair in self._renewed.values() for values in pair))
         if wanted != self._known.values:

@@ -19,7 +19,7 @@ from toolexec.errors import (
 )
 from toolexec.model.arguments import are_same
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
-from toolexec.model.call import ToolCall
+from toolexec.model.call import CallNotes, ToolCall
 from toolexec.model.ids import ToolID
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
@@ -92,7 +92,7 @@ class Resolution:
         return made
 
 
-class Trail:
+class Trail(CallNotes):
     """What became of one call until now: how many attempts there were, and how the last one ended.
 
     `record` ends the record of the next attempt, where that has begun already: with the call itself, or with what takes
@@ -102,6 +102,7 @@ class Trail:
     __slots__ = ("attempts", "last", "noted", "record")
 
     def __init__(self) -> None:
+        super().__init__()
         self.attempts = 0
         self.last = ""
         self.record: CallEnd | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -119,10 +120,14 @@ async def test_a_client_that_acts_for_itself_needs_no_person(server: LoginServer
 async def test_the_command_logs_in_shows_the_login_and_logs_out(server: LoginServer, tmp_path: Path) -> None:
     """`toolexec login` waits for the browser, `backends` has the login, `logout` ends it."""
     file = tmp_path / "toolexec.toml"
-    file.write_text(f'[mcpServers.notes]\nurl = "{server.url}/mcp"\nauth = "oauth"\n')
+    file.write_text(
+        f'[mcpServers.notes]\nurl = "{server.url}/mcp"\nauth = "oauth"\n'
+        f'[mcpServers.own]\nurl = "{server.url}/mcp"\nauth = {{ kind = "oauth", per = "caller" }}\n'
+    )
     environment = server_environment() | {
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        "TOOLEXEC_LOGIN_KEY": base64.b64encode(b"k" * 32).decode(),
     }
 
     async def command(*words: str) -> tuple[int, Any, str]:
@@ -152,6 +157,10 @@ async def test_the_command_logs_in_shows_the_login_and_logs_out(server: LoginSer
     assert "token-number" not in json.dumps(data) + said
     assert (await command("logout", "notes"))[:2] == (0, {"logged_out": True})
     assert server.revoked
+    code, data, said = await command("login", "own", "--caller", "ann")
+    assert (code, data["login"]["server"], data["login"]["caller"]) == (0, "own", "ann"), said
+    assert (await command("logout", "own", "--caller", "bob"))[:2] == (0, {"logged_out": False})
+    assert (await command("logout", "own", "--caller", "ann"))[:2] == (0, {"logged_out": True})
 
 
 @pytest.mark.full

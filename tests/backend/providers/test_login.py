@@ -292,16 +292,15 @@ async def test_a_provider_without_a_login_says_so(server: LoginServer) -> None:
 
 async def test_a_login_goes_on_when_the_tools_are_read_again(server: LoginServer, tmp_path: Path) -> None:
     """A person need not log in again for a definition that has changed."""
-    session = None
     file = tmp_path / "notes.toml"
     file.write_text('tools.read = { path = "/mcp/notes" }\n')
     async with Exec() as ex:
         ex.add_http("notes", server.url, file=file, auth={"kind": "oauth", "issuer": server.url, "scopes": ["read"]})
         source = ex.backends.get("notes").source  # type: ignore[attr-defined]
-        session = await source.find_login()
-        await log_in(session, visit)
+        logins = await source.find_logins()
+        await log_in(logins.of_all, visit)
         file.write_text('tools.read = { path = "/mcp/others" }\n')
         await ex.refresh("notes")
-        assert await source.find_login() is session
+        assert await source.find_logins() is logins
         assert (await ex.run_tool("notes:read")).ok
         assert server.paths[-1] == "/mcp/others"

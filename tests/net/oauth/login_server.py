@@ -53,6 +53,14 @@ class LoginServer:
     paths: list[str] = field(default_factory=list[str])
     revoked: list[str] = field(default_factory=list[str])
     approved: bool = False
+    said: str = ""
+    """What the tool of the MCP server says in place of its token; `{owner}` is whose token it was called with."""
+    visitor: str = ""
+    """Who is at the browser now."""
+    owners: dict[str, str] = field(default_factory=dict[str, str])
+    """Whose each token and refresh token is: of the one who was at the browser then."""
+    served: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The query of each call that was accepted, and whose token it had."""
     takes: bool = True
     hold: asyncio.Event | None = None
     issued: int = 0
@@ -103,9 +111,9 @@ class LoginServer:
             if self.hold is not None:
                 await self.hold.wait()
             return self._token(fields, head)
-        return self._resource(head, body)
+        return self._resource(head, body, parts.query)
 
-    def _resource(self, head: dict[str, str], body: bytes) -> Answer:
+    def _resource(self, head: dict[str, str], body: bytes, query: str) -> Answer:
         token = head.get("authorization", "").removeprefix("Bearer ")
         self.calls.append(token)
         known = self.tokens.get(token) if self.takes else None
@@ -115,6 +123,7 @@ class LoginServer:
         if not set(self.needed.split()) <= set(known.split()):
             say = f'Bearer error="insufficient_scope", scope="{self.needed}"'
             return Answer(403, None, {"WWW-Authenticate": say})
+        self.served.append((query, self.owners.get(token, "")))
         return self._mcp(json.loads(body), token) if body else Answer(200, {"token": token})
 
     def _mcp(self, message: dict[str, Any], token: str) -> Answer:
@@ -125,14 +134,18 @@ class LoginServer:
         result = {
             "initialize": {**server, "serverInfo": {"name": "notes", "version": "1"}},
             "tools/list": {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": f"the token is {token}"}]},
+            "tools/call": {
+                "content": [
+                    {"type": "text", "text": self.said.format(owner=self.owners.get(token)) or f"the token is {token}"}
+                ]
+            },
         }.get(message["method"])
         answer = {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
         return Answer(200, {"jsonrpc": "2.0", "id": message["id"], **answer})
 
     def _authorize(self, asked: dict[str, str]) -> Answer:
         code = f"code-{len(self.codes)}"
-        self.codes[code] = asked
+        self.codes[code] = asked | {"visitor": self.visitor}
         back = {"code": code, "state": asked["state"], "iss": self.url}
         back |= {name: self.wrong[f"answer_{name}"] for name in back if f"answer_{name}" in self.wrong}
         back = {name: value for name, value in back.items() if value}
@@ -140,24 +153,26 @@ class LoginServer:
 
     def _token(self, fields: dict[str, str], head: dict[str, str]) -> Answer:
         grant = fields["grant_type"]
-        scope, extra = fields.get("scope", "read"), dict[str, Any]()
+        scope, extra, owner = fields.get("scope", "read"), dict[str, Any](), ""
         if grant == "authorization_code":
             asked = self.codes.pop(fields["code"])
             digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
             if base64.urlsafe_b64encode(digest).decode().rstrip("=") != asked["code_challenge"]:
                 return Answer(400, {"error": "invalid_grant"})
-            scope = asked.get("scope", "")
+            scope, owner = asked.get("scope", ""), asked["visitor"]
             if "nonce" in asked:
                 extra["id_token"] = self._id_token(asked)
         elif grant == "refresh_token":
             if fields["refresh_token"] not in self.refresh_tokens:
                 return Answer(400, {"error": "invalid_grant"})
             scope = self.refresh_tokens.pop(fields["refresh_token"])
+            owner = self.owners[fields["refresh_token"]]
         elif grant.endswith("device_code") and not self.approved:
             return Answer(400, {"error": "authorization_pending"})
         self.issued += 1
         token = f"access-token-number-{self.issued}"
         self.tokens[token] = scope
+        self.owners |= {token: owner, f"refresh-token-number-{self.issued}": owner}
         if grant != "client_credentials":
             extra["refresh_token"] = f"refresh-token-number-{self.issued}"
             self.refresh_tokens[extra["refresh_token"]] = scope

@@ -35,6 +35,8 @@ from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.backend.offers import Offered, OfferEvent, OfferListener, Offers
+from toolexec.backend.providers.caching import for_caller_only
+from toolexec.backend.secrets.callers import known_caller
 from toolexec.errors import (
     BackendDisabledError,
     BackendNotFoundError,
@@ -49,10 +51,11 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.model.binding import BindingKind, MCPBinding, MCPMethod
-from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
+from toolexec.model.call import Progress, ProgressCallback, ToolCall, note_login, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args
+from toolexec.model.origin import Origin
 from toolexec.model.tool import Tool
 from toolexec.net.oauth.login import log_in
 from toolexec.net.oauth.session import LoginStatus, OAuthSession
@@ -84,19 +87,20 @@ class MCPBackend:
     status, and is tried again within the server's restart budget. A server that dies is started again; calls that were
     under way fail with ConnectionLostError. When the server's tools change, so do the backend's.
 
-    With the server's `isolation`, calls go to instances of it, of each session or caller; see `MCPServer`. Changes of
-    single resources are not passed on then, as they may differ in each.
+    With the server's `isolation`, or a login of each caller, calls go to instances of it, of each session or caller;
+    see `MCPServer`. Changes of single resources are not passed on then, as they may differ in each. *caller* is whose
+    instance this is, where each has a login.
     """
 
     kind: BindingKind = "mcp"
 
-    def __init__(self, server: MCPServer) -> None:
+    def __init__(self, server: MCPServer, *, caller: str = "") -> None:
         self.server = server
         self.name: str = server.name
         self.enabled: bool = server.enabled
         self.relay: Relay = Relay(server.name, server.questions)
         self._chosen = Chosen(server)
-        self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay)
+        self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay, caller=caller)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}
         self._listed = False
@@ -112,7 +116,8 @@ class MCPBackend:
         self._reading = asyncio.Lock()
         self._offer_listeners: list[OfferListener] = []
         self._watched: Counter[str] = Counter()
-        self._instances = Instances(server, self._instance) if server.isolation != "shared" else None
+        is_whole = server.apart != "shared" and not caller
+        self._instances = Instances(server, self._instance) if is_whole else None
 
     def status(self) -> BackendStatus:
         """Return how the server is."""
@@ -145,18 +150,25 @@ class MCPBackend:
         if self._instances is not None:
             self._instances.end_session(session)
 
-    def _instance(self) -> MCPBackend:
+    def _instance(self, origin: Origin) -> MCPBackend:
         """Return one more connection to the server, for one session or caller."""
-        made = MCPBackend(replace(self.server, isolation="shared"))
+        caller = self._whose_login(origin)
+        made = MCPBackend(replace(self.server, isolation="shared"), caller=caller)
         made.relay.active = self.relay.active
         if self._transforms is not None:  # what callers know of is what the main connection lists
             made.show_offers(self._transforms.apart())
         return made
 
     def _isolated(self) -> JSONDict:
-        return (
-            {} if self._instances is None else {"isolation": self.server.isolation, "instances": len(self._instances)}
-        )
+        if self._instances is None:
+            return {}
+        logins: JSONDict = {"logins": "one per caller"} if self.server.logs_in_callers else {}
+        return {"isolation": self.server.apart, "instances": len(self._instances)} | logins
+
+    def _whose_login(self, origin: Origin) -> str:
+        """Return the caller whose login calls of *origin* are made with; empty where all have the same. Raises
+        PolicyError for a caller that is not known, where each has one."""
+        return known_caller(f"MCP server {self.name}", origin.caller) if self.server.logs_in_callers else ""
 
     async def list_tools(self) -> Sequence[Tool]:
         """Return the server's tools as last read; connects first if that has not happened yet.
@@ -199,26 +211,48 @@ class MCPBackend:
         return self.status()
 
     async def log_in(
-        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+        self,
+        show: Callable[[str, str], Awaitable[object]],
+        *,
+        device: bool = False,
+        scopes: Sequence[str] = (),
+        caller: str = "",
     ) -> LoginStatus:
-        """Log in to the server, and connect with that; see `LoginBackend.log_in`."""
-        await self.start()
-        login = await self._own_login()
+        """Log in to the server, and connect with that; see `LoginBackend.log_in`. Where each caller has a login, the
+        one without a caller lists the tools, and no call is made with it."""
+        if not caller:
+            await self.start()
+        login = await self.login_of(caller)
         await login.probe()
         status = await log_in(login, show, device=device, scopes=scopes)
+        if caller:
+            self._end_caller(caller)
+            return status
         if self._instances is not None:
             await self._instances.close_all()  # the next ones use the login
         await self.refresh()
         return status
 
-    async def log_out(self) -> bool:
-        """Forget the login to the server; see `LoginBackend.log_out`."""
+    def _end_caller(self, caller: str) -> None:
         if self._instances is not None:
-            await self._instances.close_all()
-        return await (await self._own_login()).logout()
+            self._instances.end_caller(caller)
 
-    async def _own_login(self) -> OAuthSession:
-        login = await self._connection.find_login()
+    async def log_out(self, *, caller: str = "") -> bool:
+        """Forget the login to the server; see `LoginBackend.log_out`."""
+        login = await self.login_of(caller)
+        if caller:
+            self._end_caller(caller)
+        elif self._instances is not None:
+            await self._instances.close_all()
+        return await login.logout()
+
+    async def login_of(self, caller: str) -> OAuthSession:
+        """Return the login of *caller*, or the server's; see `LoginBackend.login_of`."""
+        if caller and not self.server.logs_in_callers:
+            why = 'has one login for all callers; set per = "caller" in its auth'
+            raise ConfigurationError(f"MCP server {self.name} {why}")
+        connection = self._connection
+        login = await (connection.find_login_of(caller) if caller else connection.find_login())
         if login is None:
             why = "its headers have an Authorization" if self.server.url else "it is a command"
             raise ConfigurationError(f"MCP server {self.name} takes no login: {why}")
@@ -239,10 +273,14 @@ class MCPBackend:
         if self._instances is None or not self.enabled:
             with self.relay.during(call):
                 return await self._ask(name, call, on_progress)
+        login = self._whose_login(call.origin)
         with self._instances.used_by(call.origin) as instance:
+            if login:
+                note_login(call, login)
             if self._method(call) != "tools/call":
                 await instance.offers()  # by which it says what the ID of a resource means there
-            return await instance.reply(name, call, on_progress)
+            reply = await instance.reply(name, call, on_progress)
+        return for_caller_only(reply) if login else reply
 
     async def _ask(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         if not self.enabled:
@@ -408,7 +446,7 @@ class MCPBackend:
         """Subscribe to changes of the resource; raises BackendUnavailableError and ExecutionError, the latter also
         where each session or caller has an instance of the server."""
         if self._instances is not None:
-            message = f"MCP server {self.name} has other resources for each {self.server.isolation}; read {uri[:200]}"
+            message = f"MCP server {self.name} has other resources for each {self.server.apart}; read {uri[:200]}"
             raise ExecutionError(f"{message} again instead of subscribing to it", backend=self.name)
         self._watched[uri] += 1
         if self._watched[uri] > 1:

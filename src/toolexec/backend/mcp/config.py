@@ -71,7 +71,8 @@ class MCPServer:
     `isolation` is for a server that keeps state between calls: with `session` each session has a connection of its own,
     to a command a process of its own, and with `caller` each caller; nothing of one reaches another (`shared`: all use
     one). There are at most `max_instances` of these; one that no call needs for `instance_idle` seconds is closed, and
-    those of a session at its end. One more connection lists the tools, and no call goes there.
+    those of a session at its end. One more connection lists the tools, and no call goes there. Where `auth` has
+    `per="caller"`, a connection has the login of one caller, so that `shared` means `caller`.
 
     `questions` are the kinds of questions that the server may put to the client of a call: all, unless some are listed;
     it does not learn of others, and they are refused.
@@ -173,6 +174,16 @@ class MCPServer:
         if not self.url or self._sends_authorization:
             return None
         return self.auth if isinstance(self.auth, OAuthSettings) else OAuthSettings()
+
+    @property
+    def logs_in_callers(self) -> bool:
+        """Whether each caller has a login of its own."""
+        return isinstance(self.auth, OAuthSettings) and self.auth.per == "caller"
+
+    @property
+    def apart(self) -> Isolation:
+        """Who shares a connection: as `isolation` says, but no two callers where each has a login."""
+        return "caller" if self.isolation == "shared" and self.logs_in_callers else self.isolation
 
     def __repr__(self) -> str:
         where = f"url={self.location!r}" if self.url else f"command={self.command!r}"

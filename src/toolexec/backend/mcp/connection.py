@@ -53,6 +53,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 from toolexec.net.oauth.metadata import canonical
 from toolexec.net.oauth.session import OAuthSession
+from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.process.poll import pauses
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
@@ -78,6 +79,7 @@ class MCPConnection:
 
     *read_tools* is awaited after each connect, within the time limit for connecting, and when the server says that its
     tools have changed; *on_event* is called when its resources or prompts have. *relay* answers what the server asks.
+    *caller* is whose login it is made with, where each has one (empty: the one that lists the tools).
     Every other method is for the event loop of the first use. `target` is the server as it was last connected to: with
     its references filled in.
     """
@@ -88,9 +90,12 @@ class MCPConnection:
         read_tools: Callable[[Client], Awaitable[None]],
         on_event: Callable[[OfferEvent], None] = lambda _: None,
         relay: Relay | None = None,
+        *,
+        caller: str = "",
     ) -> None:
         self._relay = relay if relay is not None else Relay(server.name, server.questions)
         self.server = server
+        self._caller = caller
         self.capabilities: ServerCapabilities | None = None
         """What the server last said that it has."""
         self._on_event = on_event
@@ -353,9 +358,18 @@ class MCPConnection:
         if settings is None:
             self.login = None
         elif login is None or (login.server, login.settings) != (canonical(target.url), settings):
-            self.login = OAuthSession(target.name, target.url, settings, lazy=target.auth is None)
+            self.login = self._login_of(self._caller, settings)
         else:
             login.needed = None
+
+    def _login_of(self, caller: str, settings: OAuthSettings) -> OAuthSession:
+        target = self.target
+        return OAuthSession(target.name, target.url, settings, lazy=target.auth is None, caller=caller)
+
+    async def find_login_of(self, caller: str) -> OAuthSession | None:
+        """Return the login of another caller; see `find_login`."""
+        found = await self.find_login()
+        return self._login_of(caller, found.settings) if found is not None else None
 
     async def find_login(self) -> OAuthSession | None:
         """Return the login of the server, without connecting; None where it takes none. Raises what

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from toolexec.backend.secrets.callers import caller_key
 from toolexec.errors import BackendUnavailableError, PolicyError
 from toolexec.model.origin import Origin
 from toolexec.model.shares import NoShareError, giving_way
@@ -28,10 +29,11 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Instance:
-    """A connection: for whom room is shared out, in which session it is used, since when it is idle, and by how many
-    calls it is used now."""
+    """A connection: for whom room is shared out, whose it is (as operators name callers), in which session it is used,
+    since when it is idle, and by how many calls it is used now."""
 
     owner: str
+    caller: str
     session: str
     backend: MCPBackend
     used: float
@@ -44,15 +46,15 @@ class _Instance:
 
 
 class Instances:
-    """Instances of *server*, which *make* makes, one for each session, or for each caller, as its `isolation` says.
+    """Instances of *server*, which *make* makes, one for each session, or for each caller, as `apart` of it says.
 
     There are at most `max_instances`; when one more is needed, `giving_way` says which caller gives one up, or that the
     newcomer gets none. One without a call for `instance_idle` seconds is closed. They are used on one event loop.
     """
 
-    def __init__(self, server: MCPServer, make: Callable[[], MCPBackend]) -> None:
+    def __init__(self, server: MCPServer, make: Callable[[Origin], MCPBackend]) -> None:
         self._name = server.name
-        self._by_caller = server.isolation == "caller"
+        self._by_caller = server.apart == "caller"
         self._make = make
         self._most = server.max_instances
         self._idle = server.instance_idle
@@ -92,6 +94,11 @@ class Instances:
     def end_session(self, session: str) -> None:
         """Close the instances of a session that is over."""
         for key in [key for key, each in self._open.items() if each.session == session]:
+            self._end(key)
+
+    def end_caller(self, caller: str) -> None:
+        """Close the instances of a caller that no call needs now."""
+        for key in [key for key, each in self._open.items() if each.caller == caller and each.is_idle]:
             self._end(key)
 
     async def close_all(self) -> None:
@@ -142,7 +149,7 @@ class Instances:
                 logger.info("there are %d instances of MCP server %s; one gives way", len(self._open), self._name)
                 self._end(victim)
         now = asyncio.get_running_loop().time()
-        instance = self._open[key] = _Instance(owner, session, self._make(), now)
+        instance = self._open[key] = _Instance(owner, caller_key(origin.caller), session, self._make(origin), now)
         return instance
 
     def _end(self, key: _Key) -> None:

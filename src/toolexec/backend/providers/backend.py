@@ -136,24 +136,35 @@ class SourceBackend:
         return self.status()
 
     async def log_in(
-        self, show: Callable[[str, str], Awaitable[object]], *, device: bool = False, scopes: Sequence[str] = ()
+        self,
+        show: Callable[[str, str], Awaitable[object]],
+        *,
+        device: bool = False,
+        scopes: Sequence[str] = (),
+        caller: str = "",
     ) -> LoginStatus:
         """Log in to the API, for all calls after that; see `LoginBackend.log_in`."""
         from toolexec.net.oauth.login import log_in
 
-        return await log_in(await self._own_login(), show, device=device, scopes=scopes)
+        return await log_in(await self.login_of(caller), show, device=device, scopes=scopes)
 
-    async def log_out(self) -> bool:
+    async def log_out(self, *, caller: str = "") -> bool:
         """Forget the login to the API; see `LoginBackend.log_out`."""
-        return await (await self._own_login()).logout()
+        return await (await self.login_of(caller)).logout()
 
-    async def _own_login(self) -> OAuthSession:
+    async def login_of(self, caller: str) -> OAuthSession:
+        """Return the login of *caller*, empty for that of all; see `LoginBackend.login_of`."""
         from toolexec.backend.providers.logins import LoginSource
 
-        found = await self.source.find_login() if isinstance(self.source, LoginSource) else None
+        found = await self.source.find_logins() if isinstance(self.source, LoginSource) else None
         if found is None:
             raise ConfigurationError(f"provider {self.name} takes no login: nothing in its auth is of kind oauth")
-        return found
+        if bool(caller) == found.is_shared:
+            what = 'has one login for all callers; set per = "caller" in its auth' if caller else "has one per caller"
+            raise ConfigurationError(
+                f"provider {self.name} {what}{'' if caller else ': say whose it is (--caller ID)'}"
+            )
+        return found.of(caller)
 
     async def aclose(self) -> None:
         """Stop refreshing and close the source."""

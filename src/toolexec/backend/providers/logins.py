@@ -7,14 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol, runtime_checkable
 
+from toolexec.backend.secrets.callers import known_caller
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
+from toolexec.model.origin import Origin
 from toolexec.net.http import HTTPResponse, OpenResponse
+from toolexec.net.oauth.callers import CallerLogins
 from toolexec.net.oauth.challenge import read_challenge
+from toolexec.net.oauth.metadata import canonical
 from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.oauth.settings import OAuthSettings, read_oauth
 
-__all__ = ["LoginSource", "is_renewed", "login_strings", "made_login", "read_login", "with_login_strings"]
+__all__ = [
+    "LoginSource",
+    "is_renewed",
+    "login_of",
+    "login_strings",
+    "login_words",
+    "made_logins",
+    "read_login",
+    "with_login_strings",
+]
 
 _PROOFS: Final = ("client_id", "client_secret", "private_key")
 
@@ -23,8 +37,8 @@ _PROOFS: Final = ("client_id", "client_secret", "private_key")
 class LoginSource(Protocol):
     """A source of tools that a person may have to log in to."""
 
-    async def find_login(self) -> OAuthSession | None:
-        """Return the login that its calls are made with; None where its settings have none. Raises as `load` does."""
+    async def find_logins(self) -> CallerLogins | None:
+        """Return the logins that its calls are made with; None where its settings have none. Raises as `load` does."""
         ...
 
 
@@ -51,19 +65,39 @@ def with_login_strings(label: str, login: OAuthSettings, found: Mapping[str, str
     return replace(login, **{name: found[f"{label}.{name}"] for name in _PROOFS})
 
 
-def made_login(
-    known: OAuthSession | None, name: str, url: str, settings: OAuthSettings, client: Mapping[str, Any]
-) -> OAuthSession:
-    """Return the login of provider *name* at *url*: the *known* one, where that has the same settings.
+def made_logins(
+    known: CallerLogins | None, name: str, url: str, settings: OAuthSettings, client: Mapping[str, Any]
+) -> CallerLogins:
+    """Return the logins of provider *name* at *url*: the *known* ones, where these have the same settings.
 
     *client* has settings of the `HTTPClient` that its requests go through, such as a proxy.
     """
     reach = Reach(url, allow_private=settings.allow_private, client=client)
-    made = OAuthSession(name, url, settings, plain=True, reach=reach)
-    if known is None or (known.server, known.settings) != (made.server, made.settings):
-        return made
-    known.reach = reach
+
+    def make(caller: str) -> OAuthSession:
+        return OAuthSession(name, url, settings, plain=True, caller=caller, reach=reach)
+
+    if known is None or (known.of_all.server, known.of_all.settings) != (canonical(url), settings):
+        return CallerLogins(make)
+    known.use(reach)
     return known
+
+
+def login_of(logins: CallerLogins, origin: Origin) -> OAuthSession:
+    """Return the login that calls of *origin* are made with: the one of all or, with `per = "caller"`, its caller's.
+
+    Raises PolicyError for a caller that is not known, where each has a login of its own.
+    """
+    session = logins.of_all
+    return session if logins.is_shared else logins.of(known_caller(f"provider {session.name}", origin.caller))
+
+
+def login_words(logins: CallerLogins | None) -> JSONDict:
+    """Return what a status says of the logins; empty where there is none to speak of."""
+    if logins is None or not (logins.is_shared or len(logins)):
+        return {}
+    words = logins.of_all.in_short() if logins.is_shared else f"one per caller, {len(logins)} in use"
+    return {"login": words} if words else {}
 
 
 async def is_renewed(login: OAuthSession, token: str, response: HTTPResponse | OpenResponse, *, is_last: bool) -> bool:

@@ -12,7 +12,7 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError, PolicyE
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller, Origin
 
-__all__ = ["CallerCredentials", "MakeCredential", "caller_key", "check_callers", "no_credentials"]
+__all__ = ["CallerCredentials", "MakeCredential", "caller_key", "check_callers", "known_caller", "no_credentials"]
 
 MakeCredential: TypeAlias = Callable[[Origin], Any | Awaitable[Any]]
 """Gives the credential for calls of an origin, in the form of the provider's `auth`; None where it has none. It is
@@ -37,6 +37,19 @@ def caller_key(caller: Caller) -> str:
 
 def _without_marks(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
+
+
+def known_caller(where: str, caller: Caller) -> str:
+    """Return what *caller* is called, for the login that *where* is called with; raises PolicyError for one that is not
+    known."""
+    if key := caller_key(caller):
+        return key
+    message = f"{where} is called with the login of each caller, and this call has no known caller: give callers API "
+    message += "keys or tokens of their own, which auth of the server checks, or in a program use "
+    message += "`with acting(Origin(caller=Caller(id=...)))`"
+    if caller.id:
+        message = f"{where} is called with the login of each caller, and the tenant of this one has a slash in its name"
+    raise PolicyError(message, code="no_caller", op="login", details={"caller": caller.id})
 
 
 def check_callers(where: str, given: object, *, has_auth: bool) -> None:

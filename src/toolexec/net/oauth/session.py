@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import shlex
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from toolexec.errors import BackendUnavailableError, LoginError, LoginRequiredError, ToolExecError
+from toolexec.errors import (
+    BackendUnavailableError,
+    ConfigurationError,
+    LoginError,
+    LoginRequiredError,
+    SecretError,
+    ToolExecError,
+)
 from toolexec.model.redaction import redactor
 from toolexec.net.hosts import origin_of
+from toolexec.net.oauth.caller_store import CallerStore
 from toolexec.net.oauth.challenge import Challenge, read_challenge
 from toolexec.net.oauth.clients import client_of
 from toolexec.net.oauth.metadata import Found, canonical, discover, discover_named, named_server, same_issuer
@@ -47,6 +56,8 @@ class OAuthSession:
     has a token for each request, no resource is named to an authorization server for it that it does not name itself,
     and one that the settings name is asked whatever the server says.
 
+    It is the login of *caller*, empty for one of all; see `CallerStore` for where theirs are kept.
+
     A token goes to the origin of *url* and to no other, and what renews it to the issuer that it is from, over *reach*.
     """
 
@@ -59,15 +70,17 @@ class OAuthSession:
         *,
         lazy: bool = False,
         plain: bool = False,
+        caller: str = "",
         clock: Callable[[], float] = time.time,
         reach: Reach | None = None,
     ) -> None:
         self.name = name
+        self.caller = caller
         self._lazy = lazy
         self._plain = plain
         self.server: str = canonical(url)
         self.settings = settings
-        self.store: Store = store or LoginStore()
+        self.store: Store = store or (CallerStore(caller) if caller else LoginStore())
         self.reach: Reach = reach or Reach(url, allow_private=settings.allow_private)
         self.needed: LoginRequiredError | None = None
         """What a caller has to do, once the server has refused a request for want of a login."""
@@ -78,6 +91,7 @@ class OAuthSession:
         self._login: Login | None = None
         self._earlier: frozenset[str] = frozenset()
         self._loaded = False
+        self._mark = 0
         self._found: Found | None = None
         self._spent = ""
         self._dropped = ""
@@ -100,6 +114,7 @@ class OAuthSession:
         """
         if origin_of(url) != self._origin or (self._lazy and not self._loaded):
             return ""
+        self._look_again()
         if self._login is None or self._is_over(self._login):
             if self._loaded and self._login is None and self.settings.flow != "client":
                 return ""
@@ -109,14 +124,15 @@ class OAuthSession:
     async def needed_token(self) -> str:
         """Return the token; for servers that no request goes to without one.
 
-        Raises LoginRequiredError where there is none that can be had without a person, BackendUnavailableError where
-        it cannot be renewed now, and what the store does.
+        Raises LoginRequiredError where there is none that can be had without a person, and BackendUnavailableError
+        where it cannot be renewed now, or the store cannot be used.
         """
+        self._look_again()
         login = self._login
         if login is None or self._is_over(login) or login.access_token == self._dropped:
             try:
                 await self._renew(login.access_token if login is not None else "", forced=True)
-            except LoginError as error:
+            except (LoginError, SecretError, ConfigurationError) as error:
                 raise BackendUnavailableError(
                     f"there is no token for {self.name}: {error.message}", backend=self.name, retryable=error.retryable
                 ) from error
@@ -183,8 +199,11 @@ class OAuthSession:
         """Forget the login, and have its issuer end the tokens, where it takes that; return
         whether there was a login."""
         async with self._alone():
-            login = await self.store.load(self.name, self.server)
+            login = None
+            with suppress(SecretError):  # what cannot be read any more can be forgotten
+                login = await self.store.load(self.name, self.server)
             deleted = await self.store.delete(self.name, self.server)
+            self._mark = self.store.mark(self.name, self.server)
             self._take(None)
             self._spent = ""
         if login is not None and login.revocation_endpoint:
@@ -297,6 +316,7 @@ class OAuthSession:
                 raise copy.copy(self._failure) from self._failure.__cause__
             if self._login is not None and self._login.access_token != refused and not self._is_over(self._login):
                 return
+            self._mark = self.store.mark(self.name, self.server)
             stored = await self.store.load(self.name, self.server)
             self._take(stored)
             if stored is None and self.settings.flow != "client":
@@ -306,6 +326,7 @@ class OAuthSession:
             if not forced and stored is None and self._found is None and not self.challenge.error:
                 return  # the server has not asked for a login yet, and may need none
             async with self.store.exclusively(self.name, self.server):
+                self._mark = self.store.mark(self.name, self.server)
                 stored = await self.store.load(self.name, self.server)
                 self._take(stored)
                 if stored is not None and stored.access_token != refused and not self._is_over(stored):
@@ -392,8 +413,12 @@ class OAuthSession:
 
     def _required(self, why: str, scopes: Sequence[str] = ()) -> LoginRequiredError:
         plain = [each for each in scopes if all(c.isalnum() or c in "-._:/+~" for c in each)]
-        command = " ".join(["toolexec login", self.name, *(f"--scope {each}" for each in plain)])
+        whose = [f"--caller {shlex.quote(self.caller)}"] if self.caller else []
+        command = " ".join(["toolexec login", self.name, *whose, *(f"--scope {each}" for each in plain)])
         details: dict[str, object] = {"command": command, **({"scopes": list(scopes)} if scopes else {})}
+        if self.caller:
+            details["caller"] = self.caller
+            why = f"caller {self.caller[:200]!r} has to log in: {why}"
         if self.settings.flow == "client":
             return LoginRequiredError(why, backend=self.name, op="execute", details=details)
         return LoginRequiredError(f"{why}: {command}", backend=self.name, op="execute", details=details)
@@ -408,7 +433,15 @@ class OAuthSession:
 
     async def _store(self, login: Login) -> None:
         await self.store.save(self.name, login)
+        self._mark = self.store.mark(self.name, self.server)
         self._take(login)
+
+    def _look_again(self) -> None:
+        """Have the store asked for the login where it has another one now, or none: a person logs in and out in any
+        process, and from then on no call is made with the token before."""
+        if self._loaded and self.store.mark(self.name, self.server) != self._mark:
+            self._take(None)
+            self._loaded = False
 
     def _take(self, login: Login | None) -> None:
         if self._login is not None and self._login != login:
@@ -416,6 +449,10 @@ class OAuthSession:
         self._login, self._loaded = login, True
         if login is not None and self.store.lasts:
             redactor.add_renewed((self.name, id(self)), *login.secrets)
+
+    def forget(self) -> None:
+        """Have its tokens no longer looked for in strings; for a session that is not used any more."""
+        redactor.forget_renewed((self.name, id(self)))
 
     def _is_over(self, login: Login) -> bool:
         return not login.access_token or (login.until is not None and login.until - self._early < self.clock())

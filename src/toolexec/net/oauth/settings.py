@@ -11,9 +11,10 @@ from toolexec.model.declared import declared, setting
 from toolexec.model.settings import checked
 from toolexec.net.hosts import origin_of
 
-__all__ = ["Flow", "OAuthSettings", "read_oauth"]
+__all__ = ["Flow", "LoginPer", "OAuthSettings", "read_oauth"]
 
 Flow: TypeAlias = Literal["code", "device", "client"]
+LoginPer: TypeAlias = Literal["server", "caller"]
 _KIND: Final = "oauth"
 
 
@@ -24,7 +25,8 @@ class OAuthSettings:
 
     A `client_secret` or a `private_key` is used only at `issuer` or at `token_url`, one of which must be set with it:
     else the server would say who gets it. With `token_url`, nothing is asked of the authorization server about itself:
-    it is where these settings say. Raises ConfigurationError for settings that cannot work together.
+    it is where these settings say. With `per="caller"` each call is made with the login of its caller, and with no
+    other. Raises ConfigurationError for settings that cannot work together.
 
     >>> OAuthSettings(client_id="toolexec", scopes=["read"]).flow
     'code'
@@ -33,6 +35,7 @@ class OAuthSettings:
     flow: Flow = setting(
         "code", "How to log in: a person in a browser (code) or on another device (device), or the client itself."
     )
+    per: LoginPer = setting("server", "Whose login calls are made with: one of the server for all, or their caller's.")
     client_id: str = setting("", "The client's ID, where it is registered already.")
     client_secret: str = setting("", "The client's secret, best as a reference: secretref:env:NAME.", secret=True)
     private_key: str = setting("", "The client's private key (PEM), in place of a secret; a reference.", secret=True)
@@ -57,6 +60,8 @@ class OAuthSettings:
             raise ConfigurationError(f"auth: what proves who the client is goes to its issuer alone; set {missing}")
         if self.flow == "client" and not (self.client_secret or self.private_key):
             raise ConfigurationError("auth: the flow client needs client_id, issuer, and client_secret or private_key")
+        if self.flow == "client" and self.per == "caller":
+            raise ConfigurationError("auth: with the flow client no person logs in, so per must be server")
         if self.client_metadata_url and not self.client_metadata_url.startswith("https://"):
             raise ConfigurationError("auth: client_metadata_url must begin with https://")
         if self.client_metadata_url and self.client_id:

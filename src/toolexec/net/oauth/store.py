@@ -22,7 +22,7 @@ from toolexec.process.atomic import replace_files
 from toolexec.process.caches import state_directory
 from toolexec.process.threads import WorkerThreads
 
-__all__ = ["Login", "LoginStore", "MemoryStore", "Store", "key_of"]
+__all__ = ["Login", "LoginStore", "MemoryStore", "Store", "asked_ring", "key_of", "system_ring"]
 
 _SERVICE: Final = "toolexec login"
 _MOST: Final = 1 << 20
@@ -77,9 +77,11 @@ class Login:
         return cls(**strings, until=float(until) if isinstance(until, int | float) else None)
 
 
-def key_of(name: str, server: str) -> str:
-    """Return what the login of the server *name* at the URL *server* is kept under: another URL is another login."""
-    return hashlib.sha256(f"{name}\n{server}".encode()).hexdigest()[:40]
+def key_of(name: str, server: str, caller: str = "") -> str:
+    """Return what the login of the server *name* at the URL *server* is kept under: another URL is another login, and
+    so is that of another *caller* (empty: of all)."""
+    parts = json.dumps([name, server, caller]) if caller else f"{name}\n{server}"  # no name begins with a bracket
+    return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 
 class Store(Protocol):
@@ -96,7 +98,7 @@ class Store(Protocol):
         ...
 
     def mark(self, name: str, server: str) -> int:
-        """Return a number that is another one after each `save`."""
+        """Return a number that is another one after each `save` and `delete`."""
         ...
 
     async def delete(self, name: str, server: str) -> bool:
@@ -131,7 +133,7 @@ class MemoryStore:
 
     async def delete(self, name: str, server: str) -> bool:
         """Implement `Store.delete`."""
-        found, self.login = self.login, None
+        found, self.login, self._saves = self.login, None, self._saves + 1
         return found is not None
 
     def exclusively(self, name: str, server: str) -> AbstractAsyncContextManager[None]:
@@ -152,25 +154,29 @@ class LoginStore:
         self.directory: Path = directory or state_directory(environment) / "logins"
         self._in_files = directory is not None
 
+    def _key(self, name: str, server: str) -> str:
+        """Return what a login is kept under."""
+        return key_of(name, server)
+
     async def load(self, name: str, server: str) -> Login | None:
         """Return the login to a server; None where there is none."""
-        text = await _threads.run(partial(self._load, key_of(name, server)))
+        text = await _threads.run(partial(self._load, self._key(name, server)))
         return Login.from_json(text, server) if text else None
 
     async def save(self, name: str, login: Login) -> None:
         """Keep a login in place of the one before."""
-        await _threads.run(partial(self._save, key_of(name, login.server), login.to_json()))
+        await _threads.run(partial(self._save, self._key(name, login.server), login.to_json()))
 
     def mark(self, name: str, server: str) -> int:
-        """Return a number that is another one after each `save`, by any process."""
+        """Return a number that is another one after each `save` and `delete`, by any process."""
         try:
-            return (self.directory / f"{key_of(name, server)}.lock").stat().st_mtime_ns
+            return (self.directory / f"{self._key(name, server)}.lock").stat().st_mtime_ns
         except OSError:
             return 0
 
     async def delete(self, name: str, server: str) -> bool:
         """Forget a login; return whether there was one."""
-        return await _threads.run(partial(self._delete, key_of(name, server)))
+        return await _threads.run(partial(self._delete, self._key(name, server)))
 
     @asynccontextmanager
     async def exclusively(self, name: str, server: str) -> AsyncGenerator[None]:
@@ -178,7 +184,7 @@ class LoginStore:
 
         Raises LoginError where another process holds it for a minute.
         """
-        opening = asyncio.ensure_future(_threads.run(partial(self._lock, key_of(name, server))))
+        opening = asyncio.ensure_future(_threads.run(partial(self._lock, self._key(name, server))))
         try:
             file = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -196,7 +202,7 @@ class LoginStore:
     def _load(self, key: str) -> str:
         ring = self._ring()
         if ring is not None:
-            return _asked(partial(ring.get_password, _SERVICE, key)) or ""
+            return asked_ring(partial(ring.get_password, _SERVICE, key)) or ""
         try:
             file = os.open(self.directory / f"{key}.json", os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except FileNotFoundError:
@@ -214,13 +220,16 @@ class LoginStore:
     def _save(self, key: str, text: str) -> None:
         self._prepare()
         self._write(key, text)
+        self._mark_change(key)
+
+    def _mark_change(self, key: str) -> None:
         with suppress(OSError):
             (self.directory / f"{key}.lock").touch(mode=0o600)
 
     def _write(self, key: str, text: str) -> None:
         ring = self._ring()
         if ring is not None:
-            _asked(partial(ring.set_password, _SERVICE, key, text))
+            asked_ring(partial(ring.set_password, _SERVICE, key, text))
             return
         try:
             replace_files({self.directory / f"{key}.json": text}, mode=0o600)
@@ -228,11 +237,17 @@ class LoginStore:
             raise ConfigurationError(f"cannot write to {self.directory}: {error.strerror}") from error
 
     def _delete(self, key: str) -> bool:
+        found = self._forget(key)
+        if found:
+            self._mark_change(key)
+        return found
+
+    def _forget(self, key: str) -> bool:
         ring = self._ring()
         if ring is not None:
-            if not _asked(partial(ring.get_password, _SERVICE, key)):
+            if not asked_ring(partial(ring.get_password, _SERVICE, key)):
                 return False
-            _asked(partial(ring.delete_password, _SERVICE, key))
+            asked_ring(partial(ring.delete_password, _SERVICE, key))
             return True
         try:
             (self.directory / f"{key}.json").unlink()
@@ -267,16 +282,20 @@ class LoginStore:
 
     def _ring(self) -> ModuleType | None:
         """Return the keyring, if there is one that works; None where logins are kept in files."""
-        if self._in_files:
-            return None
-        try:
-            ring = import_module("keyring")
-            return ring if ring.get_keyring().priority >= 1 else None
-        except Exception:  # not installed, or of a system without one
-            return None
+        return None if self._in_files else system_ring()
 
 
-def _asked(ask: Any) -> Any:
+def system_ring() -> ModuleType | None:
+    """Return the keyring of the system, if there is one that works."""
+    try:
+        ring = import_module("keyring")
+        return ring if ring.get_keyring().priority >= 1 else None
+    except Exception:  # not installed, or of a system without one
+        return None
+
+
+def asked_ring(ask: Any) -> Any:
+    """Return what the keyring answers; raises SecretError, without its words."""
     try:
         return ask()
     except Exception as error:  # every keyring has errors of its own

@@ -199,10 +199,10 @@ def outcome_of(error: BaseException | None) -> str:
     return "internal" if isinstance(error, Exception) else "cancelled"
 
 
-def answer_part(result: Result | None, entry: Registered | None, attempts: int) -> str:
+def answer_part(result: Result | None, entry: Registered | None, attempts: int, login: str = "") -> str:
     """Return what is unusual about how the call of *entry*, with so many *attempts*, was answered, with a comma before
-    it; empty as a rule."""
-    facts: JSONDict = {"attempts": attempts if attempts > 1 else None}
+    it; empty as a rule. *login* says whose login it was made with, where each caller has one."""
+    facts: JSONDict = {"attempts": attempts if attempts > 1 else None, "login": _cut(login) if login else None}
     if result is not None:
         facts["cached"] = result.cached or None
         if entry is not None:

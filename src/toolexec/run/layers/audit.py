@@ -67,7 +67,7 @@ class Audit:
 
         def end(result: Result | None, failure: BaseException | None) -> None:
             outcome = self._outcome(result, failure, started)
-            more = answer_part(result, entry, trail.attempts)
+            more = answer_part(result, entry, trail.attempts, trail.login)
             self.log.write_late(f'"kind":"call",{head},{outcome}{more}')
 
         return end
@@ -81,7 +81,7 @@ class Audit:
         started = perf_counter()
 
         def end(result: Result | None, failure: BaseException | None) -> None:
-            outcome = self._outcome(result, failure, started) + answer_part(result, None, 1)  # an answer that was there
+            outcome = self._outcome(result, failure, started) + answer_part(result, None, 1, trail_of(call).login)
             self.log.write_late(f'"kind":"attempt",{head},{outcome}')
 
         return end

@@ -22,7 +22,7 @@ from toolexec.backend.providers.http.credentials import Credentials, Sent, secre
 from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.items import item_parser
-from toolexec.backend.providers.logins import login_strings, made_login, with_login_strings
+from toolexec.backend.providers.logins import login_strings, login_words, made_logins, with_login_strings
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.signing import written_secrets
 from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
@@ -37,14 +37,14 @@ from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
-from toolexec.model.call import ToolCall
+from toolexec.model.call import ToolCall, note_login
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
-from toolexec.net.oauth.session import OAuthSession
+from toolexec.net.oauth.callers import CallerLogins
 
 __all__ = ["HTTPSource", "http_source"]
 
@@ -66,7 +66,7 @@ class HTTPSource:
         self._make = make
         self._clients: dict[tuple[object, ...], HTTPClient] = {}
         self._known: tuple[HTTPProvider, Definition] | None = None
-        self._login: OAuthSession | None = None
+        self._logins: CallerLogins | None = None
 
     async def load(self) -> Definition:
         """Return the tools, with the references in the settings filled in.
@@ -79,8 +79,8 @@ class HTTPSource:
         if self._known is not None and self._known[0] == provider:
             return self._known[1]
         client, hide = self._client(provider), Scrubber(hidden)
-        self._login = self._login_of(provider)
-        credentials = Credentials(provider, hidden, self._provider.secrets, self._login)
+        self._logins = self._logins_of(provider)
+        credentials = Credentials(provider, hidden, self._provider.secrets, self._logins)
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
         for tool in provider.tools:
@@ -105,16 +105,15 @@ class HTTPSource:
 
     def info(self) -> JSONObject:
         """Return the hosts that it calls, and the login that it calls them with."""
-        login = self._login.in_short() if self._login is not None else ""
-        return {"url": ", ".join(_hosts(self._provider)) or "-", **({"login": login} if login else {})}
+        return {"url": ", ".join(_hosts(self._provider)) or "-", **login_words(self._logins)}
 
-    async def find_login(self) -> OAuthSession | None:
-        """Return the login that calls are made with; see `LoginSource`."""
+    async def find_logins(self) -> CallerLogins | None:
+        """Return the logins that calls are made with; see `LoginSource`."""
         await self.load()
-        return self._login
+        return self._logins
 
-    def _login_of(self, provider: HTTPProvider) -> OAuthSession | None:
-        """Return the login to the one origin of a provider. Raises ConfigurationError where there is not one."""
+    def _logins_of(self, provider: HTTPProvider) -> CallerLogins | None:
+        """Return the logins to the one origin of a provider. Raises ConfigurationError where there is not one."""
         if provider.login is None:
             return None
         origins = {origin_of(provider.base_url or tool.origin) for tool in provider.tools}
@@ -122,7 +121,7 @@ class HTTPSource:
         if len(origins) > 1 or not origin_of(url):
             raise ConfigurationError(f"provider {provider.name}: a login is for one origin; set base_url")
         settings = {"ca_file": provider.ca_file, **client_settings(provider, named_origins(provider).allowed)}
-        return made_login(self._login, provider.name, url, provider.login, settings)
+        return made_logins(self._logins, provider.name, url, provider.login, settings)
 
     def _client(self, provider: HTTPProvider) -> HTTPClient:
         """Return the client for these settings: calls that are under way go on with that of the settings before."""
@@ -214,6 +213,8 @@ class _Endpoint:
     async def _begun(self, call: ToolCall) -> tuple[Sent, HTTPRequest]:
         """Return what goes along with a call, and its request."""
         sent = await self._credentials.of(call.origin)
+        if sent.login is not None and sent.login.caller:
+            note_login(call, sent.login.caller)
         return sent, self._request({**self._defaults, **(call.args or {})}, key_of(call), sent)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from toolexec.backend.providers.logins import is_renewed
+from toolexec.backend.providers.logins import is_renewed, login_of
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes, given_token_url
 from toolexec.backend.providers.openapi.tokens import TokenKey, Tokens
@@ -19,6 +19,7 @@ from toolexec.backend.secrets.origins import CredentialOrigins
 from toolexec.model.origin import Origin
 from toolexec.net.auth import RequestAuth
 from toolexec.net.http import HTTPResponse, OpenResponse
+from toolexec.net.oauth.callers import CallerLogins
 from toolexec.net.oauth.reach import Client
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.oauth.settings import OAuthSettings
@@ -32,18 +33,19 @@ _SECRET: Final = ("refresh_token", "secret_access_key", "session_token")
 @dataclass(slots=True)
 class UsedSecrets:
     """What the requests of one call were sent with: each token that was asked for by what it belongs to, the `token` of
-    the login, what authenticates each request by itself, and `secrets` that are not those of the settings."""
+    the `login`, what authenticates each request by itself, and `secrets` that are not those of the settings."""
 
     tokens: dict[TokenKey, str] = field(default_factory=dict[TokenKey, str])
     token: str = ""
+    login: OAuthSession | None = None
     signer: RequestAuth | None = None
     secrets: set[str] = field(default_factory=set[str])
 
 
 class Auth:
     """Adds the credentials of *schemes*, or with *callers* those of the caller, to requests of *provider*, and
-    *headers* to all of them, with the token of *login* where a scheme has that; all only where *origins* lets them go,
-    and what *tokens* are asked for with only where *token_origins* does.
+    *headers* to all of them, with the token of one of *logins* where a scheme has that; all only where *origins* lets
+    them go, and what *tokens* are asked for with only where *token_origins* does.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Auth:
         *,
         origins: CredentialOrigins,
         token_origins: CredentialOrigins,
-        login: OAuthSession | None = None,
+        logins: CallerLogins | None = None,
     ) -> None:
         self._provider = provider
         self._schemes = schemes
@@ -68,12 +70,12 @@ class Auth:
         self._signers = Signers()
         self._origins = origins
         self._token_origins = token_origins
-        self._login = login
+        self._logins = logins
 
     @property
     def is_shared(self) -> bool:
         """Whether all callers have the same credentials."""
-        return self._callers is None
+        return self._callers is None and (self._logins is None or self._logins.is_shared)
 
     async def apply(
         self, security: tuple[tuple[str, ...], ...], draft: Draft, used: UsedSecrets, origin: Origin
@@ -97,10 +99,10 @@ class Auth:
         for name, value in self._headers:
             _put(name, value, draft)
         used.tokens.clear()
-        used.token = ""
+        used.token, used.login = "", None
         used.signer = None
         for name in ready:
-            await self._add(name, auth[name], draft, used)
+            await self._add(name, auth[name], draft, used, origin)
 
     async def _of_caller(
         self, callers: CallerCredentials, security: tuple[tuple[str, ...], ...], origin: Origin
@@ -117,8 +119,8 @@ class Auth:
         """
         if (
             used.token
-            and self._login is not None
-            and await is_renewed(self._login, used.token, response, is_last=is_last)
+            and used.login is not None
+            and await is_renewed(used.login, used.token, response, is_last=is_last)
         ):
             return True
         return response.status == 401 and not is_last and self._refused(used)
@@ -129,7 +131,7 @@ class Auth:
             self._tokens.refuse(key, value)
         return bool(used.tokens)
 
-    async def _add(self, name: str, credential: Credential, draft: Draft, used: UsedSecrets) -> None:
+    async def _add(self, name: str, credential: Credential, draft: Draft, used: UsedSecrets, origin: Origin) -> None:
         scheme = self._schemes.known[name]
         kind = str(scheme.get("scheme", "")).lower()
         if isinstance(credential, Mapping) and is_sigv4(credential):
@@ -141,9 +143,10 @@ class Auth:
         elif kind == "basic":
             _put("Authorization", f"Basic {_basic(credential)}", draft)
         elif isinstance(credential, OAuthSettings):
-            assert self._login is not None
-            token = used.token = await self._login.needed_token()
-            used.secrets |= self._login.secrets
+            assert self._logins is not None
+            login = used.login = login_of(self._logins, origin)
+            token = used.token = await login.needed_token()
+            used.secrets |= login.secrets
             _put("Authorization", f"Bearer {token}", draft)
         else:
             token = credential if isinstance(credential, str) else await self._token(name, credential, used)

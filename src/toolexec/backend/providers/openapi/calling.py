@@ -19,7 +19,7 @@ from toolexec.backend.providers.source import key_of
 from toolexec.backend.providers.streaming import events_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import BackendUnavailableError, ToolExecError
-from toolexec.model.call import ToolCall
+from toolexec.model.call import ToolCall, note_login
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse
@@ -93,6 +93,8 @@ class Caller:
         key = key_of(call) or (call.identify() if operation.needs_key else "")
         draft = draft_of(operation, call.args or {}, key)
         await self._auth.apply(operation.security, draft, used, call.origin)
+        if used.login is not None and used.login.caller:
+            note_login(call, used.login.caller)
         return replace(draft.request(), auth=used.signer)
 
     def _answer(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.backend.providers.cleaning import clean_error
-from toolexec.backend.providers.logins import made_login
+from toolexec.backend.providers.logins import login_words, made_logins
 from toolexec.backend.providers.openapi.auth import Auth, secrets_of_auth
 from toolexec.backend.providers.openapi.calling import Caller, StreamingClient
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
@@ -35,7 +35,7 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretE
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
-from toolexec.net.oauth.session import OAuthSession
+from toolexec.net.oauth.callers import CallerLogins
 
 __all__ = ["OpenAPISource", "openapi_source", "upgraded"]
 
@@ -75,23 +75,22 @@ class OpenAPISource:
         self._tokens = Tokens()
         self._version = _Version()
         self._known: _Known | None = None
-        self._login: OAuthSession | None = None
+        self._logins: CallerLogins | None = None
 
     def info(self) -> JSONObject:
         """Return where the document is, what it is called, the hosts that are reached and the login that they are
         called with; see `Source.info`."""
-        login = self._login.in_short() if self._login is not None else ""
         return {
             "spec": self._provider.location or "(given as data)",
             **self._info,
-            **({"login": login} if login else {}),
+            **login_words(self._logins),
         }
 
-    async def find_login(self) -> OAuthSession | None:
-        """Return the login that calls are made with; see `LoginSource`."""
+    async def find_logins(self) -> CallerLogins | None:
+        """Return the logins that calls are made with; see `LoginSource`."""
         if self._known is None:
             await self.load()
-        return self._login
+        return self._logins
 
     async def load(self) -> Definition:
         """Read the document; see `Source.load`."""
@@ -117,7 +116,7 @@ class OpenAPISource:
             self._named = named_origins(provider, document, plan.servers, schemes)
         calls, tokens = self._named.calls, self._named.tokens
         try:
-            self._login = self._login_of(provider, plan, self._named)
+            self._logins = self._logins_of(provider, plan, self._named)
         except ToolExecError as error:
             raise clean_error(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
         given = {origin_of(url) for _, url, is_given in schemes.token_places() if is_given}
@@ -136,7 +135,7 @@ class OpenAPISource:
             callers,
             origins=calls,
             token_origins=tokens,
-            login=self._login,
+            logins=self._logins,
         )
         caller = Caller(client, auth, hidden, scrubber, tuple(provider.response_headers))
         tools = await asyncio.to_thread(_provided, plan, caller)
@@ -150,8 +149,8 @@ class OpenAPISource:
         for client in clients:
             await client.aclose()
 
-    def _login_of(self, provider: OpenAPIProvider, plan: _Plan, named: NamedOrigins) -> OAuthSession | None:
-        """Return the login to the server of the document; None for a provider without one. Where the settings do not
+    def _logins_of(self, provider: OpenAPIProvider, plan: _Plan, named: NamedOrigins) -> CallerLogins | None:
+        """Return the logins to the server of the document; None for a provider without one. Where the settings do not
         say where to log in, the document does, if it may name these places.
 
         Raises BackendUnavailableError where it may not, and ConfigurationError where there is no server.
@@ -168,7 +167,7 @@ class OpenAPISource:
         if not origin_of(url):
             raise ConfigurationError(f"auth.{name}: a login is to a server with a host; set base_url")
         client = {"ca_file": provider.ca_file, **client_settings(provider, named.calls.allowed | named.tokens.allowed)}
-        return made_login(self._login, provider.name, url, settings, client)
+        return made_logins(self._logins, provider.name, url, settings, client)
 
     def _resolved(self) -> tuple[OpenAPIProvider, frozenset[str], Mapping[str, str]]:
         """Return the provider with its references to secrets filled in, all values that stay secret, and why there is
