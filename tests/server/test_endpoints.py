@@ -143,6 +143,7 @@ async def serving(text: str, **flags: Any) -> AsyncGenerator[Running]:
                 settings.http,
                 settings.auth,
                 keys=api_keys,
+                logins=server.logins,
                 ready=address.set_result,
                 stop=stop,
                 running=endpoints.serve_at,

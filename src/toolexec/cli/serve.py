@@ -325,6 +325,7 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
             metrics=metrics,
             keys=keys,
             meter=meter,
+            logins=server.logins,
             ready=report.say_at,
             running=endpoints.serve_at,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -359,7 +360,8 @@ class BackendUnavailableError(BackendError):
 
 class LoginRequiredError(BackendUnavailableError):
     """The server wants a login that is not there, has ended, or lacks scopes (`details["scopes"]`); the message has the
-    command that logs in, also as `details["command"]`. Nothing has run."""
+    command that logs in, also as `details["command"]`, or for the caller of a server the link (`details["link"]`) to
+    open in a browser; the same call can be made afterwards. Nothing has run."""
 
     code = "login_required"
     further_codes: ClassVar[tuple[str, ...]] = ()
@@ -372,7 +374,22 @@ class LoginRequiredError(BackendUnavailableError):
 
     def public(self) -> ToolExecError:
         """Implement `ToolExecError.public`."""
+        if self.link:
+            return self
         return reworded(self, f"{_named(self.backend)} needs a login: an operator runs `{self.command}`")
+
+    @property
+    def link(self) -> str:
+        """Where the caller logs in; empty where there is no page for that."""
+        return str(self.details.get("link", ""))
+
+    def at(self, link: str) -> LoginRequiredError:
+        """Return the error for a caller who logs in at *link*: with that, and without the command."""
+        words = f"{_named(self.backend)} needs a login of yours: open {link} in a browser, then make the call again"
+        error = copy.copy(self)
+        error.message, error.args = words, (words,)
+        error.details = {name: value for name, value in self.details.items() if name != "command"} | {"link": link}
+        return error
 
 
 class BackendBusyError(BackendError):

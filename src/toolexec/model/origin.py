@@ -26,6 +26,7 @@ __all__ = [
     "Caller",
     "Lasting",
     "LogListener",
+    "LoginLink",
     "Origin",
     "acting",
     "current_origin",
@@ -98,6 +99,10 @@ no answer came, ApprovalRequiredError that there was no approver to ask, and why
 LogListener: TypeAlias = Callable[[str, str], None]
 """Receives a log message of a tool: one of MCP's levels (`debug` ... `emergency`), and the message."""
 
+LoginLink: TypeAlias = Callable[[str, tuple[str, ...]], str]
+"""Gives the link at which the caller logs in to a backend, by its name, with these scopes beside the usual ones; empty
+where there is none."""
+
 ANYONE = Caller()
 """The caller of calls that no one has identified."""
 
@@ -112,7 +117,7 @@ class Origin:
     a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
     less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers to
     the caller's client, if it can be asked. `on_effect` is called, in any thread, before each attempt and each run of
-    code; what it raises ends the call.
+    code; what it raises ends the call. `login_link` gives the link at which its caller logs in.
     """
 
     caller: Caller = ANYONE
@@ -125,6 +130,7 @@ class Origin:
     approvals: Lasting = "always"
     answer: ClientAnswerer | None = None
     on_effect: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    login_link: LoginLink | None = field(default=None, repr=False, compare=False)
 
     def within(self, path: CallPath, run_id: str) -> Origin:
         """Return the origin of calls that a chain or code with the ID *run_id* makes."""

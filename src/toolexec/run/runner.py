@@ -19,6 +19,7 @@ from toolexec.errors import (
     ExecutionError,
     InputValidationError,
     InvalidSchemaError,
+    LoginRequiredError,
     OutputValidationError,
     StreamNotSupportedError,
     ToolExecError,
@@ -35,6 +36,7 @@ from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.model.tree_size import FLAT, MANY, has_many, is_named
 from toolexec.run.large import walked
+from toolexec.run.login_link import with_login_link
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
@@ -141,6 +143,10 @@ class DefaultRunner:
         except ExecutionError as error:
             error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
+        except LoginRequiredError as error:
+            raise with_login_link(
+                error.locate(tool_id=entry.tool.id, op="execute"), attempt.origin
+            ) from error.__cause__
         except ToolExecError as error:
             error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             raise
@@ -210,6 +216,8 @@ class DefaultRunner:
             yield _error_event(ExecutionError(f"{tool_id} ended its stream without a result", tool_id=tool_id))
         except ExecutionError as error:
             yield _error_event(error.locate(tool_id=tool_id, op="stream", backend=backend.name))
+        except LoginRequiredError as error:
+            raise with_login_link(error.locate(tool_id=tool_id, op="stream"), attempt.origin) from error.__cause__
         except ToolExecError as error:
             error.locate(tool_id=tool_id, op="stream", backend=backend.name)
             raise

@@ -20,8 +20,7 @@ with extra_needed("serve", "serving over MCP"):
     from mcp.server.caching import CacheHint
 
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
+from mcp.server.lowlevel.server import Server
 from mcp.server.subscriptions import ListenHandler, PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -35,7 +34,6 @@ from mcp_types import (
     NotificationParams,
     PaginatedRequestParams,
     RequestParams,
-    ServerCapabilities,
     SetLevelRequestParams,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
@@ -64,6 +62,7 @@ from toolexec.model.questions import ClientAnswerer
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
+from toolexec.net.hosts import origin_of
 from toolexec.run.context import Cause
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import (
@@ -84,12 +83,15 @@ from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.kept_calls import KeptCalls
 from toolexec.server.kept_sessions import KeptSessions
+from toolexec.server.logins.asking import LoginAsk, takes_links
+from toolexec.server.logins.links import LoginLinks
 from toolexec.server.logs import Line, set_log_level
+from toolexec.server.lowlevel import Lowlevel, announce_task
 from toolexec.server.metering import Job, count_list, count_reply
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
-from toolexec.server.questions import client_answerer
+from toolexec.server.questions import Ask, client_answerer
 from toolexec.server.replies import failure, internal_failure, meta_result
-from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
+from toolexec.server.served_tasks import ServedTasks
 from toolexec.server.server_state import ServerState
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
@@ -97,6 +99,7 @@ from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
 from toolexec.server.tools.base import MetaCall, MetaTool
 from toolexec.server.tools.catalogue import beside, meta_tools, room_for_tools, unlisted_tools
 from toolexec.server.tools.find import FIND
+from toolexec.server.tools.running import RUN_TOOL
 
 __all__ = ["ToolServer"]
 
@@ -160,6 +163,9 @@ class ToolServer:
             tools = meta_tools(expose, code_enabled=code, list_all=settings.list_all, language=language)
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index)
+        own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
+        self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
+        """The logins that callers make themselves, at a page of this server; None until an endpoint is served."""
         self._seal = CursorSeal()
         self.state: ServerState = ServerState(settings, endpoint)
         kept = KeptCalls(self.state.store, endpoint)
@@ -277,7 +283,7 @@ class ToolServer:
         settings = self.settings
         varies = settings.expose in ("direct", "auto")
         hint = CacheHint() if varies else CacheHint(ttl_ms=_META_TTL_MS, scope="public")
-        server = _Lowlevel(
+        server = Lowlevel(
             settings.name,
             version=settings.version,
             title=settings.title or None,
@@ -298,7 +304,7 @@ class ToolServer:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
         if settings.tasks.mode != "never":
             self._tasks.serve(server)
-            server.middleware.append(_announce_task)
+            server.middleware.append(announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
         if settings.state_path:
@@ -425,11 +431,29 @@ class ToolServer:
                 run.make_durable(durable)
             ask = run.ask if can_elicit(ctx) else None
             answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
+            logins = self._login_ask(requester)
+            if logins is not None and durable is None and takes_links(ctx) and self._dispatcher.is_one(params.name):
+                job = self._with_login(job, logins, run.ask_client)
             async with run.line.open(ctx):
                 wants_progress = takes_task or _wants_progress(ctx)
-                run.begin(self._work(job, requester, ask, run.line, wants_progress, answer, run.record.begin))
+                begun = run.record.begin
+                run.begin(self._work(job, requester, ask, run.line, wants_progress, answer, begun, logins))
                 return await self._advance(run, ctx, params.name, requester)
-        return await self._at_once(ctx, requester, job)
+        return await self._at_once(ctx, requester, job, is_one=self._dispatcher.is_one(params.name))
+
+    def _login_ask(self, requester: Requester) -> LoginAsk | None:
+        return LoginAsk(self.logins, requester.caller) if self.logins is not None else None
+
+    def _with_login(self, job: _Job, logins: LoginAsk, ask: Ask) -> _Job:
+        """Return the call, made again after its caller has logged in where it was not made for want of that."""
+
+        async def work(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
+            reply = await job(origin, on_progress)
+            if not logins.failed(reply) or not await logins.asked(ask, self.settings.approval_timeout):
+                return reply
+            return await job(origin, on_progress)
+
+        return work
 
     def _note_session(self, ctx: RequestContext, requester: Requester) -> None:
         """Have backends learn when the session of a connection is over, if they keep anything for it. Calls of the
@@ -441,14 +465,30 @@ class ToolServer:
             connection.state[_NOTED] = True
             connection.exit_stack.callback(self.ex.backends.end_session, requester.session)
 
-    async def _at_once(self, ctx: RequestContext, requester: Requester, job: _Job) -> JSONDict:
-        """Do a job while its request lasts; its client is asked meanwhile, where that is possible."""
+    async def _at_once(self, ctx: RequestContext, requester: Requester, job: _Job, *, is_one: bool = True) -> JSONDict:
+        """Do a job while its request lasts; its client is asked meanwhile, where that is possible. Where it is *one*
+        call, not made for want of a login, a client that opens links gets an error with them."""
+        logins = self._login_ask(requester)
+        links = logins if is_one and not is_modern(ctx) and takes_links(ctx) else None
+        try:
+            reply = await self._at_once_with(ctx, requester, job, logins)
+        except MCPError:
+            if links is not None and links.wanted:
+                raise links.error(ctx) from None
+            raise
+        if links is not None and links.failed(reply):
+            raise links.error(ctx)
+        return reply
+
+    async def _at_once_with(
+        self, ctx: RequestContext, requester: Requester, job: _Job, logins: LoginAsk | None
+    ) -> JSONDict:
         timeout = self.settings.approval_timeout
         ask = handshake_approver(ctx, timeout) if can_elicit(ctx) else None
         line = Line()
         async with line.open(ctx):
             answer = client_answerer(ctx, timeout, None)
-            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer)
+            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, logins=logins)
 
     async def _answer(
         self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: _Job
@@ -469,7 +509,8 @@ class ToolServer:
         ask = run.ask if can_elicit(ctx) else None
         answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
         async with run.line.open(ctx):
-            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, run.record.begin))
+            logins, begun = self._login_ask(requester), run.record.begin
+            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, begun, logins))
             return await self._replied(run)
 
     def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
@@ -547,7 +588,8 @@ class ToolServer:
         if durable is not None:
             run.make_durable(durable)
         ttl = params.task.ttl if params.task is not None else None
-        run.begin(self._work(job, requester, run.ask if can_elicit(ctx) else None, run.line, True))
+        ask, logins = run.ask if can_elicit(ctx) else None, self._login_ask(requester)
+        run.begin(self._work(job, requester, ask, run.line, True, logins=logins))
         kept = self._kept(run, ctx, requester)
         announced = self._tasks.adopt(run, params.name, requester, None if ttl is None else ttl / 1000, kept)
         assert run.task is not None
@@ -584,57 +626,13 @@ class ToolServer:
         wants_progress: bool,
         answer: ClientAnswerer | None = None,
         on_effect: Callable[[], None] | None = None,
+        logins: LoginAsk | None = None,
     ) -> JSONDict:
-        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect)
+        link = logins.link if logins is not None else None
+        asked = line.listening(requester.origin(ask))
+        origin = replace(asked, answer=answer, on_effect=on_effect, login_link=link)
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
-
-
-class _Lowlevel(Server[Any]):
-    """The SDK's server, which says in every handshake, on any transport, what there is and whether it sends notices of
-    changes."""
-
-    notes_changes = False
-    makes_tasks = False
-    kept_sessions: KeptSessions
-    describe: Callable[[], str] = str
-    offered: Callable[[ServerCapabilities], ServerCapabilities]
-
-    def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        self.instructions = self.describe()
-        options = notification_options or NotificationOptions(*[self.notes_changes] * 3)
-        return super().create_initialization_options(options, experimental_capabilities, extensions)
-
-    def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> ServerCapabilities:
-        found = super().get_capabilities(
-            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
-        )
-        found = self.offered(found)
-        if found.resources is not None and not self.notes_changes:
-            found = found.model_copy(update={"resources": found.resources.model_copy(update={"subscribe": False})})
-        return capabilities_with_tasks(found, protocol_version) if self.makes_tasks else found
-
-
-async def _announce_task(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-    """Answer a call of 2025-11-25 with its task: the SDK knows none, and takes it for the result of a call within."""
-    result = await call_next(ctx)
-    if ctx.method == "tools/call" and isinstance(result, dict):
-        task = (result.get("_meta") or {}).get(MARK)
-        if task is not None:
-            return {"task": task}
-    return result
 
 
 def _wants_progress(ctx: RequestContext) -> bool:
@@ -716,6 +714,10 @@ class _Dispatcher:
         """Return what the tokens of a tool's replies count for."""
         own = self._own.get(name)
         return own.tool.cause if own is not None else "results"
+
+    def is_one(self, name: str) -> bool:
+        """Return whether a call of *name* is that of one tool."""
+        return name not in self._own or name == RUN_TOOL.name
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name, visible to this caller or not."""

@@ -127,6 +127,7 @@ class Endpoints:
 
     def _placed(self, served: _Served, app: HttpApp) -> _Served:
         http = served.server.settings.http
+        served.server.logins = app.logins
         return replace(served, place=app.make_endpoint(served.settings.name, served.server.lowlevel, http, served.keys))
 
     def _open(self, served: _Served) -> None:

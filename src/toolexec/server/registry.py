@@ -346,7 +346,7 @@ class ToolRegistry:
         await self._ensure_started()
         async with self.server as server:
             http, auth = http or self.settings.http, auth or self.settings.auth
-            await serve_http(server, http, auth, ready=ready, stop=stop)
+            await serve_http(server, http, auth, logins=server.logins, ready=ready, stop=stop)
 
     async def _ensure_started(self) -> None:
         if not self._started:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from toolexec.errors import LoginError
 from toolexec.model.json_value import JSONDict
 from toolexec.net.oauth.metadata import AuthorizationServer
-from toolexec.net.oauth.reach import Reach, json_object
+from toolexec.net.oauth.reach import Reach, is_loopback, json_object
 from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.tokens import EITHER, TokenClient, refusal_of
 
@@ -54,6 +55,11 @@ def _known(server: AuthorizationServer, settings: OAuthSettings) -> TokenClient:
     return TokenClient(client_id=settings.client_id, method=method, secret=settings.client_secret)
 
 
+def _is_near(redirect: str) -> bool:
+    """Return whether a browser comes back to its own machine."""
+    return is_loopback(urlsplit(redirect).hostname or "")
+
+
 async def _register(reach: Reach, server: AuthorizationServer, redirects: Sequence[str], scope: str) -> TokenClient:
     """Register a client (RFC 7591). What the server makes of it counts, if it can be used."""
     methods = server.auth_methods or _BY_DEFAULT
@@ -65,7 +71,7 @@ async def _register(reach: Reach, server: AuthorizationServer, redirects: Sequen
         "grant_types": grants,
         "response_types": ["code"] if redirects else [],
         "token_endpoint_auth_method": method,
-        "application_type": "native",
+        "application_type": "native" if all(map(_is_near, redirects)) else "web",
     }
     if scope:
         asked["scope"] = scope

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from toolexec.net.oauth.clients import client_of, is_registered
@@ -13,8 +14,9 @@ from toolexec.net.oauth.loopback import comeback
 from toolexec.net.oauth.metadata import Found
 from toolexec.net.oauth.session import LoginStatus, OAuthSession, wanted_scopes
 from toolexec.net.oauth.store import Login
+from toolexec.net.oauth.tokens import TokenClient
 
-__all__ = ["LOGIN_SECONDS", "log_in"]
+__all__ = ["LOGIN_SECONDS", "CodeLogin", "begin_code_login", "end_code_login", "log_in"]
 
 LOGIN_SECONDS: Final = 300.0
 """How long a person has to log in."""
@@ -37,18 +39,14 @@ async def log_in(
     does; then the login that was there stays.
     """
     found = await session.discover()
-    before = await session.store.load(session.name, session.server)
-    kept = before.asked if before is not None and scopes else ""
-    scope = wanted_scopes(session.settings, session.challenge, found, more=" ".join((kept, *scopes)))
+    scope = await _scope(session, found, scopes)
     if session.settings.flow == "client":
         await session.request_as_client(found, scope)
     elif device or session.settings.flow == "device":
         await _on_device(session, found, scope, show, sleep)
     else:
         await _in_browser(session, found, scope, show, seconds)
-    status = await session.status()
-    assert status is not None
-    return status
+    return await _status(session)
 
 
 async def _in_browser(
@@ -56,21 +54,69 @@ async def _in_browser(
 ) -> Login:
     fixed = is_registered(session.settings, found.server)
     async with comeback(session.settings.redirect_port, fixed=fixed) as place:
-        client = await client_of(session.reach, found.server, session.settings, redirects=[place.url], scope=scope)
-        request = CodeRequest(
-            server=found.server,
-            client_id=client.client_id,
-            redirect=place.url,
-            scope=scope,
-            resource=found.resource,
-            audience=session.settings.audience,
-        )
-        place.is_ours = request.is_ours
-        await show(request.link, "")
-        code = request.code(await place.wait(seconds))
-    reply = await session.request(found.server.token_endpoint, client, request.fields(code), found.server.issuer)
+        login = await _code_login(session, found, scope, place.url)
+        place.is_ours = login.request.is_ours
+        await show(login.request.link, "")
+        answer = await place.wait(seconds)
+        code = login.request.code(answer)
+    return await _change(session, login, code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLogin:
+    """A login in a browser that has begun: what is asked of the authorization server, as which client."""
+
+    found: Found
+    client: TokenClient
+    request: CodeRequest
+
+
+async def begin_code_login(session: OAuthSession, redirect: str, scopes: Sequence[str] = ()) -> CodeLogin:
+    """Begin a login of *session* in a browser that comes back to *redirect*; its `request.link` is what to open there.
+    *scopes* are asked for as by `log_in`. Raises LoginError and what the store does."""
+    await session.probe()
+    found = await session.discover()
+    return await _code_login(session, found, await _scope(session, found, scopes), redirect)
+
+
+async def end_code_login(session: OAuthSession, login: CodeLogin, answer: Mapping[str, str]) -> LoginStatus:
+    """Keep what comes of a login, by the *answer* that the browser came back with. Raises LoginError for one that is
+    not the answer to this login, or a refusal, and what the store does; then the login that was there stays."""
+    await _change(session, login, login.request.code(answer))
+    return await _status(session)
+
+
+async def _code_login(session: OAuthSession, found: Found, scope: str, redirect: str) -> CodeLogin:
+    client = await client_of(session.reach, found.server, session.settings, redirects=[redirect], scope=scope)
+    request = CodeRequest(
+        server=found.server,
+        client_id=client.client_id,
+        redirect=redirect,
+        scope=scope,
+        resource=found.resource,
+        audience=session.settings.audience,
+    )
+    return CodeLogin(found=found, client=client, request=request)
+
+
+async def _change(session: OAuthSession, login: CodeLogin, code: str) -> Login:
+    """Change the code for tokens, and keep them."""
+    server, request = login.found.server, login.request
+    reply = await session.request(server.token_endpoint, login.client, request.fields(code), server.issuer)
     request.check(reply, session.clock())
-    return await session.keep(found, client, reply, scope)
+    return await session.keep(login.found, login.client, reply, request.scope)
+
+
+async def _scope(session: OAuthSession, found: Found, scopes: Sequence[str]) -> str:
+    before = await session.store.load(session.name, session.server)
+    kept = before.asked if before is not None and scopes else ""
+    return wanted_scopes(session.settings, session.challenge, found, more=" ".join((kept, *scopes)))
+
+
+async def _status(session: OAuthSession) -> LoginStatus:
+    status = await session.status()
+    assert status is not None
+    return status
 
 
 async def _on_device(

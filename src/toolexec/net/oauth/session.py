@@ -219,8 +219,8 @@ class OAuthSession:
         return deleted
 
     async def probe(self) -> None:
-        """Have the server say what it wants of requests without a login, unless that is known."""
-        if self.challenge != Challenge():
+        """Have a server of MCP say what it wants of requests without a login, unless that is known."""
+        if self._plain or self.challenge != Challenge():
             return
         try:
             response = await self.reach.post_json(self.server, {"jsonrpc": "2.0", "id": 1, "method": "ping"}, self.name)
@@ -417,7 +417,7 @@ class OAuthSession:
         command = " ".join(["toolexec login", self.name, *whose, *(f"--scope {each}" for each in plain)])
         details: dict[str, object] = {"command": command, **({"scopes": list(scopes)} if scopes else {})}
         if self.caller:
-            details["caller"] = self.caller
+            details |= {"caller": self.caller, "flow": self.settings.flow}
             why = f"caller {self.caller[:200]!r} has to log in: {why}"
         if self.settings.flow == "client":
             return LoginRequiredError(why, backend=self.name, op="execute", details=details)

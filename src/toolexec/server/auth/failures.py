@@ -6,10 +6,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Failures"]
+__all__ = ["Failures", "TooManyFailuresError"]
 
 _MINUTE = 60.0
 _REMEMBERED = 4096
+
+
+class TooManyFailuresError(Exception):
+    """An address has sent too many wrong credentials, and should send no more for `wait` seconds."""
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(f"too many wrong keys or tokens; wait {wait:.0f} s")
+        self.wait = wait
 
 
 class Failures:

@@ -12,9 +12,9 @@ from dataclasses import replace
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolexec.model.origin import ANYONE
+from toolexec.model.origin import ANYONE, Caller
 from toolexec.server.auth.credentials import CALLER, BadCredentialError, Identity, UncheckableError
-from toolexec.server.auth.failures import Failures
+from toolexec.server.auth.failures import Failures, TooManyFailuresError
 from toolexec.server.auth.jwt import Tokens
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import metadata_address
@@ -113,9 +113,7 @@ class Authentication:
                 return None
             identity = await self._identify(scheme, credential)
         except BadCredentialError as error:
-            wait = self._failures.failed(peer)
-            if wait:
-                self._tell("too_many_failures")
+            if wait := self._failed(peer):
                 await refuse(send, 429, "too many wrong keys or tokens; wait", [("retry-after", str(math.ceil(wait)))])
                 return None
             logger.warning("refused a request from %s: %s", peer, error)
@@ -132,6 +130,27 @@ class Authentication:
             )
             return None
         return identity
+
+    async def prove(self, peer: str, credential: str) -> Caller:
+        """Return whose the key or token is that *peer* has sent in a form, as the caller of this endpoint.
+
+        Raises BadCredentialError for a wrong one, TooManyFailuresError after too many of these, and UncheckableError.
+        """
+        try:
+            caller = (await self._identify("bearer", credential)).caller
+        except BadCredentialError as error:
+            logger.warning("refused a login from %s: %s", peer, error)
+            if wait := self._failed(peer):
+                raise TooManyFailuresError(wait) from None
+            raise
+        return replace(caller, endpoint=self._endpoint) if self._endpoint else caller
+
+    def _failed(self, peer: str) -> float:
+        """Count a wrong credential; return for how many seconds *peer* should send no more, 0 where it may go on."""
+        wait = self._failures.failed(peer)
+        if wait:
+            self._tell("too_many_failures")
+        return wait
 
     async def _identify(self, scheme: str, credential: str) -> Identity:
         if self._tokens is not None and scheme == "bearer" and credential.count(".") == 2:

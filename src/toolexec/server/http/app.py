@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from toolexec.model.origin import Caller
 from toolexec.run.context import ContextMeter
-from toolexec.server.auth.credentials import CALLER
+from toolexec.server.auth.credentials import CALLER, BadCredentialError
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import WELL_KNOWN, metadata_paths
 from toolexec.server.auth.middleware import Authentication
@@ -31,6 +31,8 @@ from toolexec.server.http.middleware import Guard, Requests, SeatClaims
 from toolexec.server.http.replies import get_only, refuse, reply, reply_json, reply_text
 from toolexec.server.http.sessions import SessionRoom, Sessions
 from toolexec.server.http.settings import HttpSettings, check_exposure
+from toolexec.server.logins.links import LOGIN_PATH, LoginLinks
+from toolexec.server.logins.page import LoginPage
 
 __all__ = ["HttpApp", "build_app"]
 
@@ -53,7 +55,10 @@ class HttpApp:
         metrics: Metrics | None,
         keys: LiveKeys | None = None,
         meter: ContextMeter | None = None,
+        logins: LoginLinks | None = None,
     ) -> None:
+        self.logins = logins
+        self._page = LoginPage(logins, self._prove, http.body_timeout) if logins is not None else None
         self._lowlevel = lowlevel
         self._http = http
         self._auth = auth
@@ -73,7 +78,7 @@ class HttpApp:
         self._apps: dict[str, ASGIApp] = {**self._open}
         inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._for_callers()), http, on_refusal=self._rejected)
         seated = SeatClaims(inner, on_refusal=self._rejected)
-        self._closed: ASGIApp = Authentication(seated, auth, on_refusal=self._rejected, keys=keys)
+        self._closed: Authentication = Authentication(seated, auth, on_refusal=self._rejected, keys=keys)
         self._requests = Requests(Guard(self._route, http, auth, on_refusal=self._rejected), metrics)
         app: Any = self._requests
         if http.behind_proxy:
@@ -179,8 +184,17 @@ class HttpApp:
         return route
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._apps.get(_path(scope), self._closed)
+        page = self._page if scope["path"].startswith(LOGIN_PATH) else None
+        app = page or self._apps.get(_path(scope), self._closed)
         await app(scope, receive, send)
+
+    async def _prove(self, endpoint: str, peer: str, credential: str) -> Caller:
+        """Return whose a key or token of an endpoint is; see `Authentication.prove`."""
+        if not endpoint:
+            return await self._closed.prove(peer, credential)
+        if endpoint not in self._beside:
+            raise BadCredentialError("the endpoint of that caller is closed")
+        return await self._beside[endpoint].authentication.prove(peer, credential)
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
         await reply_text(send, 200, "OK")
@@ -268,13 +282,15 @@ def build_app(
     metrics: Metrics | None = None,
     keys: LiveKeys | None = None,
     meter: ContextMeter | None = None,
+    logins: LoginLinks | None = None,
 ) -> HttpApp:
     """Return the ASGI application that serves *lowlevel* at `http.path`, for both eras of the protocol, with
     `/healthz`, `/readyz` and, with *health*, *metrics* and *meter*, `/health`, `/metrics` and `/context`.
 
     Every accepted request has its `Caller` in `scope["toolexec.caller"]`. *keys* are the API keys of *auth*, for one
-    who may replace them while the server runs. Raises ConfigurationError for settings that would leave the
+    who may replace them while the server runs. *logins* are those that callers make themselves, below
+    `/login/`. Raises ConfigurationError for settings that would leave the
     server open (see `check_exposure`), and what `Authentication` raises.
     """
     check_exposure(http, auth)
-    return HttpApp(lowlevel, http, auth, health, metrics, keys, meter)
+    return HttpApp(lowlevel, http, auth, health, metrics, keys, meter, logins)

@@ -45,6 +45,7 @@ class Endpoint:
         inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._served), http, on_refusal=on_refusal)
         seated = SeatClaims(inner, on_refusal=on_refusal)
         closed = Authentication(seated, keys.auth, on_refusal=on_refusal, keys=keys, endpoint=name)
+        self.authentication: Authentication = closed
         self.paths: Mapping[str, ASGIApp] = {http.path: closed, **metadata_paths(keys.auth, lowlevel.name, http.path)}
         keys.on_removed(self._end_sessions)
         self._requests: dict[anyio.CancelScope, bool] = {}

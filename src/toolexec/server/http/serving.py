@@ -15,6 +15,7 @@ import uvicorn
 from mcp.server.lowlevel import Server
 
 from toolexec.errors import ConfigurationError
+from toolexec.net.hosts import origin_of
 from toolexec.run.context import ContextMeter
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
@@ -24,8 +25,10 @@ from toolexec.server.http.app import HttpApp, build_app
 from toolexec.server.http.connections import connections
 from toolexec.server.http.health import Health
 from toolexec.server.http.metrics import Metrics
+from toolexec.server.http.replies import is_loopback
 from toolexec.server.http.seats import STATE, Seat, Seats
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.logins.links import LoginLinks
 from toolexec.server.pauses import watch_loop
 
 __all__ = ["HasLowlevel", "serve_http"]
@@ -96,6 +99,7 @@ async def serve_http(
     metrics: Metrics | None = None,
     keys: LiveKeys | None = None,
     meter: ContextMeter | None = None,
+    logins: LoginLinks | None = None,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
     running: Callable[[HttpApp], None] | None = None,
@@ -103,7 +107,8 @@ async def serve_http(
     """Serve MCP over HTTP until *stop* is set, or this is cancelled; signals are the caller's business.
 
     *keys* are the API keys of *auth*, for one who may replace them meanwhile. *health*, *metrics* and *meter* are what
-    operators see at `/health`, `/metrics` and `/context`.
+    operators see at `/health`, `/metrics` and `/context`. *logins* are those that callers make themselves, at a page:
+    `ToolServer.logins`; a server that only this machine can reach needs no `resource_url` for that.
 
     *running* gets the application once it runs, before any client reaches it: for more endpoints of it.
     *ready* gets the address once clients can connect (with the real port, where `port` is 0). At the end, streams are
@@ -113,7 +118,7 @@ async def serve_http(
     certificates that cannot be used.
     """
     lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
-    app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys, meter=meter)
+    app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys, meter=meter, logins=logins)
     listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
     ends: tuple[BaseException | None, ...] = ()
@@ -123,6 +128,8 @@ async def serve_http(
             if running is not None:
                 running(app)
             await _first(serving, listener.listening)
+            if logins is not None and not logins.base and is_loopback(http.host) and not serving.done():
+                logins.base = origin_of(_address(http, listener.port))
             if ready is not None and not serving.done():
                 ready(_address(http, listener.port))
             await _first(serving, stop)

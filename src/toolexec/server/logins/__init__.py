@@ -1,0 +1,1 @@
+"""The logins that callers make themselves, at a page of this server."""
