@@ -31,6 +31,7 @@ from toolexec.server.http.middleware import Guard, Requests, SeatClaims
 from toolexec.server.http.replies import get_only, refuse, reply, reply_json, reply_text
 from toolexec.server.http.sessions import SessionRoom, Sessions
 from toolexec.server.http.settings import HttpSettings, check_exposure
+from toolexec.server.http.turns import Turns
 from toolexec.server.logins.links import LOGIN_PATH, LoginLinks
 from toolexec.server.logins.page import LoginPage
 
@@ -66,6 +67,7 @@ class HttpApp:
         self._metrics = metrics
         self._meter = meter
         self._room = SessionRoom(http)
+        self._turns = Turns()
         self._sessions = Sessions(lowlevel, http, self._room)
         self._beside: dict[str, Endpoint] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -76,7 +78,9 @@ class HttpApp:
             metrics.watch_sessions(self._room.count)
         self._open = self._open_paths()
         self._apps: dict[str, ASGIApp] = {**self._open}
-        inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._for_callers()), http, on_refusal=self._rejected)
+        inner: ASGIApp = BodyLimits(
+            AuthContextMiddleware(self._for_callers()), http, self._turns, on_refusal=self._rejected
+        )
         seated = SeatClaims(inner, on_refusal=self._rejected)
         self._closed: Authentication = Authentication(seated, auth, on_refusal=self._rejected, keys=keys)
         self._requests = Requests(Guard(self._route, http, auth, on_refusal=self._rejected), metrics)
@@ -109,7 +113,7 @@ class HttpApp:
         Raises ConfigurationError for settings that would leave it open, and what `Authentication` raises.
         """
         check_exposure(http, keys.auth)
-        return Endpoint(name, lowlevel, http, keys, self._room, self._rejected)
+        return Endpoint(name, lowlevel, http, keys, self._room, self._turns, self._rejected)
 
     def open_endpoint(self, endpoint: Endpoint) -> None:
         """Serve an endpoint, on the event loop that this runs on."""

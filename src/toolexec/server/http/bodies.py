@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolexec.server.http.replies import Refuse, header, refuse, reply_json
+from toolexec.server.http.replies import Refuse, header, owner_of, refuse, reply_json
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.turns import Turns
 
 __all__ = ["BodyLimits", "Refusal", "refusal_of"]
 
@@ -31,11 +32,13 @@ class BodyLimits:
 
     Answers 415 for what is not JSON, 413 for a body that is too long (whether it says so or not), 408 for one that
     does not arrive in time and 400 for JSON that nests too deeply or has too many values: all others would wait
-    while it is decoded. *on_refusal* receives the reason in one word.
+    while it is decoded. What is taken waits for one of the *turns* of its caller. *on_refusal* receives the reason in
+    one word.
     """
 
-    def __init__(self, app: ASGIApp, http: HttpSettings, *, on_refusal: Refuse) -> None:
+    def __init__(self, app: ASGIApp, http: HttpSettings, turns: Turns, *, on_refusal: Refuse) -> None:
         self._app = app
+        self._turns = turns
         self._most = http.max_body_bytes
         self._depth = http.max_json_depth
         self._values = http.max_json_values
@@ -66,7 +69,12 @@ class BodyLimits:
             self._tell("disconnected")
         elif len(body) > self._most:
             await self._too_long(send)
-        elif refusal := await self._refusal_of(body):
+        else:
+            async with self._turns.taken(owner_of(scope), large=len(body) >= _AT_ONCE):
+                await self._answer(body, scope, receive, send)
+
+    async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal := await self._refusal_of(body):
             self._tell(refusal)
             problem = {"code": _PARSE_ERROR, "message": f"Parse error: {self._explained(refusal)}"}
             await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})

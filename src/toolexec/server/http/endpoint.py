@@ -20,13 +20,14 @@ from toolexec.server.http.middleware import SeatClaims
 from toolexec.server.http.replies import Refuse, is_stream, refuse
 from toolexec.server.http.sessions import SessionRoom, Sessions
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.turns import Turns
 
 __all__ = ["Endpoint"]
 
 
 class Endpoint:
     """Serves *lowlevel* at `http.path` for the callers of the endpoint *name*, from `start` until `aclose`. Its
-    sessions have their place in *room*, with those of all endpoints.
+    sessions have their place in *room*, with those of all endpoints, and its requests their *turns*.
 
     Raises what `Authentication` raises.
     """
@@ -38,11 +39,12 @@ class Endpoint:
         http: HttpSettings,
         keys: LiveKeys,
         room: SessionRoom,
+        turns: Turns,
         on_refusal: Refuse,
     ) -> None:
         self.name = name
         self._sessions = Sessions(lowlevel, http, room)
-        inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._served), http, on_refusal=on_refusal)
+        inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._served), http, turns, on_refusal=on_refusal)
         seated = SeatClaims(inner, on_refusal=on_refusal)
         closed = Authentication(seated, keys.auth, on_refusal=on_refusal, keys=keys, endpoint=name)
         self.authentication: Authentication = closed

@@ -1,0 +1,66 @@
+"""What one hostile caller costs the 199 others of a server: `python -m benchmarks.callers [WAY...]`.
+
+Starts `toolexec serve` over HTTP as a process, has 199 callers call it, each with a key and a connection of its own,
+and prints how long their calls took: without a hostile caller, and with one, in each of the ways that the tests have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.server.crowd import Crowd, Server, served
+from tests.server.hostile import WAYS, hostility
+
+__all__ = ["main"]
+
+CALLERS = [f"caller-{number}" for number in range(199)]
+PAUSE = 4.0
+"""Seconds between two calls of one caller: about 50 calls a second of all."""
+EACH = 5
+
+
+@asynccontextmanager
+async def quiet() -> AsyncGenerator[dict[str, int]]:
+    """Have nobody be hostile."""
+    yield {}
+
+
+async def measure(server: Server, ways: Sequence[str]) -> int:
+    """Print a row for each way, and return how many calls failed."""
+    failed = 0
+    async with Crowd(server.url, CALLERS) as crowd:
+        await crowd.calls(2, 1.0)
+        print(f"{'':14}  p50 ms   p99 ms   max ms  calls  errors  memory MB  the hostile caller got", flush=True)
+        for name in ("quiet", *ways, "quiet again"):
+            crowd.took.clear()
+            crowd.errors.clear()
+            async with hostility(name, server.url) if name in WAYS else quiet() as seen:
+                await crowd.calls(EACH, PAUSE)
+                memory = server.resident
+            took = sorted(each * 1000 for each in crowd.took)
+            p50, p99 = took[len(took) // 2], took[len(took) * 99 // 100]
+            print(
+                f"{name:14} {p50:7.1f}  {p99:7.1f}  {took[-1]:7.1f}  {len(took):5}  {len(crowd.errors):6}"
+                f"  {memory >> 20:9}  {dict(seen)}",
+                flush=True,
+            )
+            for error in crowd.errors[:3]:
+                print(f"    {error}", flush=True)
+            failed += len(crowd.errors)
+            await asyncio.sleep(2.0)
+    return failed
+
+
+def main(ways: Sequence[str]) -> int:
+    """Measure these ways, or all of them."""
+    with tempfile.TemporaryDirectory() as directory, served(Path(directory), CALLERS) as server:
+        return asyncio.run(measure(server, ways or [*WAYS]))
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)

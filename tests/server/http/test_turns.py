@@ -1,0 +1,137 @@
+"""The requests of a caller begin a few at a time, and those of others beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from toolexec.server.http.turns import Turns
+
+FOREVER = 3600.0
+
+
+class Requests:
+    """Requests that begin when it is their turn, and end when they are told to."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.begun: list[str] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[str, asyncio.Event] = {}
+
+    async def come(self, *names: str, large: bool = False) -> None:
+        """Have requests arrive; the first letter of its name says whose each is."""
+        for name in names:
+            self._ends[name] = asyncio.Event()
+            self._tasks[name] = asyncio.create_task(self._one(name, large))
+            await settled()
+
+    async def _one(self, name: str, large: bool) -> None:
+        async with self.turns.taken(name[0], large=large):
+            self.begun.append(name)
+            await self._ends[name].wait()
+
+    async def end(self, *names: str) -> None:
+        """Have them be over."""
+        for name in names:
+            self._ends[name].set()
+            await self._tasks[name]
+            await settled()
+
+    async def cancel(self, name: str) -> None:
+        """Have the server give one up."""
+        self._tasks[name].cancel()
+        await asyncio.wait([self._tasks[name]])
+        await settled()
+
+    async def end_all(self) -> None:
+        """Have all be over."""
+        for end in self._ends.values():
+            end.set()
+        await asyncio.wait([*self._tasks.values()])
+
+
+async def settled() -> None:
+    """Let everything happen that can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def requests(each: int = 2, seconds: float = FOREVER) -> AsyncIterator[Requests]:
+    """Requests at turns that nobody has; nobody has one at the end."""
+    found = Requests(Turns(each, seconds))
+    try:
+        yield found
+    finally:
+        await found.end_all()
+    assert len(found.turns) == 0
+
+
+async def test_the_next_begins_when_one_is_over() -> None:
+    """Requests of a caller wait for each other in their order; those of others do not wait for them."""
+    async with requests() as all_of_them:
+        await all_of_them.come("e1", "e2", "e3", "e4", "a1", "b1")
+        assert all_of_them.begun == ["e1", "e2", "a1", "b1"]
+        await all_of_them.end("e2")
+        assert all_of_them.begun[4:] == ["e3"]
+        await all_of_them.end("e1", "e3")
+        assert all_of_them.begun[5:] == ["e4"]
+
+
+async def test_what_only_waits_keeps_no_turn() -> None:
+    """Where none of a caller's requests is over, the next begin all the same, soon after."""
+    async with requests(each=1, seconds=0.001) as all_of_them:
+        await all_of_them.come("e1", "e2", "e3")
+        async with asyncio.timeout(60):
+            while len(all_of_them.begun) < 3:
+                await asyncio.sleep(0.001)
+        assert all_of_them.begun == ["e1", "e2", "e3"]
+
+
+async def test_a_large_one_is_alone() -> None:
+    """It begins when its caller has no other under way, and those that come later wait for it."""
+    async with requests() as all_of_them:
+        await all_of_them.come("e1")
+        await all_of_them.come("e2", large=True)
+        await all_of_them.come("e3", "a1")
+        assert all_of_them.begun == ["e1", "a1"]
+        await all_of_them.end("e1")
+        assert all_of_them.begun == ["e1", "a1", "e2"]
+        await all_of_them.end("e2")
+        assert all_of_them.begun == ["e1", "a1", "e2", "e3"]
+
+
+async def test_one_that_is_given_up_takes_no_turn() -> None:
+    """Those behind it begin as if it had not come, whether it waited or was about to begin."""
+    async with requests() as all_of_them:
+        await all_of_them.come("e1", "e2")
+        await all_of_them.come("e3", large=True)
+        await all_of_them.come("e4")
+        await all_of_them.end("e1")
+        assert all_of_them.begun == ["e1", "e2"]
+        await all_of_them.cancel("e3")
+        assert all_of_them.begun == ["e1", "e2", "e4"]
+        await all_of_them.come("e5", "e6")
+        await all_of_them.cancel("e2")
+        await all_of_them.end("e4")
+        assert all_of_them.begun == ["e1", "e2", "e4", "e5", "e6"]
+
+
+async def test_one_that_is_given_up_as_it_gets_its_turn_hands_it_on() -> None:
+    """No turn is lost where both happen in one moment."""
+    turns = Turns(1, FOREVER)
+    begun: list[int] = []
+
+    async def one(number: int) -> None:
+        async with turns.taken("e"):
+            begun.append(number)
+
+    async with turns.taken("e"):
+        second, third = asyncio.create_task(one(2)), asyncio.create_task(one(3))
+        await settled()
+    second.cancel()
+    await asyncio.wait([second, third])
+    assert begun == [3]
+    assert len(turns) == 0
