@@ -26,7 +26,7 @@ EACH = 5
 
 @asynccontextmanager
 async def quiet() -> AsyncGenerator[dict[str, int]]:
-    """Have nobody be hostile."""
+    """Have no hostile caller."""
     yield {}
 
 

@@ -137,7 +137,7 @@ async def slow_bodies(attack: Attack) -> None:
 
 
 async def wrong_keys(attack: Attack) -> None:
-    """Try keys that nobody has."""
+    """Try keys that no caller has."""
     body, headers = call_of("run_tool", {"tool_id": "load:echo", "args": {"text": "x"}})
     await attack.again(lambda: attack.post(body, headers, key=f"txk_wrong-{next(attack.numbers)}"))
 
@@ -174,7 +174,7 @@ async def lists(attack: Attack) -> None:
 
 
 async def subscriptions(attack: Attack) -> None:
-    """Listen for changes on as many streams as there can be, and open them anew."""
+    """Listen for changes on as many streams as there can be, and open them again."""
     notifications = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
     body, headers = call_of("", {}, method="subscriptions/listen", notifications=notifications)
 

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.full, pytest.mark.anyio]
 CALLERS = [f"caller-{number}" for number in range(20)]
 EACH = 2
 MOST_BYTES = 2 << 30
-"""How much memory the server may have: it has 130 MB when nobody is hostile, and 1.1 GB at worst, with large bodies."""
+"""How much memory the server may have: it has 130 MB without a hostile caller, and 1.1 GB at worst, with large bodies."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_nobody_else_gets_an_error(server: Server, way: str) -> None:
+async def test_no_other_caller_gets_an_error(server: Server, way: str) -> None:
     """All calls of 20 others are answered, with what was asked for, while one is hostile; it was until the end, and
     the server's memory is bounded."""
     async with Crowd(server.url, CALLERS) as crowd, hostility(way, server.url) as seen:
@@ -38,7 +38,7 @@ async def test_nobody_else_gets_an_error(server: Server, way: str) -> None:
 
 
 async def test_the_hostile_caller_is_served_afterwards(server: Server) -> None:
-    """Nobody is locked out for what it did."""
+    """A caller is not locked out for what it did."""
     async with Crowd(server.url, [HOSTILE]) as crowd:
         await crowd.calls(2)
     assert crowd.errors == []

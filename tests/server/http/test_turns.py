@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.waiting import until
+
 from toolexec.server.http.turns import Turns
 
 FOREVER = 3600.0
 
 
 class Requests:
-    """Requests that begin when it is their turn, and end when they are told to."""
+    """Requests that begin when it is their turn, and end when their test says so."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
@@ -60,7 +62,7 @@ async def settled() -> None:
 
 @asynccontextmanager
 async def requests(each: int = 2, seconds: float = FOREVER) -> AsyncIterator[Requests]:
-    """Requests at turns that nobody has; nobody has one at the end."""
+    """Requests at turns that are all free, and are again at the end."""
     found = Requests(Turns(each, seconds))
     try:
         yield found
@@ -84,14 +86,12 @@ async def test_what_only_waits_keeps_no_turn() -> None:
     """Where none of a caller's requests is over, the next begin all the same, soon after."""
     async with requests(each=1, seconds=0.001) as all_of_them:
         await all_of_them.come("e1", "e2", "e3")
-        async with asyncio.timeout(60):
-            while len(all_of_them.begun) < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(all_of_them.begun) == 3, 0.001)
         assert all_of_them.begun == ["e1", "e2", "e3"]
 
 
 async def test_a_large_one_is_alone() -> None:
-    """It begins when its caller has no other under way, and those that come later wait for it."""
+    """A large one begins when its caller has no other under way, and those that come later wait for it."""
     async with requests() as all_of_them:
         await all_of_them.come("e1")
         await all_of_them.come("e2", large=True)
@@ -120,7 +120,7 @@ async def test_one_that_is_given_up_takes_no_turn() -> None:
 
 
 async def test_one_that_is_given_up_as_it_gets_its_turn_hands_it_on() -> None:
-    """No turn is lost where both happen in one moment."""
+    """Others get its turn where both happen in one moment."""
     turns = Turns(1, FOREVER)
     begun: list[int] = []
 
