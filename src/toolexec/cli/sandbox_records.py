@@ -112,7 +112,11 @@ class Records:
         plugin = _experimental(backend.kind)
         if settings is None or plugin is None:
             return None
-        return Experiment(plugin, settings_of(backend.kind, settings), settings)
+        try:
+            return Experiment(plugin, settings_of(backend.kind, settings), settings)
+        except ConfigurationError as error:
+            self._session.screen.note(error.message)
+            return None
 
 
 def _experimental(kind: str) -> SandboxPlugin | None:

@@ -76,7 +76,7 @@ class _Imaged(Protocol):
 class Experiment:
     """The kind of *plugin*, which is experimental, as *settings* have it set up: *own* are those of its kind.
 
-    Its records are in *directory* (default: `records_directory()`).
+    Its records are in *directory* (default: `records_directory()`, which says what is raised).
     """
 
     def __init__(
@@ -208,17 +208,23 @@ class Experiment:
 
 
 def records_directory() -> Path:
-    """Return where records are kept: `sandboxes` in the user's state directory."""
-    return state_directory() / "sandboxes"
+    """Return where records are kept: `sandboxes` in the user's state directory.
+
+    Raises ConfigurationError where there is no home, and where files have no owners.
+    """
+    if not hasattr(os, "geteuid"):
+        raise ConfigurationError("what checks of sandboxes find is kept only where files have owners")
+    try:
+        return state_directory() / "sandboxes"
+    except RuntimeError as error:
+        raise ConfigurationError(f"there is no directory for what checks find: {error}; set XDG_STATE_HOME") from error
 
 
 def recorded_kinds(directory: Path | None = None) -> frozenset[str]:
     """Return the kinds of which there are records, whatever those say. Reads a directory."""
-    if not hasattr(os, "geteuid"):  # no process could find out whose they are
-        return frozenset()
     try:
         names = _names(directory or records_directory())
-    except RuntimeError:  # there is no home
+    except ConfigurationError:  # none can be kept
         return frozenset()
     return frozenset(kind for kind, _ in map(_parts, names) if kind)
 
