@@ -195,7 +195,7 @@ async def serving_sandbox(ex: Exec, *, language: str, profile: str) -> SandboxBa
     for backend in ex.runtime.candidates(name):
         if only in ("", judged_kind(backend)) and language in backend.languages:
             state = await backend.check()
-            if state.ok or state.is_fault:
+            if state.is_fault or (state.ok and not await ex.runtime.lapsed(backend, name)):
                 return backend
     return None
 
