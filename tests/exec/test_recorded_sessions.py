@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.errors import ConfigurationError, RunError
-from toolexec.journal import Record, RunRecord
+from toolexec.errors import ConfigurationError, JournalError, RunError
+from toolexec.journal import Record, RunRecord, SQLiteJournal
 
 SECRET = "sk-live-0123456789abcdefABCDEF"
 PROGRAMS = (
@@ -174,6 +174,23 @@ async def test_a_program_whose_predecessor_is_gone_says_so(tmp_path: Path, shop:
             await ex.runs.replay(third.id)
         assert gone.value.code == "run_not_found"
         assert (await ex.runs.replay(first.id)).same
+
+
+@pytest.mark.parametrize("place", [{"number": 2, "previous": "recorded:b"}, {"number": 2, "previous": "recorded:a"}])
+async def test_a_forged_order_of_programs_is_refused(tmp_path: Path, place: dict[str, Any]) -> None:
+    """A journal in which a program comes before itself, or is not the one before, is damaged: nothing is made again."""
+    settings: dict[str, Any] = {"given": {}, "now": 1e9, "seed": 1, "recorded": True}
+    opened = {"given": {}, "now": 1e9, "seed": 1}
+    with closing(SQLiteJournal(tmp_path / "runs.db")) as journal:
+        for name, own in (("b", place), ("a", {"number": 2, "previous": "recorded:b"})):
+            forged = {**settings, "session": {**own, "opened": opened}}
+            run = RunRecord(
+                id=f"recorded:{name}", kind="code", source="x = 1", digest="", settings=forged, state="done", result={}
+            )
+            journal.record(run, [], [])
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        with pytest.raises(JournalError, match="not the program before it"):
+            await ex.runs.replay("recorded:a")
 
 
 async def test_a_session_is_recorded_as_a_whole_or_not_at_all(

@@ -351,10 +351,13 @@ class DurableRuns(JournalAccess):
         found = await self._read(run, language)
         before: list[Recording] = []
         while previous := session_of(run).get("previous"):
+            number = session_of(run).get("number")
             try:
                 run = await self.do(self.journal.get, previous)
             except RunError as error:
                 raise _lacks(found.run.id, previous) if error.code == "run_not_found" else error from error
+            if not isinstance(number, int) or session_of(run).get("number") != number - 1:
+                raise JournalError(f"the journal is damaged: {previous} is not the program before it in its session")
             before.insert(0, await self._read(run, language))
         return replace(found, before=tuple(before))
 
