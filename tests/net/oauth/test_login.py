@@ -15,7 +15,7 @@ import pytest
 from tests.net.oauth.login_server import LoginServer, login_server, visit
 
 from toolexec.errors import LoginError
-from toolexec.net.oauth.login import log_in
+from toolexec.net.oauth.login import begin_code_login, log_in
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.store import LoginStore
@@ -75,6 +75,19 @@ async def test_a_person_logs_in_and_calls_are_accepted(server: LoginServer, stor
     assert server.asked[0]["resource"] == f"{server.url}/mcp"
     assert (await call(session)).status_code == 200
     assert session.needed is None
+
+
+async def test_a_client_is_registered_for_where_browsers_come_back_to(server: LoginServer, store: LoginStore) -> None:
+    """A place on this machine is that of a native client, one of a server that of a web client (OpenID Connect)."""
+    session = session_of(server, store)
+    for place in ("http://127.0.0.1:9/x", "https://tools.example/login/callback/notes"):
+        login = await begin_code_login(session, place)
+        assert dict(parse_qsl(urlsplit(login.request.link).query))["redirect_uri"] == place
+    kinds = [(each["application_type"], each["redirect_uris"]) for each in server.clients.values()]
+    assert kinds == [
+        ("native", ["http://127.0.0.1:9/x"]),
+        ("web", ["https://tools.example/login/callback/notes"]),
+    ]
 
 
 async def test_a_login_is_kept_for_later_processes_in_a_file_of_its_owner(

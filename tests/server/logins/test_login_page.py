@@ -315,6 +315,43 @@ async def test_the_caller_of_an_endpoint_proves_itself_with_a_key_of_that(
     assert running.owners == ["ann"]
 
 
+async def test_a_call_that_needs_more_scopes_brings_a_link_for_these(running: Running) -> None:
+    """The login at the link has them, beside those that were there."""
+    async with running.client("ann", "legacy") as client, Browser(running, "ann") as ann:
+        await ann.log_in(await running.link("ann"))
+        running.there.needed = "read write"
+        result: Any = await client.call_tool("notes__read", {})
+        error = result.structured_content["error"]
+        assert error["details"]["scopes"] == ["read", "write"]
+        where = await ann.start(error["details"]["link"])
+        assert parse_qs(urlsplit(where).query)["scope"] == ["read write"]
+        assert (await ann.http.get(await ann.authorize(where))).status_code == 200
+        assert not (await client.call_tool("notes__read", {})).is_error
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_callers_of_an_mcp_server_log_in_at_the_page(running: Running, era: str) -> None:
+    """The connection that was refused for want of a login is made with it at the next call, and others go on."""
+    ex, there = running.server.ex, running.there
+    there.said = "{owner}"
+    await ex.add_mcp("remote", url=f"{there.url}/mcp", auth={"kind": "oauth", "per": "caller"})
+    backend: Any = ex.backends.get("remote")
+
+    async def show(link: str, code: str) -> None:
+        async with Browser(running, "operator") as operator:
+            await operator.http.get(await operator.authorize(link))
+
+    await backend.log_in(show)
+    for who in ("ann", "bob"):
+        async with running.client(who, era) as client, Browser(running, who) as browser:
+            refused = [await client.call_tool("remote__read", {}) for _ in range(12)]  # more than a breaker lets pass
+            result: Any = refused[-1]
+            link = result.structured_content["error"]["details"]["link"]
+            assert (await browser.log_in(link)).status_code == 200
+            result = await client.call_tool("remote__read", {})
+            assert [part.text for part in result.content] == [who]
+
+
 async def test_links_end_and_there_are_not_too_many() -> None:
     """A link that is too old is refused, the oldest gives way, and a caller has one for each backend."""
     now = [0.0]
