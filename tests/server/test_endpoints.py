@@ -107,13 +107,13 @@ class Running:
     root: str
 
     @asynccontextmanager
-    async def client(self, path: str, who: str, era: str = "auto") -> AsyncGenerator[Client]:
+    async def client(self, path: str, who: str, era: str = "auto", **callbacks: Any) -> AsyncGenerator[Client]:
         """Connect with the official client."""
         async with AsyncExitStack() as stack:
             headers = {"x-api-key": f"key-of-{who}"}
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20, verify=False))
             transport = streamable_http_client(f"{self.root}{path}", http_client=http)
-            yield await stack.enter_async_context(Client(transport, mode=era))  # type: ignore[arg-type]
+            yield await stack.enter_async_context(Client(transport, mode=era, **callbacks))  # type: ignore[arg-type]
 
     async def status(self, path: str, who: str = "", session: str = "") -> int:
         """Return the status that a call with a key gets."""

@@ -59,13 +59,20 @@ CLIENT: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def both(era: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Yield clients of the server itself, and of a gateway in front of another one."""
+async def itself() -> AsyncIterator[tuple[Client, list[str]]]:
+    """Yield a client of the server itself, and the command that starts another one."""
     command = require_npm_server("everything")
     env = {name: value for name, value in server_environment().items() if name in ("HOME", "PATH", "TERM", "USER")}
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=env)
+    async with Client(parameters, mode="legacy", **CLIENT) as own:
+        yield own, command
+
+
+@asynccontextmanager
+async def both(era: str) -> AsyncIterator[tuple[Client, Client]]:
+    """Yield clients of the server itself, and of a gateway in front of another one."""
     async with AsyncExitStack() as stack:
-        itself = StdioServerParameters(command=command[0], args=command[1:], env=env)
-        own = await stack.enter_async_context(Client(itself, mode="legacy", **CLIENT))
+        own, command = await stack.enter_async_context(itself())
         ex = Exec()
         server = await stack.enter_async_context(ToolServer(ex, ServeSettings(expose="direct")))
         await ex.add_mcp("docs", command=command)
@@ -84,49 +91,54 @@ def steady(value: Any) -> Any:
     return text if os.environ.get("HOME", "/") not in text else "*"
 
 
+async def compare(own: Client, client: Client) -> None:
+    """Fail unless all that the server has is there through the gateway, with the reply that it has directly."""
+    tools = {tool.name for tool in (await own.list_tools()).tools}
+    # The SDK's own client cannot run tasks, which the gateway does for its clients.
+    calls = {name: args for name, args in (EVERYTHING | ASKING).items() if name != "simulate-research-query"}
+    assert tools == {*calls, "simulate-research-query"}
+    names = {tool.name for tool in (await client.list_tools()).tools}
+    assert {f"docs__{name}" for name in tools} <= names
+    for name, args in calls.items():
+        direct = steady(here(plain(await own.call_tool(name, args))))
+        through = steady(plain(await client.call_tool(f"docs__{name}", args)))
+        assert through["content"] == direct["content"], name
+        assert through.get("structuredContent") == direct.get("structuredContent"), name
+    research = await client.call_tool("docs__simulate-research-query", {"topic": "tools"})
+    assert "Research Report: tools" in str(research.content)
+
+    for method, key, number in (
+        ("list_resources", "resources", 8),  # one of them is made by a tool
+        ("list_resource_templates", "resourceTemplates", 2),
+    ):
+        direct, through = plain(await getattr(own, method)()), plain(await getattr(client, method)())
+        assert len(through[key]) == number
+        assert through[key] == here(direct[key])
+    uris = [resource.uri for resource in (await own.list_resources()).resources]
+    for uri in (*uris, TEMPLATE.replace("{resourceId}", "1"), "demo://resource/dynamic/blob/2"):
+        direct = steady(here(plain(await own.read_resource(uri))))
+        assert steady(plain(await client.read_resource(f"toolexec://docs/{uri}")))["contents"] == direct["contents"]
+
+    prompts = (await own.list_prompts()).prompts
+    assert len(prompts) == 4
+    filled = {"resourceType": "Text", "resourceId": "1"}
+    for prompt in prompts:
+        args = {argument.name: filled.get(argument.name, "Sales") for argument in prompt.arguments or ()}
+        direct = steady(here(plain(await own.get_prompt(prompt.name, args))))
+        through = steady(plain(await client.get_prompt(f"docs:{prompt.name}", args)))
+        assert through["messages"] == direct["messages"], prompt.name
+    department = {"name": "department", "value": "S"}
+    found = await client.complete(PromptReference(name="docs:completable-prompt"), department)
+    assert plain(found) == plain(await own.complete(PromptReference(name="completable-prompt"), department))
+    number = {"name": "resourceId", "value": "1"}
+    direct = plain(await own.complete(ResourceTemplateReference(uri=TEMPLATE), number))
+    found = await client.complete(ResourceTemplateReference(uri=f"toolexec://docs/{TEMPLATE}"), number)
+    assert plain(found) == direct
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_every_reply_is_the_one_of_the_server(era: str):
     """17 of 17 tools, 7 resources, 2 templates and 4 prompts: each has the definition and the reply that it has
     directly, but for names and URIs."""
     async with both(era) as (own, client):
-        tools = {tool.name for tool in (await own.list_tools()).tools}
-        # The SDK's own client cannot run tasks, which the gateway does for its clients.
-        calls = {name: args for name, args in (EVERYTHING | ASKING).items() if name != "simulate-research-query"}
-        assert tools == {*calls, "simulate-research-query"}
-        names = {tool.name for tool in (await client.list_tools()).tools}
-        assert {f"docs__{name}" for name in tools} <= names
-        for name, args in calls.items():
-            direct = steady(here(plain(await own.call_tool(name, args))))
-            through = steady(plain(await client.call_tool(f"docs__{name}", args)))
-            assert through["content"] == direct["content"], name
-            assert through.get("structuredContent") == direct.get("structuredContent"), name
-        research = await client.call_tool("docs__simulate-research-query", {"topic": "tools"})
-        assert "Research Report: tools" in str(research.content)
-
-        for method, key, number in (
-            ("list_resources", "resources", 8),  # one of them is made by a tool
-            ("list_resource_templates", "resourceTemplates", 2),
-        ):
-            direct, through = plain(await getattr(own, method)()), plain(await getattr(client, method)())
-            assert len(through[key]) == number
-            assert through[key] == here(direct[key])
-        uris = [resource.uri for resource in (await own.list_resources()).resources]
-        for uri in (*uris, TEMPLATE.replace("{resourceId}", "1"), "demo://resource/dynamic/blob/2"):
-            direct = steady(here(plain(await own.read_resource(uri))))
-            assert steady(plain(await client.read_resource(f"toolexec://docs/{uri}")))["contents"] == direct["contents"]
-
-        prompts = (await own.list_prompts()).prompts
-        assert len(prompts) == 4
-        filled = {"resourceType": "Text", "resourceId": "1"}
-        for prompt in prompts:
-            args = {argument.name: filled.get(argument.name, "Sales") for argument in prompt.arguments or ()}
-            direct = steady(here(plain(await own.get_prompt(prompt.name, args))))
-            through = steady(plain(await client.get_prompt(f"docs:{prompt.name}", args)))
-            assert through["messages"] == direct["messages"], prompt.name
-        department = {"name": "department", "value": "S"}
-        found = await client.complete(PromptReference(name="docs:completable-prompt"), department)
-        assert plain(found) == plain(await own.complete(PromptReference(name="completable-prompt"), department))
-        number = {"name": "resourceId", "value": "1"}
-        direct = plain(await own.complete(ResourceTemplateReference(uri=TEMPLATE), number))
-        found = await client.complete(ResourceTemplateReference(uri=f"toolexec://docs/{TEMPLATE}"), number)
-        assert plain(found) == direct
+        await compare(own, client)
