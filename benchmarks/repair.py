@@ -98,7 +98,7 @@ def add_tools(ex: Exec) -> None:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program of the corpus: its name, language and code, the value it is to have, and what its message must say
-    where it is wrong. With `for_reader` no text can be put in the place of another: saying that is all."""
+    where it is wrong. With `for_reader` no text need be put in the place of another: saying that is enough."""
 
     name: str
     language: str
@@ -159,8 +159,8 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     is_right = result.error is None and result.value == program.value
     is_fixed = not ran and is_right
     if program.for_reader:
-        is_fixed = not ran and all(text in first for text in program.says)
-    misled = is_changed and result.error is None and not is_right
+        is_fixed = is_fixed or (not ran and all(text in first for text in program.says))
+    misled = is_changed and result.error is None and not is_right and not is_fixed
     return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled)
 
 

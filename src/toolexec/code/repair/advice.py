@@ -18,6 +18,7 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.languages import about_language
 from toolexec.code.repair.operands import about_operands
+from toolexec.code.repair.other_names import about_other_names
 from toolexec.code.repair.own_imports import own_import
 from toolexec.code.repair.results import about_results
 from toolexec.code.repair.source import instead
@@ -138,6 +139,19 @@ _NO_FILE: Final = (
     "`tools.search('read a file')` finds it if there is one"
 )
 _NO_PACKAGE: Final = "is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
+_PACKAGE: Final = re.compile(r"(?:\bfrom\s*|\brequire\(\s*|^[ \t]*import\s*)['\"]([\w@./:-]+)['\"]", re.MULTILINE)
+_PACKAGES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("axios", "node-fetch", "got", "undici", "http", "https"), _NOT_DEFINED["fetch"]),
+    **dict.fromkeys(("date-fns", "moment", "dayjs", "luxon"), "use `new Date(text)` and its methods"),
+    **dict.fromkeys(("lodash", "underscore", "ramda"), "use `map`, `filter`, `reduce` and `Object.entries`"),
+    **dict.fromkeys(("uuid", "nanoid", "crypto"), "use `Math.random`"),
+    **dict.fromkeys(("zod", "ajv", "joi"), "check it with `typeof`"),
+    **dict.fromkeys(("openai", "@anthropic-ai", "@octokit", "stripe", "googleapis"), _TOOLS),
+    "path": "join strings with `/`",
+    "util": "`await` what gives a promise",
+}
+"""Package of npm or Node.js → what a program uses where there is none."""
+
 _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import\b[^(\n]*['\"]", re.MULTILINE)
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
@@ -179,7 +193,7 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     advice = about_calls(failure, tools) or about_arguments(failure, tools) or about_chains(failure)
-    advice = advice or about_operands(failure) or about_results(failure, tools)
+    advice = advice or about_operands(failure) or about_results(failure, tools) or about_other_names(failure)
     if advice := advice or about_language(failure):
         return advice
     return _about_javascript(failure) if failure.language == "javascript" else ""
@@ -213,12 +227,19 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
     return f"{module} is not in this sandbox{final}: {advice}{where}"
 
 
+def _of_package(code: str) -> str:
+    """Return what there is in the place of the first package of npm that *code* wants."""
+    found = _PACKAGE.search(code)
+    advice = _PACKAGES.get(found[1].removeprefix("node:").partition("/")[0], "") if found is not None else ""
+    return f"; for `{found[1]}`: {advice}" if found is not None and advice else ""
+
+
 def _about_javascript(failure: Failure) -> str:
     own = own_import(failure.code, failure.language)
     if own and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
         return f"{_OWN}: leave `{own}` out"
     if failure.kind == "SyntaxError" and failure.backend == "wasm" and not own and _IMPORT.search(failure.code):
-        return _NO_MODULES
+        return f"{_NO_MODULES}{_of_package(failure.code)}"
     if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
         return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
     is_alone = failure.is_isolated
@@ -230,5 +251,6 @@ def _about_javascript(failure: Failure) -> str:
     if found is not None and (failure.backend == "wasm" or found[1] in _NOWHERE):
         written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
         advice = _NOT_DEFINED.get(found[1], "")
+        advice += _of_package(failure.code) if found[1] == "require" else ""
         return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice
     return ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.signatures import signature_of
 from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
@@ -44,6 +45,12 @@ def about_arguments(failure: Failure, tools: Tools | None = None) -> str:
     refused = _REFUSED.match(failure.message)
     if refused is None:
         return ""
+    advice, signature = _about_refused(refused, failure, tools), signature_of(refused[1], tools)
+    return f"{signature}: {advice}" if signature and advice else signature or advice
+
+
+def _about_refused(refused: re.Match[str], failure: Failure, tools: Tools | None) -> str:
+    """Return what to write for the first argument that does not fit."""
     properties = _properties_of(refused[1], tools)
     unknown, missing = _UNKNOWN.findall(failure.message), _MISSING.findall(failure.message)
     if unknown and missing and (advice := _wrapped(unknown, missing, properties, refused[1], failure)):
@@ -129,12 +136,31 @@ def _by_another_name(
 ) -> str:
     """Advise on the first name for which the tool has another one that means the same."""
     given = {*_given(tool_id, tools)}
-    free = missing or [name for name in properties if name not in given]
+    unset = [name for name in properties if name not in given]
+    pairs = _paired(unknown, unset, missing)
+    if pairs and (said := [_renamed(old, new, failure) for old, new in pairs.items()])[0]:
+        return "; ".join(each for each in said if each)
+    free = missing or unset
     for name in unknown:
         meant = [other for other in free if any(name.lower() in same and other.lower() in same for same in _SAME)]
         if len(meant) == 1:
             return _renamed(name, meant[0], failure)
     return ""
+
+
+def _paired(unknown: list[str], free: list[str], missing: list[str]) -> dict[str, str]:
+    """Return the name that the tool has for each that it does not know: one with a word of it, and at the end the only
+    one that is missing for the only one that is left."""
+    found: dict[str, str] = {}
+    for name in unknown:
+        words = {*re.findall(r"[a-z]+", name.lower())}
+        close = [other for other in free if words & {*re.findall(r"[a-z]+", other)} and other not in found.values()]
+        if len(close) == 1:
+            found[name] = close[0]
+    left, wanted = [each for each in unknown if each not in found], [e for e in missing if e not in found.values()]
+    if len(left) == len(wanted) == 1:
+        found[left[0]] = wanted[0]
+    return found
 
 
 def _given(tool_id: str, tools: Tools | None) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ _AROUND: Final = re.compile(
     rf"InvalidChainError: step \d+: '((?:steps[.\[]\d+\]?|\w+))\.({'|'.join(sorted(WRAPPERS))})(\.[^']*)?' "
     r"cannot be looked up: there is no '\2'"
 )
+_FORM: Final = 'a step is {"tool": ..., "args": {...}, "name": ...}, and takes of an earlier one {"$ref": "name.key"}'
 
 
 def about_chains(failure: Failure) -> str:
@@ -27,8 +28,10 @@ def about_chains(failure: Failure) -> str:
             (f"{found[1]}:", f"{found[2]}:"),
         ):
             if old in failure.code:
-                return instead(old, new)
+                return f"{instead(old, new)}; {_FORM}"
     if found := _AROUND.match(failure.message):
         step, rest = found[1], found[3] or ""
         return f"a step is its value already: {instead(f'{step}.{found[2]}{rest}', step + rest)}"
+    if failure.message.startswith("InvalidChainError:"):
+        return _FORM
     return ""

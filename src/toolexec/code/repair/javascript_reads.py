@@ -13,15 +13,26 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, nouns_of, only_list, results_of, what_to_write
+from toolexec.code.repair.shapes import (
+    WRAPPERS,
+    Advice,
+    Read,
+    kind_of,
+    nouns_of,
+    only_list,
+    results_of,
+    shown_keys,
+    time_as_text,
+    what_to_write,
+)
 from toolexec.code.repair.source import ends_of, instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_javascript_reads", "javascript_advice"]
+__all__ = ["about_javascript_reads", "about_not_a_number", "javascript_advice"]
 
 _NAME: Final = r"[A-Za-z_$][\w$]*"
-_ROOT: Final = re.compile(rf"(?<![\w$.])(?:\(\s*await\s+|await\s+)?({_NAME})")
+_ROOT: Final = re.compile(rf"(?:(?<![\w$.])|(?<=\.\.\.))(?:\(\s*await\s+|await\s+)?({_NAME})")
 _KEY: Final = re.compile(rf"\s*\??\.\s*({_NAME})|(?:\?\.)?\[\s*(?:(\d+)|(['\"])([^'\"\n]*)\3)\s*\]")
 _BINDING: Final = re.compile(
     rf"(?:\b(?:const|let|var)\s+)?(?<![\w$.])({_NAME})(?:\s*:\s*[\w$<>\[\]., ]+?)?\s*=(?![=>])\s*"
@@ -33,6 +44,8 @@ _TAKES_EACH: Final = re.compile(
 )
 _FUNCTION: Final = re.compile(rf"\bfunction\s*(?:{_NAME})?\s*\(([^()]*)\)")
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_OPERAND: Final = re.compile(r"(?:[-+*/]=?|\bNumber\(|\bparseFloat\(|\bnew Date\()\s*(?=[A-Za-z_$])(?!new\b)")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _EMPTY: Final = re.compile(r"(?:null|undefined|\[\s*\]|\{\s*\}|''|\"\"|\d+|true|false)\s*(?=[;,\n)]|$)")
 
 
@@ -44,6 +57,7 @@ _OF_LISTS: Final = _names(
     "map filter forEach find some every flatMap findIndex reduce length slice join sort concat includes indexOf "
     "at push pop shift flat entries keys values"
 )
+_TAKING_EACH: Final = _names("map filter forEach find some every flatMap reduce")
 _OF_TEXT: Final = _names(
     "length charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf match matchAll normalize "
     "padEnd padStart repeat replace replaceAll search slice split startsWith substring substr toLowerCase "
@@ -95,6 +109,20 @@ def about_javascript_reads(code: str, line: int, tools: Tools) -> str:
     here = [advice for at, advice in found if at == line]
     certain = [advice for _, advice in found if advice.is_certain]
     return next((advice.text for advice in (*here, *certain, *(advice for _, advice in found))), "")
+
+
+def about_not_a_number(code: str, tools: Tools) -> str:
+    """Return what to write for an operand that is not a number, where a value is not one; "" where none is known."""
+    program = _Program(code, tools)
+    for text, values in program.operands():
+        of = f"`{text}` is {kind_of(values[0])}" if values else ""
+        if values and all(isinstance(each, str) and _NUMBER.fullmatch(each) for each in values):
+            return f"{of}: {instead(text, f'Number({text})')}" if not text.isidentifier() else f"{of}: `Number({text})`"
+        objects = [each for each in values if isinstance(each, dict)]
+        if objects and len(objects) == len(values):
+            keys = [key for key, part in objects[0].items() if isinstance(part, int | float) or time_as_text([part])]
+            return f"{of}: {instead(text, f'{text}.{keys[0]}')}" if len(keys) == 1 else of
+    return next((advice.text for _, advice in program.advices()), "")
 
 
 def javascript_advice(code: str, tools: Tools) -> list[str]:
@@ -263,6 +291,14 @@ class _Program:
             return [each for value in values for each in _item(value, bound.key)]
         return values
 
+    def operands(self) -> Iterator[tuple[str, list[JSONValue]]]:
+        """Yield each chain that an operation on numbers or times takes, with the values that it has had."""
+        for found in _OPERAND.finditer(self._code):
+            chain = self._chain(found.end())
+            if chain is not None:
+                end = chain.steps[-1].end if chain.steps else chain.end
+                yield self._code[chain.start : end].strip(), self.values(chain)
+
     def advices(self) -> Iterator[tuple[int, Advice]]:
         """Yield what to say of each read that finds nothing, with its line."""
         yield from self._of_patterns()
@@ -291,10 +327,17 @@ class _Program:
         objects = [each for each in values if isinstance(each, dict)]
         if len(objects) == len(values) and (isinstance(step.key, int) or step.key in _OF_LISTS):
             listed = only_list(objects)
-            if (isinstance(step.key, str) and any(step.key in each for each in objects)) or not listed:
+            if isinstance(step.key, str) and any(step.key in each for each in objects):
                 return None
+            if not listed:
+                about = f"`{base}` is an object with {shown_keys(objects)}, and no array"
+                new = f"Object.values({base}){whole.removeprefix(base)}"
+                return Advice(f"{about}: {instead(whole, new)}") if step.key in _TAKING_EACH else None
             new = f"{base}.{listed}{whole.removeprefix(base)}"
             return Advice(f"`{base}` is an object, and the list is in `{listed}`: {instead(whole, new)}", True)
+        if isinstance(step.key, str) and objects and None in values and "?" not in whole.removeprefix(base):
+            new = f"{base}?{whole.removeprefix(base)}"
+            return Advice(f"`{base}` is null in {values.count(None)} of {len(values)}: {instead(whole, new)}")
         if not isinstance(step.key, str) or not advice_needed(values, step.key):
             return None
         after = chain.steps[number + 1 : number + 2]
@@ -305,7 +348,9 @@ class _Program:
         while last + 1 < len(chain.steps) and _is_around(chain.steps[last + 1].key):
             last += 1
         tail = self._code[start : chain.steps[last].end] if step.key in WRAPPERS and last > number else ""
-        return what_to_write(Read(base, step.key, whole, values, later, used, tail, self._nouns), "javascript")
+        is_part = number > 0 or any(bound is not None and bound.each for bound in self._names.get(chain.root, ()))
+        read = Read(base, step.key, whole, values, later, used, tail, self._nouns, is_part and chain.root != "tools")
+        return what_to_write(read, "javascript")
 
     def _is_iterated(self, start: int, end: int) -> bool:
         before, behind = self._code[:start].rstrip(), self._code[end:].lstrip()
@@ -322,7 +367,7 @@ class _Program:
                 line = self._code.count("\n", 0, found.start()) + 1
                 if values and not any(isinstance(value, dict) for value in values) and len(names) == 1:
                     old = re.search(r"\{[^{}]*\}", found[0])
-                    if old is not None and not isinstance(values[0], list | str):
+                    if old is not None and not (isinstance(values[0], list | str) and key in _OF_LISTS | _OF_TEXT):
                         yield line, Advice(f"the result is a value already: {instead(old[0], name or key)}", True)
                 elif values and all(isinstance(value, dict) and key not in value for value in values):
                     used = re.search(

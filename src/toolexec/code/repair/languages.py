@@ -36,7 +36,40 @@ def about_language(failure: Failure) -> str:
         return f"TypeScript's enum is more than a type: {instead(source, enum_as_object(source))}"
     if kind:
         return f"TypeScript's {kind} is more than a type: write its functions and constants without it"
-    return "this is Python: send it with language='python'" if _is_python(failure.code) else ""
+    if _is_python(failure.code):
+        return "this is Python: send it with language='python'"
+    return _about_python_forms(failure)
+
+
+_FORMS: Final = (
+    (re.compile(r"(?<![\w.])f(['\"])((?:(?!\1).)*)\1"), "a template is `...${value}...` in backticks"),
+    (
+        re.compile(r"^\s*(?:if|while)\s+[^(\n][^\n]*:\s*$"),
+        "write `if (...) {`",
+    ),
+    (re.compile(r"^\s*(?:elif|else:|elif\b.*)"), "write `else if (...) {`, or `else {`"),
+    (re.compile(r"^\s*for\s+\w+\s+in\s+[^\n]*:\s*$"), "a loop is `for (const each of list) {`"),
+    (re.compile(r"^\s*def\s+\w+\("), "a function is `function name(...) {`"),
+    (re.compile(r"\bis\s+not\s+(?:None|null)\b"), "write `!== null`"),
+    (re.compile(r"\bis\s+(?:None|null)\b"), "write `=== null`"),
+    (re.compile(r"\bnot\s+in\b|\bnot\s+\w"), "write `!`"),
+    (re.compile(r"[\w)\]]\s+(and|or)\s+[\w(]"), "write `&&` for `and`, `||` for `or`"),
+    (re.compile(r"\[[^\[\]]+\bfor\s+\w+\s+in\b"), "a list is made with `list.map((each) => ...)`"),
+    (re.compile(r"\blambda\b"), "a function is `(each) => ...`"),
+    (re.compile(r"^\s*(?:try|except\b[^\n]*|finally)\s*:\s*$"), "write `try { } catch (error) { }`"),
+)
+"""What Python has, and what is written in JavaScript."""
+
+
+def _about_python_forms(failure: Failure) -> str:
+    """Advise on a form of Python on the line of the error, or near it."""
+    lines = failure.code.splitlines()
+    at = failure.line or 1
+    for line in [*lines[at - 1 : at], *lines[max(at - 2, 0) : at - 1], *lines[at : at + 1]]:
+        for pattern, advice in _FORMS:
+            if found := pattern.search(line):
+                return f"`{found[0].strip()}` is Python: {advice}"
+    return ""
 
 
 def _about_await(failure: Failure) -> str:

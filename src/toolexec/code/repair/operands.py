@@ -21,8 +21,17 @@ _OPERATORS: Final = (
     (re.compile(r"!=="), "!="),
     (re.compile(r"(?<![\w)])!(?=[\w(])"), "not "),
     (re.compile(r"\belse\s+if\b"), "elif"),
+    (re.compile(r"\b([\w.\[\]\"']+)\+\+"), r"\1 += 1"),
+    (re.compile(r"\b([\w.\[\]\"']+)--"), r"\1 -= 1"),
+    (
+        re.compile(r"(?<==\s)([^?\n=]+?(?:[<>=!]=|[<>])[^?\n]+?)\s*\?\s*([^:?\n]+?)\s*:\s*([^\n;]+)"),
+        r"\2 if \1 else \3",
+    ),
+    (re.compile(r"(?<=return )([^?\n]+?)\s*\?\s*([^:?\n]+?)\s*:\s*([^\n;]+)"), r"\2 if \1 else \3"),
+    (re.compile(r"([\w.\[\]\"']+) *\?\? *([^\n;]+)"), r"\1 if \1 is not None else \2"),
+    (re.compile(r"\bnull\b"), "None"),
 )
-"""What operators of JavaScript are in Python."""
+"""What JavaScript's operators are in Python."""
 
 
 def about_operands(failure: Failure) -> str:
@@ -47,14 +56,21 @@ def _of_javascript(failure: Failure) -> str:
     for pattern, new in _OPERATORS:
         if found := pattern.search(lines[failure.line - 1]):
             code = pattern.sub(new, code)
-            said = said or instead(found[0], new.strip() if new != "not " else new)
+            written = found.expand(new)
+            said = said or instead(found[0], written.strip() if new != "not " else written)
     if not said:
-        return ""
+        return _of_braces(lines[failure.line - 1])
     try:
         compile(code, "code", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return f"this is JavaScript's operator: {said}"
+
+
+def _of_braces(line: str) -> str:
+    """Advise on a block in braces."""
+    found = re.match(r"\s*\}?\s*((?:if|elif|else|for|while|def|try|except|with)\b[^\n]*?)\s*\{\s*$", line)
+    return f"a block has no braces in Python: {instead(f'{found[1]} {{', f'{found[1]}:')}, and no `}}`" if found else ""
 
 
 def _as_text(failure: Failure) -> str:

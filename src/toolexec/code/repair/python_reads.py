@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, nouns_of, only_list, results_of, what_to_write
+from toolexec.code.repair.shapes import (
+    WRAPPERS,
+    Advice,
+    Read,
+    nouns_of,
+    of_a_time,
+    only_list,
+    results_of,
+    shown_keys,
+    time_as_text,
+    what_to_write,
+)
+from toolexec.code.repair.signatures import takers_of
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["OTHER_NAMES", "about_python_reads", "silent_python_reads"]
+__all__ = ["OTHER_NAMES", "PythonProgram", "about_python_reads", "program_of", "silent_python_reads"]
 
 _MOST: Final = 200
 _MOST_READS: Final = 300
@@ -24,6 +36,7 @@ _DEPTH: Final = 12
 _METHODS: Final = frozenset({"get", "items", "keys", "values"})
 _SAME: Final = frozenset({"list", "sorted", "reversed", "tuple", "iter"})
 _BY_ID: Final = frozenset({"tools.run", "tools.run_tool", "call_tool", "run_tool", "tools.call"})
+_GIVE_EACH: Final = frozenset({"filter", "map", "max", "min", "sorted"})
 _AS_LIST: Final = frozenset(
     {"enumerate", "len", "list", "reversed", "sorted", "sum", "max", "min", "set", "iter", "zip"}
 )
@@ -55,7 +68,7 @@ _Bound = ast.expr | _Part
 
 def about_python_reads(failure: Failure, tools: Tools) -> str:
     """Return what to write for the first read on the line that failed which finds nothing; "" where none is known."""
-    program = _program(failure.code, tools) if failure.kind in _OF_READS else None
+    program = program_of(failure.code, tools) if failure.kind in _OF_READS else None
     if program is None:
         return ""
     here = (each for each in program.reads() if _is_at(each, failure.line))
@@ -65,24 +78,27 @@ def about_python_reads(failure: Failure, tools: Tools) -> str:
     return next(iter(program.silent()), "")
 
 
-def _is_at(node: ast.expr, line: int) -> bool:
+def _is_at(node: ast.expr | ast.stmt, line: int) -> bool:
     return not line or node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def silent_python_reads(code: str, tools: Tools) -> list[str]:
     """Return what to write for each `get` that certainly means another key, and gave its default."""
-    program = _program(code, tools)
+    program = program_of(code, tools)
     return list(program.silent()) if program is not None else []
 
 
-def _program(code: str, tools: Tools) -> _Program | None:
+def program_of(code: str, tools: Tools) -> PythonProgram | None:
+    """Return a program with what its names have had; None where it cannot be read."""
     try:
-        return _Program(ast.parse(code), code, tools)
+        return PythonProgram(ast.parse(code), code, tools)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-class _Program:
+class PythonProgram:
+    """A program with the values that its names and reads have had, by the results of its calls."""
+
     def __init__(self, tree: ast.Module, code: str, tools: Tools) -> None:
         self._lines = code.encode().splitlines(keepends=True)  # those of bytes end where Python's do
         self._tools, self._nouns = tools, nouns_of(tools)
@@ -94,8 +110,10 @@ class _Program:
         self._later: dict[str, dict[str, None]] = {}
         self._known: dict[str, list[JSONValue]] = {}
         self._made: dict[str, list[JSONValue]] = {}
+        self._given = {id(each) for node in self._nodes for each in self._bind_lambda(node)}
         for node in self._nodes:
             self._bind(node)
+        self._bind_functions()
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
@@ -108,10 +126,37 @@ class _Program:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
             self._functions[node.name] = given[0] if len(given) == 1 else None
-        elif isinstance(node, ast.arg):
+        elif isinstance(node, ast.arg) and id(node) not in self._given:
             self._unknown.add(node.arg)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             self._unknown.add(node.target.id)
+
+    def _bind_lambda(self, node: ast.AST) -> Iterator[ast.arg]:
+        """Yield the arguments of a lambda that is given each item of a list, as by `sorted` or `filter`."""
+        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        if not isinstance(node, ast.Call) or called not in _GIVE_EACH:
+            return
+        plain = [each for each in node.args if not isinstance(each, ast.Lambda)]
+        for each in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if isinstance(each, ast.Lambda) and len(each.args.args) == 1 and len(plain) == 1:
+                self._names.setdefault(each.args.args[0].arg, []).append(_Part(plain[0], each.args.args[0].arg))
+                yield each.args.args[0]
+
+    def _bind_functions(self) -> None:
+        """Take the arguments of the program's own functions for what they are called with, where all calls are seen."""
+        defined = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for function in defined:
+            used = [node for node in self._nodes if isinstance(node, ast.Name) and node.id == function.name]
+            calls = [self._above.get(id(node)) for node in used]
+            if not all(
+                isinstance(call, ast.Call) and call.func is node for call, node in zip(calls, used, strict=True)
+            ):
+                continue
+            for call in calls:
+                given = call.args if isinstance(call, ast.Call) else []
+                for argument, value in zip(function.args.args, given, strict=False):
+                    self._unknown.discard(argument.arg)
+                    self._names.setdefault(argument.arg, []).append(value)
 
     def _take(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -130,6 +175,11 @@ class _Program:
             for number, each in enumerate(target.elts):
                 if isinstance(each, ast.Name):
                     self._names.setdefault(each.id, []).append(_Part(of, source, number))
+
+    def nodes(self, line: int) -> list[ast.expr | ast.stmt]:
+        """Return what is on a line, the smallest parts first."""
+        found = [each for each in self._nodes if isinstance(each, ast.expr | ast.stmt) and _is_at(each, line)]
+        return sorted(found, key=lambda each: ((each.end_lineno or 0) - each.lineno, len(self._source(each))))
 
     def reads(self) -> Iterator[ast.Subscript | ast.Attribute | ast.Call]:
         """Yield the reads of keys, an inner one before what reads from it."""
@@ -181,14 +231,20 @@ class _Program:
         if not values or key is None:
             return None
         is_called = isinstance(above, ast.Call) and above.func is node
-        if isinstance(node, ast.Attribute) and (is_called or all(hasattr(type(each), node.attr) for each in values)):
+        of_times = is_called and time_as_text(values) and of_a_time(str(key))
+        if (
+            isinstance(node, ast.Attribute)
+            and not of_times
+            and (is_called or all(hasattr(type(each), node.attr) for each in values))
+        ):
             return None
-        text, whole = self._text(base), self._text(node)
+        text, whole = self.text(base), self.text(node)
         if isinstance(key, int):
-            listed = only_list(values) if all(isinstance(each, dict) for each in values) else ""
+            is_list = all(isinstance(each, dict) for each in values) and not self._is_chain(base)
+            listed = only_list(values) if is_list else ""
             new = f'{text}["{listed}"]{whole.removeprefix(text)}'
             about = f"`{text}` is a dict, and the list is in `{listed}`: {instead(whole, new)}"
-            return Advice(about, is_certain=True) if listed else None
+            return Advice(about, is_certain=True) if listed else self._of_place(base, text, whole, values, key)
         if all(isinstance(each, str) for each in values) and (advice := self._of_keys(base)):
             return advice
         if isinstance(node, ast.Attribute) and node.attr in OTHER_NAMES:
@@ -199,7 +255,14 @@ class _Program:
         used = isinstance(after, int) or self._is_iterated(node, above)
         later = (after,) if isinstance(after, str) else self._read_later(above, node)
         tail = self._tail(node) if key in WRAPPERS else ""
-        return what_to_write(Read(text, key, whole, values, later, used, tail, self._nouns), "python")
+        is_item = isinstance(base, ast.Name) and any(isinstance(each, _Part) for each in self._names.get(base.id, ()))
+        is_part = is_item or isinstance(base, ast.Subscript)
+        takers = takers_of(values[0], text, self._tools) if is_item and isinstance(values[0], int) else ""
+        if takers:
+            of = [self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, _Part)]
+            takers = f"it is one of `{of[0]}`, and {takers} reads what it stands for" if of else ""
+        read = Read(text, key, whole, values, later, used, tail, self._nouns, is_part, takers)
+        return what_to_write(read, "python")
 
     def _read_later(self, above: ast.AST | None, node: ast.AST) -> tuple[str, ...]:
         """Return the keys that are read from the name that a read is given."""
@@ -223,17 +286,33 @@ class _Program:
             key = self._key(above)
             if not isinstance(key, int) and key not in WRAPPERS | {"text"}:
                 break
-            text, above = self._text(above), self._above.get(id(above))
+            text, above = self.text(above), self._above.get(id(above))
         return text
+
+    def _of_place(self, base: ast.expr, text: str, whole: str, values: Sequence[JSONValue], key: int) -> Advice | None:
+        """Advise on a dict that is read by place, as if it were a list."""
+        objects = [each for each in values if isinstance(each, dict)]
+        if len(objects) != len(values):
+            return None
+        last = "; `run_chain` gives the value of its last step only" if self._is_chain(base) else ""
+        about = f"`{text}` is a dict with {shown_keys(objects)}{last}"
+        if last or len({type(part) for each in objects for part in each.values()}) != 1:
+            return Advice(about)
+        return Advice(f"{about}, and has no place {key}: {instead(whole, f'list({text}.values())[{key}]')}")
+
+    def _is_chain(self, base: ast.expr) -> bool:
+        bound = self._names.get(base.id, ()) if isinstance(base, ast.Name) else (base,)
+        return any(isinstance(each, ast.expr) and "run_chain" in ast.unparse(each) for each in bound)
 
     def _of_keys(self, base: ast.expr) -> Advice | None:
         """Advise on a name that is each key of a dict, and is taken for what is in a list in it."""
         for bound in self._names.get(base.id, ()) if isinstance(base, ast.Name) else ():
             values = self.values(bound.of) if isinstance(bound, _Part) and bound.at < 0 else []
             if isinstance(bound, _Part) and values and all(isinstance(each, dict) for each in values):
-                of, listed = self._text(bound.of), only_list(values)
+                of, listed = self.text(bound.of), only_list(values)
                 if not listed:
-                    return Advice(f"`{of}` is a dict: `for {bound.target} in {of}` gives its keys")
+                    about = f"`for {bound.target} in {of}` gives its keys, `{of}.values()` what they have"
+                    return Advice(f"`{of}` is a dict with {shown_keys(values)}: {about}")
                 old = f"for {bound.target} in {of}"
                 new = f'{old}["{listed}"]'
                 return Advice(f"`{of}` is a dict, and the list is in `{listed}`: {instead(old, new)}", is_certain=True)
@@ -245,18 +324,19 @@ class _Program:
         is_call = isinstance(above, ast.Call) and isinstance(above.func, ast.Name) and above.func.id in _AS_LIST
         return is_call or isinstance(above, ast.Subscript | ast.Starred)
 
-    def _source(self, node: ast.expr) -> str:
+    def _source(self, node: ast.AST) -> str:
         """Return the text of *node*; "" for one that was made here. `ast.get_source_segment` splits the whole program
         into lines each time: 1,900 reads took seven seconds."""
         start, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
         if not start or end > len(self._lines):
             return ""
         lines = self._lines[start - 1 : end]
-        lines[-1] = lines[-1][: node.end_col_offset]
-        lines[0] = lines[0][node.col_offset :]
+        lines[-1] = lines[-1][: getattr(node, "end_col_offset", 0)]
+        lines[0] = lines[0][getattr(node, "col_offset", 0) :]
         return b"".join(lines).decode(errors="replace")
 
-    def _text(self, node: ast.expr) -> str:
+    def text(self, node: ast.expr) -> str:
+        """Return the source of an expression."""
         text = self._source(node) or ast.unparse(node)
         return f"({text})" if isinstance(node, ast.Await) else text
 
@@ -339,6 +419,9 @@ class _Program:
             return [[part[0] for part in parts]] if parts and all(parts) else []
         if name == "json.loads" and node.args:
             return [_loaded(each) for each in self.values(node.args[0], depth + 1)]
+        if name.endswith(".run_chain"):
+            calls = [call for call in self._tools.tool_calls() if call.error is None and not call.is_open]
+            return [calls[-1].value] if calls else []
         if name in self._functions:
             returned = self._functions[name]
             return self.values(returned, depth + 1) if returned is not None else []

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.javascript_reads import about_javascript_reads
+from toolexec.code.repair.javascript_reads import about_javascript_reads, about_not_a_number
 from toolexec.code.repair.promises import about_promises
 from toolexec.code.repair.python_reads import OTHER_NAMES, about_python_reads
+from toolexec.code.repair.python_values import about_python_values
 from toolexec.code.repair.shapes import VALUE, WRAPPERS
 from toolexec.code.repair.source import calls_of, instead
 from toolexec.code.repair.wrong_forms import about_forms
@@ -30,6 +31,7 @@ _METHOD: Final = re.compile(
     r"|object of type 'builtin_function_or_method' has no len\(\))"
 )
 _COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
+_PROMISES: Final = re.compile(r"the value at ((?:/\d+)?) ?(?:its root )?is a promise \(await it\)")
 _METHODS: Final = ("items", "keys", "values", "copy", "get", "pop", "update")
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
@@ -59,11 +61,26 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
 def _about_reads(failure: Failure, tools: Tools) -> str:
     """Advise on a read that finds nothing, by the values that the calls of the run have given."""
     if failure.language == "python":
-        return about_python_reads(failure, tools)
-    if failure.language != "javascript" or failure.kind != "TypeError" or "promise" in failure.message:
+        return about_python_reads(failure, tools) or about_python_values(failure, tools)
+    if failure.language != "javascript" or failure.kind != "TypeError":
+        return ""
+    if found := _PROMISES.search(failure.message):
+        return _about_returned(found[1], failure.code)
+    if " is NaN, " in failure.message:
+        return about_not_a_number(failure.code, tools)
+    if "promise" in failure.message:
         return ""
     advice = next(about_promises(failure.code), "")
     return advice or about_javascript_reads(failure.code, failure.line, tools)
+
+
+def _about_returned(path: str, code: str) -> str:
+    """Advise on a list of promises that is the value of a program."""
+    returned = re.findall(r"^return[ \t]+(?!await\b)(\w+(?:\.\w+)*)[ \t]*;?[ \t]*$", code, re.MULTILINE)
+    if len(returned) != 1:
+        return ""
+    new = f"await Promise.all({returned[0]})" if path else f"await {returned[0]}"
+    return f"these are promises still: {instead(f'return {returned[0]}', f'return {new}')}"
 
 
 def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> str:

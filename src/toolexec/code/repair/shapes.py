@@ -11,13 +11,27 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["VALUE", "WRAPPERS", "Advice", "Read", "fold", "nouns_of", "only_list", "results_of", "what_to_write"]
+__all__ = [
+    "VALUE",
+    "WRAPPERS",
+    "Advice",
+    "Read",
+    "fold",
+    "nouns_of",
+    "only_list",
+    "results_of",
+    "shown_keys",
+    "shown_value",
+    "time_as_text",
+    "what_to_write",
+]
 
 VALUE: Final = "the result of a tool is a value already"
 
@@ -40,6 +54,8 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 _MOST: Final = 200
 _MOST_SHOWN: Final = 20
+_LONGEST_SHOWN: Final = 60
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +75,10 @@ class Read:
     as_list: bool = False
     tail: str = ""
     nouns: frozenset[str] = frozenset()
+    is_part: bool = False
+    """Whether the base is a part of a result, and no result of its own."""
+    takers: str = ""
+    """Where the part is from, and the calls of tools that take it alone."""
 
     @property
     def is_wrapper(self) -> bool:
@@ -113,7 +133,50 @@ def what_to_write(read: Read, language: str) -> Advice | None:
         return _of_list(read)
     if kind is type(None):
         return Advice(f"`{read.base}` is {'None' if is_python else 'null'}: the tool gives no value; do not read one")
+    if read.is_part and not read.is_wrapper:
+        about = f"`{read.base}` is {_KINDS[kind]}, such as {shown_value(read.values[0])}: nothing is read from it"
+        return Advice(f"{about}; {read.takers}" if read.takers else about)
     return Advice(f"{VALUE}, here {_KINDS[kind]}: {read.unwrapped()}", is_certain=True)
+
+
+def kind_of(value: JSONValue) -> str:
+    """Return what a value is: its kind, with its keys, or with an example."""
+    if isinstance(value, dict):
+        return f"an object with {shown_keys([value])}"
+    if isinstance(value, list):
+        row = next((each for each in value if isinstance(each, dict)), None)
+        return f"a list of objects with {shown_keys([row])}" if row is not None else f"a list, {shown_value(value)}"
+    if value is None:
+        return "null"
+    name = {str: "text", bool: "a truth value"}.get(type(value), "a number")
+    return f"{name}, such as {shown_value(value)}"
+
+
+def shown_keys(values: Iterable[JSONValue]) -> str:
+    """Return the keys of the first of these objects."""
+    first = next((each for each in values if isinstance(each, dict)), {})
+    return ", ".join([*first][:_MOST_SHOWN]) or "no keys"
+
+
+def shown_value(value: JSONValue) -> str:
+    """Return a value as JSON, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def of_a_time(key: str) -> bool:
+    """Return whether dates and times have this, in Python or JavaScript, and strings have not."""
+    in_python = hasattr(datetime, key) and not hasattr(str, key)
+    return (
+        in_python
+        or re.fullmatch(r"get(?:UTC)?(?:Time|FullYear|Month|Date|Day|Hours|Minutes)|toISOString", key) is not None
+    )
+
+
+def time_as_text(values: Iterable[JSONValue]) -> bool:
+    """Return whether all of these are a date or a time as text."""
+    found = list(values)
+    return bool(found) and all(isinstance(each, str) and _TIME.fullmatch(each) for each in found)
 
 
 def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: bool) -> Advice | None:
@@ -185,6 +248,13 @@ def _of_text(read: Read, *, is_python: bool) -> Advice:
         inner = f"json.loads({read.base})" if is_python else f"JSON.parse({read.base})"
         rest = read.whole.removeprefix(read.base)
         return Advice(f"`{read.base}` is JSON as text: {instead(read.whole, inner + rest)}", is_certain=True)
+    if time_as_text(read.values) and of_a_time(read.key) and f".{read.key}" in read.whole:
+        made = f"datetime.fromisoformat({read.base})" if is_python else f"new Date({read.base})"
+        about = f"`{read.base}` is text, such as {shown_value(read.values[0])}"
+        return Advice(f"{about}: {instead(read.whole, made + read.whole.removeprefix(read.base))}")
+    if read.is_part and not read.is_wrapper:
+        about = f"`{read.base}` is text, such as {shown_value(read.values[0])}: it has no `{read.key}`"
+        return Advice(about)
     return Advice(f"{VALUE}, here text: {read.unwrapped()}", is_certain=read.is_wrapper)
 
 

@@ -1,0 +1,161 @@
+"""Names that a program has of another language: what there is in their place, for both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.source import calls_of, instead
+
+__all__ = ["about_other_names"]
+
+_NO_ATTRIBUTE: Final = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
+_NO_NAME: Final = re.compile(r"(?:NameError: name|ReferenceError:) '?(\w+)'? is not defined")
+_NOT_FUNCTION: Final = re.compile(r"TypeError: .*not a function")
+_BASE: Final = r"((?:[A-Za-z_$][\w$]*(?:\([^()]*\)|\[[^\[\]]*\]|\.(?=\w))*)+)"
+
+_METHODS_IN_PYTHON: Final[Mapping[str, str]] = {
+    "filter": "[each for each in {0} if ...]",
+    "map": "[... for each in {0}]",
+    "forEach": "for each in {0}: ...",
+    "reduce": "functools.reduce(..., {0})",
+    "find": "next((each for each in {0} if ...), None)",
+    "some": "any(... for each in {0})",
+    "every": "all(... for each in {0})",
+    "flatMap": "[inner for each in {0} for inner in ...]",
+    "join": "text.join({0})",
+    "concat": "{0} + other",
+    "includes": "value in {0}",
+    "indexOf": "{0}.index(value)",
+    "slice": "{0}[start:end]",
+    "substring": "{0}[start:end]",
+    "charAt": "{0}[at]",
+    "unshift": "{0}.insert(0, value)",
+    "shift": "{0}.pop(0)",
+    "size": "len({0})",
+    "toFixed": "f'{{{0}:.2f}}'",
+    "toString": "str({0})",
+    "hasOwnProperty": "key in {0}",
+    "replaceAll": "{0}.replace(old, new)",
+    "padStart": "{0}.rjust(width)",
+    "padEnd": "{0}.ljust(width)",
+}
+"""Method of JavaScript → what Python has in its place."""
+
+_METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
+    "append": "{0}.push(value)",
+    "extend": "{0}.push(...values)",
+    "splitlines": '{0}.split("\\n")',
+    "strip": "{0}.trim()",
+    "lstrip": "{0}.trimStart()",
+    "rstrip": "{0}.trimEnd()",
+    "upper": "{0}.toUpperCase()",
+    "lower": "{0}.toLowerCase()",
+    "startswith": "{0}.startsWith(text)",
+    "endswith": "{0}.endsWith(text)",
+    "get": "{0}[key] ?? other",
+    "items": "Object.entries({0})",
+    "keys": "Object.keys({0})",
+    "values": "Object.values({0})",
+    "update": "Object.assign({0}, other)",
+    "format": "a template, `${{value}}`",
+    "count": "{0}.filter((each) => each === value).length",
+    "isdigit": "/^\\d+$/.test({0})",
+}
+"""Method of Python → what JavaScript has in its place."""
+
+_NAMES_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
+    "len": "{0}.length",
+    "str": "String({0})",
+    "int": "Math.trunc(Number({0}))",
+    "float": "Number({0})",
+    "bool": "Boolean({0})",
+    "list": "Array.from({0})",
+    "sum": "{0}.reduce((a, b) => a + b, 0)",
+    "max": "Math.max(...{0})",
+    "min": "Math.min(...{0})",
+    "sorted": "[...{0}].sort()",
+    "reversed": "[...{0}].reverse()",
+    "set": "new Set({0})",
+    "abs": "Math.abs({0})",
+    "round": "Math.round({0})",
+    "enumerate": "{0}.entries()",
+    "any": "{0}.some(Boolean)",
+    "all": "{0}.every(Boolean)",
+    "range": "Array(count).keys()",
+    "isinstance": "typeof value === '...'",
+    "json": "JSON",
+    "asyncio": "Promise.all([...])",
+    "datetime": "new Date(text)",
+    "math": "Math",
+}
+"""Name of Python → what JavaScript has in its place."""
+
+_NAMES_IN_PYTHON: Final[Mapping[str, str]] = {
+    "JSON": "json",
+    "Math": "math",
+    "Promise": "asyncio.gather(*calls)",
+    "Number": "float({0})",
+    "parseInt": "int({0})",
+    "parseFloat": "float({0})",
+    "String": "str({0})",
+    "Boolean": "bool({0})",
+    "Array": "list({0})",
+    "Object": "the methods of a dict: .keys(), .values(), .items()",
+    "Date": "datetime.fromisoformat(text)",
+    "console": "print(...)",
+    "isNaN": "math.isnan({0})",
+    "setTimeout": "await asyncio.sleep(seconds)",
+    "fetch": "a tool that fetches",
+    "require": "import",
+}
+"""Name of JavaScript → what Python has in its place."""
+
+_FILLED: Final = re.compile(r"\.\.\.[^{]|\b(?:value|other|text|key|old|start|width|count|at|calls|seconds)\b")
+
+
+def about_other_names(failure: Failure) -> str:
+    """Return what to write instead of a name of another language; "" where it is none."""
+    is_python = failure.language == "python"
+    if found := _NO_NAME.match(failure.message):
+        known = _NAMES_IN_PYTHON if is_python else _NAMES_IN_JAVASCRIPT
+        return _of_name(found[1], known, failure) if found[1] in known else ""
+    if is_python and (found := _NO_ATTRIBUTE.match(failure.message)):
+        return _of_method(found[1], found[2], _METHODS_IN_PYTHON, failure)
+    if failure.language == "javascript" and _NOT_FUNCTION.match(failure.message):
+        for method in _METHODS_IN_JAVASCRIPT:
+            if re.search(rf"\.{method}\(", failure.source):
+                return _of_method("value", method, _METHODS_IN_JAVASCRIPT, failure)
+    return ""
+
+
+def _of_name(name: str, known: Mapping[str, str], failure: Failure) -> str:
+    there = "Python" if failure.language == "python" else "JavaScript"
+    new = known[name]
+    calls = list(calls_of(name, failure.code))
+    if "{0}" in new and len(calls) == 1 and calls[0][1]:
+        return f"{there} has no `{name}`: {instead(calls[0][0], new.format(_bracketed(calls[0][1])))}"
+    return f"{there} has no `{name}`: there it is `{new.format('it')}`"
+
+
+def _of_method(kind: str, name: str, known: Mapping[str, str], failure: Failure) -> str:
+    if name == "length" and failure.language == "python":
+        found = re.search(rf"{_BASE}\.length\b", failure.source)
+        return instead(found[0], f"len({found[1]})") if found is not None else ""
+    new = known.get(name)
+    found = re.search(rf"{_BASE}\.{name}\b(\()?", failure.source)
+    if new is None or found is None:
+        return ""
+    about = f"a {kind} has no `{name}(...)`"
+    made = new.format(found[1])
+    if found[2] and not _FILLED.search(new):
+        for old, inner in calls_of(f"{found[1]}.{name}", failure.source):
+            if not inner:
+                return f"{about}: {instead(old, made)}"
+    return f"{about}, write it as `{made}`"
+
+
+def _bracketed(text: str) -> str:
+    return text if re.fullmatch(r"[\w.$]+(?:\([^()]*\)|\[[^\[\]]*\])*", text) else f"({text})"

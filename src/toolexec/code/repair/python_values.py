@@ -1,0 +1,208 @@
+"""What the operands of a Python line that failed are, by the results of the calls that the run has made.
+
+One mechanism for all operations: what an operation was given is looked up in the results, what it takes is known from
+the others, and where one conversion leads from one to the other, the operation is written with it. In every other case
+the kind of what was given is said.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.python_reads import PythonProgram, program_of
+from toolexec.code.repair.shapes import kind_of, shown_keys, time_as_text
+from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["about_python_values"]
+
+_NONE: Final = re.compile(r"(?:TypeError|AttributeError): (?:'NoneType' object|argument of type 'NoneType')")
+_OF_OPERANDS: Final = re.compile(r"TypeError: |ValueError: |AttributeError: ")
+_AWARE: Final = re.compile(r"TypeError: can't (?:compare|subtract) offset-naive and offset-aware datetimes")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_IN_PLACE: Final = {
+    "sort": "sorted({})",
+    "reverse": "{}[::-1]",
+    "append": "",
+    "extend": "",
+    "insert": "",
+    "update": "",
+    "add": "",
+    "remove": "",
+    "clear": "",
+}
+"""Methods that change their object and give None, and what gives the changed one."""
+
+_SET: Final = re.compile(r"TypeError: (?:set\.add\(\) takes exactly one argument|unhashable type: '(\w+)')")
+_FOLDS: Final = frozenset({"max", "min", "sorted", "sum"})
+_MOST_NODES: Final = 300
+
+
+def about_python_values(failure: Failure, tools: Tools) -> str:
+    """Return what to write for what an operation on the line was given, or what that is; "" where it is not known."""
+    if failure.language != "python" or not _OF_OPERANDS.match(failure.message):
+        return ""
+    if _AWARE.match(failure.message):
+        return "one of them has a time zone, the other has none: give both one, as `.replace(tzinfo=timezone.utc)` does"
+    if found := _SET.match(failure.message):
+        return _of_set(failure) if found[1] in (None, "list") else ""
+    program = program_of(failure.code, tools)
+    if program is None:
+        return ""
+    nodes = program.nodes(failure.line)[:_MOST_NODES]
+    if _NONE.match(failure.message):
+        return next(_of_none(program, nodes), "")
+    found = list(_of_operations(program, nodes, failure.message))
+    return next((said for said, is_written in found if is_written), next((said for said, _ in found), ""))
+
+
+def _of_set(failure: Failure) -> str:
+    """Advise on `add` of a set, which is given a list."""
+    adding = re.search(r"([\w.]+)\.add\(", failure.source)
+    for old, inner in calls_of(f"{adding[1]}.add", failure.source) if adding is not None else ():
+        new = old.replace(".add(", ".update(", 1).replace(inner, inner.removeprefix("*"))
+        return f"`add` takes one item, `update` each item of a list: {instead(old, new)}"
+    return ""
+
+
+def _of_none(program: PythonProgram, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Say which value is None: a part of a result, or what a method gives that changes its object."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _IN_PLACE:
+            of, new = program.text(node.func.value), _IN_PLACE[node.func.attr]
+            if not any(isinstance(each, dict) for each in program.values(node.func.value)):
+                about = f"`{node.func.attr}` changes `{of}` and gives None"
+                written = instead(program.text(node), new.format(of))
+                yield f"{about}: {written}, as `reversed` and `sorted` give a new one" if new else about
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Await):
+            continue
+        values = program.values(node)
+        if values and None in values:
+            text = program.text(node)
+            if all(each is None for each in values):
+                yield f"`{text}` is None here: check it before it is read, as with `if {text} is not None`"
+            else:
+                others = next(each for each in values if each is not None)
+                yield (
+                    f"`{text}` is None in {sum(each is None for each in values)} of {len(values)}, "
+                    f"and {kind_of(others)} elsewhere: check it first, as with `if {text}`"
+                )
+
+
+def _of_operations(program: PythonProgram, nodes: Sequence[ast.AST], message: str) -> Iterator[tuple[str, bool]]:
+    for node in nodes:
+        operands = _operands(node)
+        if not operands or all(not program.values(each) for each in operands):
+            yield from _of_items(program, node)
+            continue
+        known = [(each, program.values(each)) for each in operands]
+        wanted = _wanted(node, known, message)
+        if not wanted:
+            continue
+        new, said = program.text(node) if isinstance(node, ast.expr) else _augmented(program, node), list[str]()
+        old, is_written = new, False
+        for each, values in known:
+            if not values or _fits(values, wanted):
+                continue
+            text = program.text(each)
+            said.append(f"`{text}` is {_kinds(values)}")
+            if made := _made(text, values, wanted):
+                new, is_written = new.replace(text, made, 1) if made not in new else new, True
+        if not said:
+            continue
+        about = ", ".join(said)
+        yield (f"{about}: {instead(old, new)}", True) if is_written and new != old else (about, False)
+
+
+def _operands(node: ast.AST) -> list[ast.expr]:
+    """Return what an operation is given."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.AugAssign(value=value):
+            return [value]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _FOLDS:
+            if (
+                not keywords
+                and name != "sum"
+                and not isinstance(args[0] if args else None, ast.GeneratorExp | ast.ListComp)
+            ):
+                return []
+            lambdas = [each.value.body for each in keywords if isinstance(each.value, ast.Lambda)]
+            items = [each.elt for each in args if isinstance(each, ast.GeneratorExp | ast.ListComp)]
+            return lambdas or items
+        case ast.Call(args=args):
+            return args
+        case _:
+            return []
+
+
+def _wanted(node: ast.AST, known: Sequence[tuple[ast.expr, list[JSONValue]]], message: str) -> str:
+    """Return the kind that an operation takes: "number", "text", "time"; "" where it is not known."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and all(time_as_text(each) for _, each in known):
+        return "time"
+    if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _FOLDS):
+        is_text = re.search(r"must be (?:a )?str|expected str", message)
+        return "text" if is_text else "number" if re.search(r"(?:real|int) number|float\(\)|int\(\)", message) else ""
+    has_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each, _ in known)
+    return "text" if has_text or "to str" in message else "number"
+
+
+def _fits(values: Sequence[JSONValue], wanted: str) -> bool:
+    if wanted == "number":
+        return all(isinstance(each, int | float) for each in values)
+    return wanted == "text" and all(isinstance(each, str) for each in values)
+
+
+def _made(text: str, values: Sequence[JSONValue], wanted: str) -> str:
+    """Return what makes the wanted of these values; "" where there is not one way."""
+    if wanted == "time" or (wanted == "number" and time_as_text(values)):
+        return f"datetime.fromisoformat({text})"
+    filled = [each for each in values if each is not None]
+    if wanted == "number" and len(filled) < len(values) and filled and _fits(filled, wanted):
+        return f"({text} or 0)"
+    if wanted == "number" and all(isinstance(each, str) and _NUMBER.fullmatch(each) for each in values):
+        return f"float({text})"
+    if wanted == "text" and all(isinstance(each, int | float) for each in values):
+        return f"str({text})"
+    objects = [each for each in values if isinstance(each, dict)]
+    if objects and len(objects) == len(values):
+        keys = [key for key in objects[0] if _fits([each.get(key) for each in objects], wanted)]
+        return f'{text}["{keys[0]}"]' if len(keys) == 1 else ""
+    rows = [row for each in values if isinstance(each, list) for row in each if isinstance(row, dict)]
+    if wanted == "text" and rows and all(isinstance(each, list) for each in values):
+        keys = [key for key in rows[0] if _fits([row.get(key) for row in rows], wanted)]
+        return f'(each["{keys[0]}"] for each in {text})' if len(keys) == 1 else ""
+    return ""
+
+
+def _of_items(program: PythonProgram, node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Say that rows are compared by one of their keys, where none is given."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords or len(node.args) != 1:
+        return
+    values = program.values(node.args[0]) if node.func.id in _FOLDS - {"sum"} else []
+    rows = [row for each in values if isinstance(each, list) for row in each if isinstance(row, dict)]
+    if rows:
+        text = program.text(node.args[0])
+        numbers = [key for key in rows[0] if _fits([row.get(key) for row in rows], "number")]
+        about = f"`{text}` has dicts with {shown_keys(rows)}: say by which with `key=lambda each: each[...]`"
+        new = f'{node.func.id}({text}, key=lambda each: each["{numbers[0]}"])' if len(numbers) == 1 else ""
+        yield (f"{about}; {instead(program.text(node), new)}", True) if new else (about, False)
+
+
+def _augmented(program: PythonProgram, node: ast.AST) -> str:
+    return f"= {program.text(node.value)}" if isinstance(node, ast.AugAssign) else ""
+
+
+def _kinds(values: Sequence[JSONValue]) -> str:
+    some = [each for each in values if each is not None]
+    if some and len(some) < len(values):
+        return f"None in {len(values) - len(some)} of {len(values)}"
+    return kind_of(values[0])
