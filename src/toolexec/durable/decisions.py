@@ -49,12 +49,14 @@ class Decisions:
             answer = approval_of(signal.payload)
             await self._close(asked, answer)
             return answer
-        return approval_of((asked.outcome or {}).get("value"))
+        return _answer_of(asked)
 
-    def is_open(self, call: CallRecord) -> bool:
-        """Return whether the call waits for its approval, and so has not begun."""
+    def has_not_begun(self, call: CallRecord) -> bool:
+        """Return whether the call waits for its approval, or was refused it: then it has certainly not begun."""
         asked = self._last(call, _APPROVE)
-        return asked is not None and not is_over(asked)
+        if asked is None:
+            return False
+        return not is_over(asked) or (asked.state == "done" and _answer_of(asked) == "no")
 
     async def reopen(self, call: CallRecord) -> None:
         """Close the question of a process that has died: the call is made again, and asks again if it must."""
@@ -103,6 +105,10 @@ class Decisions:
 
     async def _close(self, asked: CallRecord, answer: JSONValue) -> None:
         await self._log.write(self._log.end, asked, "done", _outcome(asked, answer))
+
+
+def _answer_of(asked: CallRecord) -> ApprovalAnswer:
+    return approval_of((asked.outcome or {}).get("value"))
 
 
 def read_decision(tool_id: str, answer: JSONValue) -> tuple[bool, Result | None]:

@@ -178,7 +178,7 @@ class DurableRunner:
         """Return the answer of a call that was begun, or None for one that is to be made (again)."""
         if call.step in self._unmade:
             return None
-        if self._decisions is not None and self._decisions.is_open(record):
+        if self._decisions is not None and self._decisions.has_not_begun(record):
             await self._decisions.reopen(record)
             return None
         if entry is None or is_repeatable(entry.tool):
