@@ -51,8 +51,7 @@ class SandboxSettings:
 
     use: tuple[str, ...] = setting(
         (),
-        "The kinds that may be used, the preferred one first; empty: all but temporal and experimental ones that were "
-        "not checked here.",
+        "The kinds to use, preferred first; empty: all but temporal and unchecked experimental ones.",
     )
     image: str = setting("", "The image of container sandboxes; empty: each one's own default.")
     warm: int = setting(0, "How many guests each keeps started, for each way to run code.", least=0, file_most=100)

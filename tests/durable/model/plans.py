@@ -22,7 +22,7 @@ _TIMERS: Final = ("nap", "boxed")
 
 @dataclass(frozen=True)
 class Op:
-    """One thing that a program does: a call of a tool, a wait, or a timer of its own; *n* tells it from all others."""
+    """A call of a tool, a wait, or a timer of a program; *n* is its number among all of them."""
 
     kind: str
     n: int

@@ -290,7 +290,7 @@ async def test_a_tool_that_is_replaced_is_logged_as_it_is_now(audited: Audited) 
 
 
 async def test_the_origin_of_a_call_is_not_kept(audited: Audited) -> None:
-    """What a served call knows of its request is free once the call is over; its records name caller and session."""
+    """Free what a served call knows of its request once the call is over; its records name caller and session."""
 
     class Request:
         def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
