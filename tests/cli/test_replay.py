@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolexec import Exec
 from toolexec.cli import replay as command
 
 Cli = Callable[..., Any]
@@ -61,6 +62,26 @@ def test_a_replay_names_what_makes_no_sense(
     """Each has its exit code, and says what there is."""
     ran = cli("replay", *words, "-c", settings)
     assert (ran.exit_code, message in ran.stderr) == (code, True), ran.stderr
+
+
+def test_a_program_of_a_session_is_looked_into(cli: Cli, settings: Path) -> None:
+    """A program has the variables of those before it; `runs show` says which one it is, and a fork says why there is none."""
+    with Exec(journal=settings.with_name("runs.db"), record=1).sync as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        with ex.session() as session:
+            for program in ("x = [tools.math.add(a=1, b=2)]", "x.append(4)", "return tools.math.add(a=x[0], b=x[1])"):
+                assert session.execute_code(program).ok
+        third, second, _ = (run.id for run in ex.runs.list(limit=3))
+    ran = cli("replay", third, "--to", "call:1", "--print", "vars", "-e", "sum(x)", "-c", settings, "--json")
+    found = json.loads(ran.stdout)
+    assert (ran.exit_code, found["variables"], found["values"]) == (0, {"x": "[3, 4]"}, {"sum(x)": "7"})
+    assert cli("runs", "replay", third, "-c", settings).exit_code == 0
+    shown = cli("runs", "show", third, "-c", settings)
+    assert f"program 3 of a session, after {second}" in shown.stdout + shown.stderr
+    data = json.loads(cli("runs", "show", third, "-c", settings, "--json").stdout)
+    assert data["session"] == {"number": 3, "previous": second}
+    refused = cli("runs", "fork", third, "--at", "1", "-c", settings)
+    assert (refused.exit_code, "program of a session" in refused.stderr) == (2, True)
 
 
 def test_a_prompt_does_what_is_typed(cli: Cli, settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.errors import ConfigurationError, JournalError, RunError
+from toolexec.errors import ConfigurationError, InvalidRequestError, JournalError, RunError
 from toolexec.journal import Record, RunRecord, SQLiteJournal
 
 SECRET = "sk-live-0123456789abcdefABCDEF"
@@ -174,6 +174,19 @@ async def test_a_program_whose_predecessor_is_gone_says_so(tmp_path: Path, shop:
             await ex.runs.replay(third.id)
         assert gone.value.code == "run_not_found"
         assert (await ex.runs.replay(first.id)).same
+
+
+async def test_a_program_that_was_refused_is_not_one_of_the_session(tmp_path: Path, shop: Shop) -> None:
+    """A refused program has changed nothing, so the one after it is recorded, and made again, as the next."""
+    async with shop.open(tmp_path) as ex:
+        async with ex.session() as session:
+            await session.execute_code("x = 5")
+            with pytest.raises(InvalidRequestError):
+                await session.execute_code("return 1", language="javascript")
+            assert (await session.execute_code("return x")).value == 5
+        runs = await recorded(ex)
+        assert [run.settings["session"]["number"] for run in runs] == [1, 2]
+        assert (await ex.runs.replay(runs[1].id)).same
 
 
 @pytest.mark.parametrize("place", [{"number": 2, "previous": "recorded:b"}, {"number": 2, "previous": "recorded:a"}])

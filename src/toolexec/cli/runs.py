@@ -171,6 +171,7 @@ async def show(session: Session, run_id: str) -> int:
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
     from toolexec.cli.terminal import to_json
+    from toolexec.exec.run_data import session_of
 
     run, calls = await session.ex.runs.get(run_id), await session.ex.runs.calls(run_id)
     signals = [signal for signal in await session.ex.runs.signals(run_id) if not signal.taken_by]
@@ -179,12 +180,17 @@ async def show(session: Session, run_id: str) -> int:
         kept = [{"name": signal.name, "sent": _moment(signal.sent), "sender": signal.sender} for signal in signals]
         if parent := dict(run.settings.get("parent") or {}):
             data["parent"] = parent
+        if place := session_of(run):
+            data["session"] = {"number": place["number"], "previous": place["previous"] or None}
         data |= {"result": run.result, "calls": [_call(call) for call in calls], "signals": kept}
         session.screen.document(data)
         return OK
     session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {_moment(run.created)}")
     if parent := dict(run.settings.get("parent") or {}):
         session.screen.note(f"forked from {parent['id']} at call {parent['call']}")
+    if place := session_of(run):
+        after = f", after {place['previous']}" if place["previous"] else ""
+        session.screen.note(f"program {place['number']} of a session{after}")
     for wait in run.waits:
         times = f" since {_moment(wait.since)}" if wait.since else ""
         times += f" until {_moment(wait.due)}" if wait.due is not None else ""

@@ -446,6 +446,8 @@ class CodeSession:
             recording = recorded.begin(request)
             try:
                 result = await self._execute(session, request, recording)
+            except ToolExecError:  # nothing was run
+                raise
             except BaseException:
                 recorded.stop()
                 raise
