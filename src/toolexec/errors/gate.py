@@ -25,7 +25,8 @@ class PolicyError(ToolExecError):
     """A rule forbids the call; nothing has run. With the code `outcome_unknown` the same call was made before, and may
     have done its work (`details["effect"]` is the ID of its record in the ledger of effects); with
     `effect_in_progress` it is still under way. With `no_credentials` the tool is called with credentials of its caller,
-    and this one has none; with `no_caller` the server keeps state of each session or caller, and neither is known."""
+    and this one has none; with `no_caller` the server keeps state of each session or caller, or has a login of each
+    caller, and that is not known."""
 
     code = "policy_denied"
     further_codes: ClassVar[tuple[str, ...]] = ("effect_in_progress", "no_caller", "no_credentials", "outcome_unknown")

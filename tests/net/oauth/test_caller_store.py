@@ -50,7 +50,7 @@ async def test_a_login_is_encrypted_and_its_file_private(tmp_path: Path) -> None
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     for word in (b"access", b"example.com", b"ann", b"notes"):
         assert word not in file.read_bytes()
-    with pytest.raises(SecretError, match="encrypted with another key than TOOLEXEC_LOGIN_KEY"):
+    with pytest.raises(SecretError, match="encrypted with another key than TOOLEXEC_LOGIN_KEY, or for another caller"):
         await CallerStore("ann", tmp_path, environment={KEY_VARIABLE: OTHER_KEY}).load("notes", URL)
 
 

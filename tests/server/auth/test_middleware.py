@@ -9,10 +9,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.http.conftest import INITIALIZE, JSON_HEADERS, Running, Serve, text
+from tests.server.http.conftest import INITIALIZE, JSON_HEADERS, Running, Serve, small_server, text
 
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.credentials import hash_key
+from toolexec.server.auth.credentials import BadCredentialError, hash_key
+from toolexec.server.auth.failures import TooManyFailuresError
+from toolexec.server.auth.middleware import Authentication
 from toolexec.server.http import HttpSettings, Metrics
 
 from .conftest import AUDIENCE, Issuer
@@ -205,6 +207,24 @@ async def test_only_tokens(serve: Serve, issuer: Issuer) -> None:
     assert (await server.post(INITIALIZE, {"x-api-key": "x"})).json()["error_description"] == "this is no token"
     assert (await server.post(INITIALIZE, {"x-api-key": issuer.token(sub="carl")})).status_code == 401
     assert await status(server, bearer(issuer.token(sub="carl"))) == 200
+
+
+async def test_a_form_is_proof_of_the_same_callers_as_a_request(issuer: Issuer) -> None:
+    """A key or a token that a person pastes is checked as that of a call, for its endpoint, and wrong ones count."""
+    auth, refusals = AuthSettings(api_keys=KEYS, jwt=issuer.settings(), max_failures=2), list[str]()
+    proofs = Authentication(small_server, auth, on_refusal=refusals.append, endpoint="team-a")  # type: ignore[arg-type]
+    caller = await proofs.prove("1.2.3.4", ANN)
+    assert (caller.id, caller.tenant, caller.method, caller.endpoint) == ("ann", "acme", "api_key", "team-a")
+    caller = await proofs.prove("1.2.3.4", issuer.token(sub="carl"))
+    assert (caller.id, caller.method) == ("carl", "jwt")
+    for wrong in (issuer.token(aud="another"), issuer.token(sub="ann")):  # the second takes the name of a key
+        with pytest.raises(BadCredentialError):
+            await proofs.prove("1.2.3.4", wrong)
+    with pytest.raises(TooManyFailuresError) as raised:
+        await proofs.prove("1.2.3.4", "nonsense")
+    assert 0 < raised.value.wait <= 60
+    assert refusals == ["too_many_failures"]
+    assert (await proofs.prove("1.2.3.4", BOB)).id == "bob"
 
 
 @pytest.mark.full

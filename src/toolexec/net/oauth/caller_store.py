@@ -63,7 +63,7 @@ class CallerStore(LoginStore):
         try:
             sealed = base64.b64decode(json.loads(text)["sealed"], validate=True)
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise SecretError(f"a login in {self.directory} is damaged; log out, and log in again") from None
+            raise SecretError("the login of the caller is damaged; log out, and log in again") from None
         if cipher is None:
             raise self._no_key("the one that logins there are encrypted with is gone")
         from cryptography.exceptions import InvalidTag
@@ -72,8 +72,8 @@ class CallerStore(LoginStore):
             return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode()).decode()
         except (InvalidTag, ValueError):
             raise SecretError(
-                f"a login in {self.directory} was encrypted with another key than {self._named()}, or for another "
-                "caller; give the key that it was made with, or log out and log in again"
+                f"the login of the caller was encrypted with another key than {self._named()}, or for another caller; "
+                "give the key that it was made with, or log out and log in again"
             ) from None
 
     def _write(self, key: str, text: str) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from toolexec.errors import ToolExecError
+from toolexec.errors import LoginError, ToolExecError
 from toolexec.model.origin import Caller
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
@@ -86,7 +86,8 @@ class LoginPage:
             await _say(send, 503, "Try again later", str(error), [("retry-after", "60")])
         except ToolExecError as error:
             logger.warning("a login has failed: %s", redactor.text(error.message))
-            await _say(send, 502, "The login has failed", error.message)
+            why = error.message if isinstance(error, LoginError) else "The log of the server says why."
+            await _say(send, 502, "The login has failed", why)
 
     async def _show(self, nonce: str, send: Send) -> None:
         pending = self._links.find(nonce)
