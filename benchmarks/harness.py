@@ -100,6 +100,7 @@ PROGRAMS = (
     Program(name="resilience-cost", module="resilience_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),
     Program(name="serve", module="serve_stdio", rounds=3),
+    Program(name="serve-http", module="serve_http", rounds=3),
     Program(name="serve-start", module="serve_start", rounds=1),
     Program(name="serve-size", module="serve_size", rounds=1),
     Program(name="http-load", module="http_load", rounds=1, quick=False),

@@ -83,6 +83,8 @@ NAMES = {
     "concurrency.sleeps": "bare sleeps",
     "serve.fastmcp": "FastMCP's proxy",
     "serve.fastmcp_added": "FastMCP's proxy",
+    "serve_http.fastmcp": "FastMCP's proxy",
+    "serve_http.fastmcp_added": "FastMCP's proxy",
     "imports.asyncio": "asyncio",
     "imports.httpx": "httpx",
     "imports.fastmcp": "fastmcp",
@@ -381,6 +383,21 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="serve.start_bytes", what="what a model reads at the start, whatever there is", unit="bytes", bar=6000),
         Row(key="serve.start_meta", what="the same, to 500 schemas", unit="ratio", bar=0.05),
         Row(key="serve.start_code", what="the same with `--expose code`", unit="ratio", bar=0.05),
+    ),
+    "`toolexec serve` over HTTP: one client": (
+        Row(key="serve_http.direct", what="a tool of an MCP server over stdio, called directly"),
+        Row(key="serve_http.run_tool", what="the same as `run_tool` of the server", beside=("serve_http.fastmcp",)),
+        Row(
+            key="serve_http.run_tool_added", what="what that adds", bar=1.5 * _MS, beside=("serve_http.fastmcp_added",)
+        ),
+        Row(key="serve_http.run_tool_to_fastmcp", what="the same, to FastMCP's proxy", unit="ratio", bar=0.8),
+        Row(
+            key="serve_http.exposed_added",
+            what="what it adds with `--expose direct`",
+            bar=1.5 * _MS,
+            beside=("serve_http.fastmcp_added",),
+        ),
+        Row(key="serve_http.exposed_to_fastmcp", what="the same, to FastMCP's proxy", unit="ratio", bar=0.8),
     ),
     "`toolexec serve` over HTTP: 50 clients, 200 calls each, an API key": (
         Row(key="http.handshake_p50", what="a call, handshake era: median"),

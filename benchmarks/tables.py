@@ -59,6 +59,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     ),
     "workflow": ("workflow.first", "workflow.format", "workflow.parse"),
     "serve": ("serve.",),
+    "serve-http": ("serve_http.",),
     "serve-start": ("serve.all_tools", "serve.backends", "serve.ready"),
     "serve-size": ("serve.start_",),
     "http-load": ("http.handshake", "http.modern"),
