@@ -144,7 +144,7 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     """Run a program, and again as its message says, at most three times."""
     code, language = program.code, program.language
     result = await ex.execute_code(code, language=language, **settings)
-    first = said(result)
+    first = messages = said(result)
     ran = result.error is None and result.value == program.value
     is_changed = False
     for _ in range(_MOST_TRIES):
@@ -156,10 +156,11 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
         code, language = changed
         is_changed = True
         result = await ex.execute_code(code, language=language, **settings)
+        messages = f"{messages}\n{said(result)}"
     is_right = result.error is None and result.value == program.value
     is_fixed = not ran and is_right
     if program.for_reader:
-        is_fixed = is_fixed or (not ran and all(text in first for text in program.says))
+        is_fixed = is_fixed or (not ran and all(text in messages for text in program.says))
     misled = is_changed and result.error is None and not is_right and not is_fixed
     return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled)
 
@@ -173,8 +174,10 @@ def fixed(code: str, language: str, message: str) -> tuple[str, str]:
     """Return the program and its language as *message* says; as they are where it says nothing of the kind."""
     if found := _LANGUAGE.search(message):
         return code, found[1]
-    if found := _INSTEAD.search(message):
-        return _replaced(code, found[2], found[1]), language
+    if written := list(_INSTEAD.finditer(message)):
+        for found in written:
+            code = _replaced(code, found[2], found[1])
+        return code, language
     if found := _OUT.search(message):
         return code.replace(found[1], "", 1), language
     if found := _PROMISE.search(message):
@@ -198,10 +201,10 @@ def _replaced(code: str, old: str, new: str) -> str:
 
 
 def shares(outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Share]]:
-    """Yield the share of each language."""
+    """Yield the share of each language; TypeScript is counted with JavaScript."""
     by_language: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        by_language.setdefault(outcome.program.language, []).append(outcome)
+        by_language.setdefault("python" if outcome.program.language == "python" else "javascript", []).append(outcome)
     for language, of in by_language.items():
         ran = sum(each.ran for each in of)
         rest = len(of) - ran

@@ -550,6 +550,54 @@ GROUPS: dict[str, tuple[Row, ...]] = {
             bar=0.95,
         ),
         Row(
+            key="model_programs.blind5.python.ran",
+            what="Python, the fifth blind set, mostly wrong, that runs at the first try",
+            unit="share",
+        ),
+        Row(
+            key="model_programs.blind5.python.fixed",
+            what="Python, the fifth blind set, that fails, and whose message names the fix "
+            "(51.0% before a look at the messages)",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="model_programs.blind5.javascript.ran",
+            what="JavaScript and TypeScript, the fifth blind set, mostly wrong, that runs at the first try",
+            unit="share",
+        ),
+        Row(
+            key="model_programs.blind5.javascript.fixed",
+            what="JavaScript and TypeScript, the fifth blind set, that fails, and whose message names the fix "
+            "(47.6% before a look at the messages)",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="model_programs.blind6.python.ran",
+            what="Python, the sixth blind set, mostly wrong, that runs at the first try",
+            unit="share",
+        ),
+        Row(
+            key="model_programs.blind6.python.fixed",
+            what="Python, the sixth blind set, that fails, and whose message names the fix "
+            "(67.2% at its only run before this set was looked at)",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="model_programs.blind6.javascript.ran",
+            what="JavaScript and TypeScript, the sixth blind set, mostly wrong, that runs at the first try",
+            unit="share",
+        ),
+        Row(
+            key="model_programs.blind6.javascript.fixed",
+            what="JavaScript and TypeScript, the sixth blind set, that fails, and whose message names the fix "
+            "(69.0% at its only run before this set was looked at)",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
             key="model_programs.misled",
             what="that run with another value once changed as their messages say",
             unit="count",

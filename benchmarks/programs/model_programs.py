@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.repair import add_tools, judge, programs, shares
-from benchmarks.repair_support import add_support_tools
-from benchmarks.repair_tools import add_office_tools
+from benchmarks.repair_sets import BLIND
 from toolexec import Exec
-
-BLIND = ("blind", "blind2", "blind3", "blind4")
-"""The sets that were written without a look at the repairs."""
 
 
 async def main(meter: Meter) -> None:
     """Run the whole corpus once; nothing in it depends on time."""
     async with Exec() as ex:
         add_tools(ex)
-        found = [each for name in ("kept", "ways", "later", "blind", "blind2") for each in programs(name)]
+        found = [each for name in ("kept", "ways", "later") for each in programs(name)]
         outcomes = [await judge(ex, each) for each in found]
-    async with Exec() as ex:
-        add_office_tools(ex)
-        outcomes += [await judge(ex, each) for each in programs("blind3")]
-    async with Exec() as ex:
-        add_support_tools(ex)
-        outcomes += [await judge(ex, each) for each in programs("blind4")]
+    for name, add in BLIND.items():
+        async with Exec() as ex:
+            add(ex)
+            outcomes += [await judge(ex, each) for each in programs(name)]
     meter.record("model_programs.misled", sum(each.misled for each in outcomes))
     meter.record("model_programs.programs", len(outcomes))
     for name in ("later", *BLIND):

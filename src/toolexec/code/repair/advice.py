@@ -17,8 +17,9 @@ from toolexec.code.repair.chains import about_chains
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.languages import about_language
+from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.operands import about_operands
-from toolexec.code.repair.other_names import about_other_names
+from toolexec.code.repair.other_names import about_foreign, about_other_names
 from toolexec.code.repair.own_imports import own_import
 from toolexec.code.repair.results import about_results
 from toolexec.code.repair.source import instead
@@ -193,7 +194,8 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     advice = about_calls(failure, tools) or about_arguments(failure, tools) or about_chains(failure)
-    advice = advice or about_operands(failure) or about_results(failure, tools) or about_other_names(failure)
+    advice = advice or about_operands(failure) or about_library_names(failure) or about_foreign(failure)
+    advice = advice or about_results(failure, tools) or about_other_names(failure)
     if advice := advice or about_language(failure):
         return advice
     return _about_javascript(failure) if failure.language == "javascript" else ""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.signatures import signature_of
-from toolexec.code.repair.source import calls_of, instead, split
+from toolexec.code.repair.source import calls_of, end_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -18,7 +18,8 @@ __all__ = ["about_arguments"]
 _REFUSED: Final = re.compile(r"(?:InputValidationError|ToolError): arguments of (\S+) are not valid: ")
 _UNKNOWN: Final = re.compile(r"'(\w+)' is not a known name(?!; did you mean)")
 _MISSING: Final = re.compile(r'\(root\): "(\w+)" is a required property')
-_MISSING_IN: Final = re.compile(r'/(\w+): "(\w+)" is a required property')
+_MISSING_IN: Final = re.compile(r'/(\w+)(?:/\d+)?: "(\w+)" is a required property')
+_NOT_LIST: Final = re.compile(r'/(\w+): the value is not of type "array"')
 _TYPE: Final = re.compile(r'/(\w+): (".*?"|[\w.+-]+) is not of type "(integer|number|string|boolean)"')
 _TEXT_FOR: Final = re.compile(r'/(\w+): ".*" is not of type "(?:object|array)"')
 _CHOICE: Final = re.compile(r'/(\w+): "([^"]*)" is not one of ([^\n]*?)(?=; |$)')
@@ -38,6 +39,9 @@ _SAME: Final = tuple(
     )
 )
 """Names that APIs have for one thing: an argument that is not known is the one of the tool with another of them."""
+
+
+_SAME_WORDS: Final = tuple(frozenset(each for each in same if "_" not in each) for same in _SAME)
 
 
 def about_arguments(failure: Failure, tools: Tools | None = None) -> str:
@@ -63,6 +67,8 @@ def _about_refused(refused: re.Match[str], failure: Failure, tools: Tools | None
         return _left_out(unknown[0], refused[1], failure)
     if found := _MISSING_IN.search(failure.message):
         return _renamed_in(found[1], found[2], properties, refused[1], failure, tools)
+    if found := _NOT_LIST.search(failure.message):
+        return _in_list(found[1], failure)
     if found := _TEXT_FOR.search(failure.message):
         return _as_it_is(found[1], failure)
     if found := _CHOICE.search(failure.message):
@@ -154,7 +160,10 @@ def _paired(unknown: list[str], free: list[str], missing: list[str]) -> dict[str
     found: dict[str, str] = {}
     for name in unknown:
         words = {*re.findall(r"[a-z]+", name.lower())}
-        close = [other for other in free if words & {*re.findall(r"[a-z]+", other)} and other not in found.values()]
+        own = {other: {*re.findall(r"[a-z]+", other.lower())} for other in free if other not in found.values()}
+        close = [other for other, of in own.items() if words & of]
+        close = close or [other for other, of in own.items() if any(words & same and of & same for same in _SAME_WORDS)]
+        close = close if len(close) == 1 else [other for other in close if other in missing]
         if len(close) == 1:
             found[name] = close[0]
     left, wanted = [each for each in unknown if each not in found], [e for e in missing if e not in found.values()]
@@ -178,13 +187,33 @@ def _renamed_in(
     holder: str, missing: str, properties: Mapping[str, Any], tool_id: str, failure: Failure, tools: Tools | None
 ) -> str:
     """Advise on the only key of an object that its argument does not know, for the only one that is missing."""
-    known, value = _inner(properties.get(holder)), _given(tool_id, tools).get(holder)
+    schema, value = properties.get(holder), _given(tool_id, tools).get(holder)
+    if isinstance(schema, Mapping) and isinstance(value, list) and value:
+        schema, value = _items_of(schema, tool_id, tools), value[0]
+    known = _inner(schema)
     others = [key for key in value if key not in known] if isinstance(value, Mapping) else []
     if len(_MISSING_IN.findall(failure.message)) > 1 or len(others) != 1:
         return ""
     written = re.findall(rf"(?<![\w.])['\"]?{re.escape(others[0])}['\"]?\s*:", failure.code)
     about = f"`{holder}` has {', '.join(known)}"
     return f"{about}: {instead(written[0], written[0].replace(others[0], missing))}" if len(written) == 1 else about
+
+
+def _in_list(name: str, failure: Failure) -> str:
+    """Advise on an object that is given for a list of such."""
+    for found in re.finditer(rf"(?<![\w.])['\"]?{name}['\"]?\s*[=:]\s*(?=\{{)", failure.code):
+        end = end_of(failure.code, found.end())
+        old = failure.code[found.start() : end]
+        return f"`{name}` is a list: {instead(old, f'{found[0]}[{failure.code[found.end() : end]}]')}" if end else ""
+    return ""
+
+
+def _items_of(schema: Mapping[str, Any], tool_id: str, tools: Tools | None) -> JSONValue:
+    """Return the schema of the items of a list."""
+    entry = tools.index.find(tool_id) if tools is not None else None
+    whole = entry.tool.input_schema.to_json() if entry is not None else None
+    known = whole.get("$defs") if isinstance(whole, dict) else None
+    return _followed(schema.get("items"), known if isinstance(known, dict) else {})
 
 
 def _as_it_is(name: str, failure: Failure) -> str:

@@ -25,6 +25,8 @@ _NOT_TEXT: Final = re.compile(
     r"TypeError: the JSON object must be str, bytes or bytearray, not|SyntaxError: .*(?:JSON|token|\[object)"
 )
 _HYPHEN: Final = re.compile(r"\btools\.(\w+)\.(\w+(?:-\w+)+)")
+_MOST_SHOWN: Final = 10
+_NO_TOOL: Final = re.compile(r"ToolNotFoundError: no tool (\S+); did you mean (\S+?)\?")
 _AWAIT: Final = "SyntaxError: 'await' outside async function"
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {"true": "True", "false": "False", "null": "None", "undefined": "None"},
@@ -38,6 +40,9 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         word = found[1]
         other = _WORDS.get(failure.language, {}).get(word)
         return instead(word, other) if other is not None else _about_name(word, failure, tools)
+    if (found := _NO_TOOL.match(failure.message)) and "-" in found[2]:
+        old, new = _spelled(found[1]), _spelled(":".join(map(python_name, found[2].split(":"))))
+        return instead(old, new) if old in failure.code else ""
     if (found := _POSITIONAL.match(failure.message)) and tools is not None:
         return _about_positional(found[1], failure, tools)
     if tools is not None and (advice := _about_hyphen(failure, tools)):
@@ -97,7 +102,9 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
     if entry is None:
         paths = catalogue_of(tools.index).tools.get(path.rpartition(".")[2], ())
         entry = tools.index.find(paths[0]) if len(paths) == 1 else None
-    if entry is None or not tools.allows(entry.tool.id):
+    if entry is None:
+        return _about_missing(path, tools)
+    if not tools.allows(entry.tool.id):
         return ""
     names = arguments_of(entry.tool.input_schema.to_json())
     said = f"its arguments are {', '.join(names)}" if names else "it has no arguments"
@@ -118,6 +125,14 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
                 new = f"{called}({{{', '.join(pairs)}}})"
             return f"{said}: {instead(old, new)}"
     return said
+
+
+def _about_missing(path: str, tools: Tools) -> str:
+    """Say which tools a namespace has, for one that it has not."""
+    space = path.rpartition(".")[0]
+    paths = [each for group in catalogue_of(tools.index).tools.values() for each in group]
+    there = sorted(each for each in paths if each.rpartition(":")[0] == space and tools.allows(each))[:_MOST_SHOWN]
+    return f"there is no tool {path.replace('.', ':')}; {space} has {', '.join(map(_spelled, there))}" if there else ""
 
 
 def _spread(given: list[str], names: list[str]) -> list[str]:

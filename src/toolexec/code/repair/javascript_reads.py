@@ -127,7 +127,10 @@ def about_not_a_number(code: str, tools: Tools) -> str:
 
 def javascript_advice(code: str, tools: Tools) -> list[str]:
     """Return what to write for each read of *code* that certainly means another, and gave undefined."""
-    return [advice.text for _, advice in _Program(code, tools).advices() if advice.is_certain]
+    found = (advice for _, advice in _Program(code, tools).advices())
+    return [
+        each.text for each in found if each.is_certain or (" has no `" in each.text and " instead of " in each.text)
+    ]
 
 
 class _Program:
@@ -293,7 +296,7 @@ class _Program:
 
     def operands(self) -> Iterator[tuple[str, list[JSONValue]]]:
         """Yield each chain that an operation on numbers or times takes, with the values that it has had."""
-        for found in _OPERAND.finditer(self._code):
+        for found in islice(_OPERAND.finditer(self._code), _MOST_CHAINS):
             chain = self._chain(found.end())
             if chain is not None:
                 end = chain.steps[-1].end if chain.steps else chain.end
@@ -335,7 +338,8 @@ class _Program:
                 return Advice(f"{about}: {instead(whole, new)}") if step.key in _TAKING_EACH else None
             new = f"{base}.{listed}{whole.removeprefix(base)}"
             return Advice(f"`{base}` is an object, and the list is in `{listed}`: {instead(whole, new)}", True)
-        if isinstance(step.key, str) and objects and None in values and "?" not in whole.removeprefix(base):
+        is_mixed = None in values and any(each is not None for each in values)
+        if isinstance(step.key, str) and is_mixed and "?" not in whole.removeprefix(base):
             new = f"{base}?{whole.removeprefix(base)}"
             return Advice(f"`{base}` is null in {values.count(None)} of {len(values)}: {instead(whole, new)}")
         if not isinstance(step.key, str) or not advice_needed(values, step.key):
@@ -374,7 +378,17 @@ class _Program:
                         rf"(?<![\w$.]){re.escape(name or key)}\s*\.\s*({'|'.join(_OF_LISTS)})\b", self._code
                     )
                     listed = only_list(values)
-                    if used is not None and listed:
+                    holders = [
+                        other
+                        for other, part in next(each for each in values if isinstance(each, dict)).items()
+                        if isinstance(part, dict) and key in part
+                    ]
+                    old = re.search(r"\{[^{}]*\}", found[0])
+                    if len(holders) == 1 and old is not None:
+                        taken = [f"{holders[0]}: {{ {other} }}" if other == each else other for other in names]
+                        new = f"{{ {', '.join(taken)} }}"
+                        yield line, Advice(f"`{key}` is in `{holders[0]}`: {instead(old[0], new)}", True)
+                    elif used is not None and listed:
                         taken = [f"{listed}: {name or key}" if other == each else other for other in names]
                         shown = f"{{ {', '.join(taken)} }}"
                         old = re.search(r"\{[^{}]*\}", found[0])

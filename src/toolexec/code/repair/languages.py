@@ -60,12 +60,16 @@ _FORMS: Final = (
 )
 """What Python has, and what is written in JavaScript."""
 
+_LONGEST_LINE: Final = 500
+
 
 def _about_python_forms(failure: Failure) -> str:
     """Advise on a form of Python on the line of the error, or near it."""
     lines = failure.code.splitlines()
     at = failure.line or 1
-    for line in [*lines[at - 1 : at], *lines[max(at - 2, 0) : at - 1], *lines[at : at + 1]]:
+    for line in (
+        each[:_LONGEST_LINE] for each in [*lines[at - 1 : at], *lines[max(at - 2, 0) : at - 1], *lines[at : at + 1]]
+    ):
         for pattern, advice in _FORMS:
             if found := pattern.search(line):
                 return f"`{found[0].strip()}` is Python: {advice}"

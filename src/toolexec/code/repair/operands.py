@@ -21,17 +21,18 @@ _OPERATORS: Final = (
     (re.compile(r"!=="), "!="),
     (re.compile(r"(?<![\w)])!(?=[\w(])"), "not "),
     (re.compile(r"\belse\s+if\b"), "elif"),
-    (re.compile(r"\b([\w.\[\]\"']+)\+\+"), r"\1 += 1"),
-    (re.compile(r"\b([\w.\[\]\"']+)--"), r"\1 -= 1"),
-    (
-        re.compile(r"(?<==\s)([^?\n=]+?(?:[<>=!]=|[<>])[^?\n]+?)\s*\?\s*([^:?\n]+?)\s*:\s*([^\n;]+)"),
-        r"\2 if \1 else \3",
-    ),
-    (re.compile(r"(?<=return )([^?\n]+?)\s*\?\s*([^:?\n]+?)\s*:\s*([^\n;]+)"), r"\2 if \1 else \3"),
-    (re.compile(r"([\w.\[\]\"']+) *\?\? *([^\n;]+)"), r"\1 if \1 is not None else \2"),
+    (re.compile(r"(?<![\w.\[\]\"'])([\w.\[\]\"']+)\+\+"), r"\1 += 1"),
+    (re.compile(r"(?<![\w.\[\]\"'])([\w.\[\]\"']+)--"), r"\1 -= 1"),
+    (re.compile(r"(?<==\s)([^=?\s][^?\n]*) \?([^:?\n]+) :([^\n;]+)"), r"\2 if \1 else\3"),
+    (re.compile(r"(?<=return )([^?\s][^?\n]*) \?([^:?\n]+) :([^\n;]+)"), r"\2 if \1 else\3"),
+    (re.compile(r"(?<![\w.\[\]\"'])([\w.\[\]\"']+) *\?\?([^\n;]+)"), r"\1 if \1 is not None else\2"),
     (re.compile(r"\bnull\b"), "None"),
 )
 """What JavaScript's operators are in Python."""
+
+
+_LONGEST_LINE: Final = 500
+"""Characters of a line beyond which operators are not looked for: each is read from several places."""
 
 
 def about_operands(failure: Failure) -> str:
@@ -39,7 +40,7 @@ def about_operands(failure: Failure) -> str:
     if failure.language != "python":
         return ""
     if failure.kind == "SyntaxError":
-        return _of_javascript(failure)
+        return _with_colon(failure) or _of_javascript(failure)
     if _TO_TEXT.match(failure.message):
         return _as_text(failure)
     if _TO_NUMBER.match(failure.message):
@@ -50,7 +51,7 @@ def about_operands(failure: Failure) -> str:
 def _of_javascript(failure: Failure) -> str:
     """Advise on operators of JavaScript, where that makes a program of it."""
     lines = failure.code.splitlines()
-    if not 0 < failure.line <= len(lines):
+    if not 0 < failure.line <= len(lines) or max(map(len, lines)) > _LONGEST_LINE:
         return ""
     code, said = failure.code, ""
     for pattern, new in _OPERATORS:
@@ -65,6 +66,15 @@ def _of_javascript(failure: Failure) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return f"this is JavaScript's operator: {said}"
+
+
+def _with_colon(failure: Failure) -> str:
+    """Advise on a block without its colon."""
+    lines = failure.code.splitlines()
+    if not failure.message.startswith("SyntaxError: expected ':'") or not 0 < failure.line <= len(lines):
+        return ""
+    line = lines[failure.line - 1].strip()
+    return f"a block begins with `:`: {instead(line, f'{line}:')}"
 
 
 def _of_braces(line: str) -> str:

@@ -9,12 +9,12 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import calls_of, instead
 
-__all__ = ["about_other_names"]
+__all__ = ["about_foreign", "about_other_names"]
 
 _NO_ATTRIBUTE: Final = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
 _NO_NAME: Final = re.compile(r"(?:NameError: name|ReferenceError:) '?(\w+)'? is not defined")
 _NOT_FUNCTION: Final = re.compile(r"TypeError: .*not a function")
-_BASE: Final = r"((?:[A-Za-z_$][\w$]*(?:\([^()]*\)|\[[^\[\]]*\]|\.(?=\w))*)+)"
+_BASE: Final = r"((?<![\w$.])[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\([^()]*\)|\[[^\[\]]*\])*?)"
 
 _METHODS_IN_PYTHON: Final[Mapping[str, str]] = {
     "filter": "[each for each in {0} if ...]",
@@ -65,6 +65,18 @@ _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "isdigit": "/^\\d+$/.test({0})",
 }
 """Method of Python → what JavaScript has in its place."""
+
+_ONLY_IN_PYTHON: Final = (
+    "splitlines",
+    "strip",
+    "lstrip",
+    "rstrip",
+    "upper",
+    "lower",
+    "startswith",
+    "endswith",
+    "append",
+)
 
 _NAMES_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "len": "{0}.length",
@@ -128,6 +140,17 @@ def about_other_names(failure: Failure) -> str:
         for method in _METHODS_IN_JAVASCRIPT:
             if re.search(rf"\.{method}\(", failure.source):
                 return _of_method("value", method, _METHODS_IN_JAVASCRIPT, failure)
+    return ""
+
+
+def about_foreign(failure: Failure) -> str:
+    """Return what to write instead of a method that Python only has, on the line of a JavaScript program; "" where it
+    has not one."""
+    if failure.language != "javascript" or not _NOT_FUNCTION.match(failure.message):
+        return ""
+    for method in _ONLY_IN_PYTHON:
+        if re.search(rf"\.{method}\(", failure.source):
+            return _of_method("value", method, _METHODS_IN_JAVASCRIPT, failure)
     return ""
 
 

@@ -8,13 +8,14 @@ from typing import Final
 
 from toolexec.code.repair.source import ends_of, instead
 
-__all__ = ["about_promises"]
+__all__ = ["about_missing_return", "about_promises"]
 
 _NAME: Final = r"[A-Za-z_$][\w$]*"
 _ASYNC: Final = re.compile(rf"\basync\s+function\s+({_NAME})|\b(?:const|let|var)\s+({_NAME})\s*=\s*async\b")
 _GIVEN: Final = re.compile(rf"\.(filter|some|every|find|findIndex|forEach|map)\(\s*(?:(async\b)|({_NAME})\s*\))")
 _MADE: Final = re.compile(rf"\b(?:const|let|var)\s+({_NAME})\s*=\s*$")
 _CALLED: Final = re.compile(rf"\b(?:const|let|var)\s+({_NAME})\s*=\s*({_NAME})\(")
+_BRACED: Final = re.compile(r"\.map\(\s*(?:async\s*)?(?:\([^()]*\)|\w+)\s*=>\s*\{")
 _OF_PROMISES: Final = r"then|catch|finally"
 _MOST: Final = 100
 
@@ -52,6 +53,17 @@ def about_promises(code: str) -> Iterator[str]:
         if found[2] in own and end and _is_read(found[1], code[end:]):
             call = code[found.start(2) : end]
             yield f"`{found[1]}` is a promise still: {instead(f'= {call}', f'= await {call}')}"
+
+
+def about_missing_return(code: str) -> str:
+    """Return what to write in a function in braces that returns nothing, where what it gives is meant."""
+    ends = ends_of(code)
+    for found in _BRACED.finditer(code):
+        body = code[found.end() - 1 : ends.get(found.end() - 1, 0)]
+        first = re.match(r"\{\s*((?:await\s+)?tools\.[\w.]+\()", body)
+        if body and first is not None and not re.search(r"\breturn\b", body):
+            return f"a function in braces gives what it returns: {instead(first[1], f'return {first[1]}')}"
+    return ""
 
 
 def _is_taken_for_values(name: str, code: str) -> bool:

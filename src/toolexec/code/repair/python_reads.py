@@ -107,6 +107,8 @@ class PythonProgram:
         self._names: dict[str, list[_Bound]] = {}
         self._unknown: set[str] = set()
         self._functions: dict[str, ast.expr | None] = {}
+        self._open: set[str] = set()
+        self._is_circular = False
         self._later: dict[str, dict[str, None]] = {}
         self._known: dict[str, list[JSONValue]] = {}
         self._made: dict[str, list[JSONValue]] = {}
@@ -145,8 +147,12 @@ class PythonProgram:
     def _bind_functions(self) -> None:
         """Take the arguments of the program's own functions for what they are called with, where all calls are seen."""
         defined = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        named: dict[str, list[ast.Name]] = {function.name: [] for function in defined}
+        for node in self._nodes if named else ():
+            if isinstance(node, ast.Name) and node.id in named:
+                named[node.id].append(node)
         for function in defined:
-            used = [node for node in self._nodes if isinstance(node, ast.Name) and node.id == function.name]
+            used = named[function.name]
             calls = [self._above.get(id(node)) for node in used]
             if not all(
                 isinstance(call, ast.Call) and call.func is node for call, node in zip(calls, used, strict=True)
@@ -178,7 +184,8 @@ class PythonProgram:
 
     def nodes(self, line: int) -> list[ast.expr | ast.stmt]:
         """Return what is on a line, the smallest parts first."""
-        found = [each for each in self._nodes if isinstance(each, ast.expr | ast.stmt) and _is_at(each, line)]
+        nodes = self._nodes if line else ()
+        found = [each for each in nodes if isinstance(each, ast.expr | ast.stmt) and _is_at(each, line)]
         return sorted(found, key=lambda each: ((each.end_lineno or 0) - each.lineno, len(self._source(each))))
 
     def reads(self) -> Iterator[ast.Subscript | ast.Attribute | ast.Call]:
@@ -365,9 +372,13 @@ class PythonProgram:
         return self._called(node, depth) if isinstance(node, ast.Call) else []
 
     def _named(self, name: str, depth: int) -> list[JSONValue]:
+        if name in self._open:
+            self._is_circular = True  # it is made of itself: its other bindings say what it is
+            return []
         if name not in self._known:
-            self._known[name] = []  # it is made of itself
+            self._open.add(name)
             self._known[name] = self._bound_to(name, depth)
+            self._open.discard(name)
         return self._known[name]
 
     def _bound_to(self, name: str, depth: int) -> list[JSONValue]:
@@ -379,8 +390,9 @@ class PythonProgram:
                 isinstance(bound, ast.List | ast.Dict) and not ast.unparse(bound)[1:-1]
             ):
                 continue
+            self._is_circular = False
             values = self.values(bound, depth + 1)
-            if not values:
+            if not values and not self._is_circular:
                 return []
             found += values
         return found[:_MOST]

@@ -22,7 +22,7 @@ from toolexec.model.json_value import JSONValue
 __all__ = ["about_python_values"]
 
 _NONE: Final = re.compile(r"(?:TypeError|AttributeError): (?:'NoneType' object|argument of type 'NoneType')")
-_OF_OPERANDS: Final = re.compile(r"TypeError: |ValueError: |AttributeError: ")
+_OF_OPERANDS: Final = re.compile(r"(?:Type|Value|Attribute|Index|Key)Error: ")
 _AWARE: Final = re.compile(r"TypeError: can't (?:compare|subtract) offset-naive and offset-aware datetimes")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _IN_PLACE: Final = {
@@ -38,7 +38,10 @@ _IN_PLACE: Final = {
 }
 """Methods that change their object and give None, and what gives the changed one."""
 
-_SET: Final = re.compile(r"TypeError: (?:set\.add\(\) takes exactly one argument|unhashable type: '(\w+)')")
+_SET: Final = re.compile(
+    r"TypeError: (?:set\.add\(\) takes exactly one argument"
+    r"|(?:cannot use 'list' as a set element .)?unhashable type: '(\w+)')"
+)
 _FOLDS: Final = frozenset({"max", "min", "sorted", "sum"})
 _MOST_NODES: Final = 300
 
@@ -54,6 +57,8 @@ def about_python_values(failure: Failure, tools: Tools) -> str:
     program = program_of(failure.code, tools)
     if program is None:
         return ""
+    if failure.kind in ("IndexError", "KeyError"):
+        return next(_of_places(program, program.nodes(failure.line)[:_MOST_NODES], failure.message), "")
     nodes = program.nodes(failure.line)[:_MOST_NODES]
     if _NONE.match(failure.message):
         return next(_of_none(program, nodes), "")
@@ -68,6 +73,28 @@ def _of_set(failure: Failure) -> str:
         new = old.replace(".add(", ".update(", 1).replace(inner, inner.removeprefix("*"))
         return f"`add` takes one item, `update` each item of a list: {instead(old, new)}"
     return ""
+
+
+def _of_places(program: PythonProgram, nodes: Sequence[ast.AST], message: str) -> Iterator[str]:
+    """Say how many items a list has that is read behind its end, and that some objects only have a key."""
+    for node in nodes:
+        if not isinstance(node, ast.Subscript):
+            continue
+        values, text, whole = program.values(node.value), program.text(node.value), program.text(node)
+        lists = [each for each in values if isinstance(each, list)]
+        if message.startswith("IndexError") and lists and len(lists) == len(values):
+            count = min(len(each) for each in lists)
+            last = f"the last is `{text}[{count - 1}]`, or `{text}[-1]`" if count else "check that it is not empty"
+            yield f"`{text}` has {count} items: {last}"
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        objects = [each for each in values if isinstance(each, dict)]
+        if (
+            isinstance(key, str)
+            and message == f"KeyError: {key!r}"
+            and (having := sum(key in each for each in objects))
+        ):
+            new = f'{text}.get("{key}")'
+            yield f"`{text}` has `{key}` in {having} of {len(objects)}, not in all: {instead(whole, new)}"
 
 
 def _of_none(program: PythonProgram, nodes: Sequence[ast.AST]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_reads import about_javascript_reads, about_not_a_number
-from toolexec.code.repair.promises import about_promises
+from toolexec.code.repair.promises import about_missing_return, about_promises
 from toolexec.code.repair.python_reads import OTHER_NAMES, about_python_reads
 from toolexec.code.repair.python_values import about_python_values
 from toolexec.code.repair.shapes import VALUE, WRAPPERS
@@ -71,12 +71,14 @@ def _about_reads(failure: Failure, tools: Tools) -> str:
     if "promise" in failure.message:
         return ""
     advice = next(about_promises(failure.code), "")
+    if not advice and "undefined" in failure.message:
+        advice = about_missing_return(failure.code)
     return advice or about_javascript_reads(failure.code, failure.line, tools)
 
 
 def _about_returned(path: str, code: str) -> str:
     """Advise on a list of promises that is the value of a program."""
-    returned = re.findall(r"^return[ \t]+(?!await\b)(\w+(?:\.\w+)*)[ \t]*;?[ \t]*$", code, re.MULTILINE)
+    returned = re.findall(r"^return[ \t]+(?!await\b)(\w+(?:\.\w+)*)[ \t]*(?:;[ \t]*)?$", code, re.MULTILINE)
     if len(returned) != 1:
         return ""
     new = f"await Promise.all({returned[0]})" if path else f"await {returned[0]}"

@@ -54,6 +54,7 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 _MOST: Final = 200
 _MOST_SHOWN: Final = 20
+_OF_EACH: Final = frozenset({"map", "filter", "forEach", "reduce", "some", "every", "find", "flatMap"})
 _LONGEST_SHOWN: Final = 60
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 
@@ -130,7 +131,7 @@ def what_to_write(read: Read, language: str) -> Advice | None:
     if kind is str:
         return _of_text(read, is_python=is_python)
     if kind is list:
-        return _of_list(read)
+        return _of_places(read, is_python=is_python) or _of_list(read)
     if kind is type(None):
         return Advice(f"`{read.base}` is {'None' if is_python else 'null'}: the tool gives no value; do not read one")
     if read.is_part and not read.is_wrapper:
@@ -243,6 +244,9 @@ def _means_list(read: Read, listed: str) -> bool:
 
 
 def _of_text(read: Read, *, is_python: bool) -> Advice:
+    if read.key in _OF_EACH and f".{read.key}" in read.whole:
+        new = f'{read.base}.split("\\n").{read.key}'
+        return Advice(f"`{read.base}` is text: {instead(read.whole, new)} for each of its lines")
     parsed = _parsed(read.values)
     if parsed is not None:
         inner = f"json.loads({read.base})" if is_python else f"JSON.parse({read.base})"
@@ -256,6 +260,17 @@ def _of_text(read: Read, *, is_python: bool) -> Advice:
         about = f"`{read.base}` is text, such as {shown_value(read.values[0])}: it has no `{read.key}`"
         return Advice(about)
     return Advice(f"{VALUE}, here text: {read.unwrapped()}", is_certain=read.is_wrapper)
+
+
+def _of_places(read: Read, *, is_python: bool) -> Advice | None:
+    """Advise on a list whose items have a place, and no name: a place as text, or an item that is a list."""
+    if read.key.isdigit():
+        return Advice(f"`{read.base}` is a list: {instead(read.whole, f'{read.base}[{read.key}]')}", is_certain=True)
+    first = next((each for each in read.values if isinstance(each, list) and each), None)
+    if not read.is_part or read.is_wrapper or first is None or isinstance(first[0], dict | list):
+        return None
+    about = f"`{read.base}` is {'a list' if is_python else 'an array'}, such as {shown_value(first)}"
+    return Advice(f"{about}, without `{read.key}`: read it by place, as `{read.base}[0]`")
 
 
 def _of_list(read: Read) -> Advice:
@@ -281,12 +296,19 @@ def _parsed(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
 
 def _alike(name: str, keys: Sequence[str]) -> str:
     """Return the one key that has all words of a name, or the other way round; else the one that is nearly the same."""
-    words = {*_words(name)}
-    found = [key for key in keys if words <= {*_words(key)} or words >= {*_words(key)}]
+    words = {_singular(each) for each in _words(name)}
+    having = {key: {_singular(each) for each in _words(key)} for key in keys}
+    found = [key for key, own in having.items() if words <= own or words >= own]
+    found = found or [key for key, own in having.items() if any(_begins(a, b) for a in words for b in own)]
     if len(found) == 1:
         return found[0]
     close = difflib.get_close_matches(name, keys, 1, cutoff=0.75) if not found else []
     return close[0] if close else ""
+
+
+def _begins(a: str, b: str) -> bool:
+    """Return whether a word is another one, cut, as `ref` is `reference`."""
+    return len(a) > 2 < len(b) and (a.startswith(b) or b.startswith(a))
 
 
 def _at(base: str, *keys: str, is_python: bool) -> str:

@@ -1,0 +1,25 @@
+"""The sets of programs that were written blindly, each with the tools that its programs call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from benchmarks.repair import add_tools
+from benchmarks.repair_projects import add_project_tools
+from benchmarks.repair_support import add_support_tools
+from benchmarks.repair_tools import add_office_tools
+from benchmarks.repair_travel import add_travel_tools
+from toolexec import Exec
+
+__all__ = ["BLIND"]
+
+BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
+    "blind": add_tools,
+    "blind2": add_tools,
+    "blind3": add_office_tools,
+    "blind4": add_support_tools,
+    "blind5": add_project_tools,
+    "blind6": add_travel_tools,
+}
+"""The sets that were written without a look at the repairs, with what adds their tools."""
