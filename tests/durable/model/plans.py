@@ -22,7 +22,7 @@ _TIMERS: Final = ("nap", "boxed")
 
 @dataclass(frozen=True)
 class Op:
-    """A call of a tool, a wait, or a timer of a program; *n* is its number among all of them."""
+    """One thing that a program does: a call of a tool, a wait, or a timer of its own; *n* distinguishes it from all others."""
 
     kind: str
     n: int

@@ -64,7 +64,7 @@ class Driver(Protocol):
         ...
 
     async def sleeps(self) -> float:
-        """Return for how many seconds nothing happens to a run that waits for no answer."""
+        """Return for how many seconds nothing happens to a run that waits for no person."""
         ...
 
     async def result(self) -> Any:
@@ -158,7 +158,7 @@ class _Play:
         await self.driver.signal(f"w{n}", self.plan.answers[n])
 
     async def answer(self, wait: Wait) -> None:
-        """Answer what a run waits for, if it is ever answered."""
+        """Answer what a run waits for, if a person ever does."""
         plan, details = self.plan, dict(wait.details or {})
         if wait.kind in ("signal", "input"):
             n = int(wait.name[1:])
