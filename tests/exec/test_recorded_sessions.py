@@ -234,3 +234,37 @@ async def test_a_session_with_a_seed_and_a_clock_keeps_them(tmp_path: Path, shop
         assert await run_all(ex, program, program, seed=7, now=1e9) == values
     assert values[0][1] == 10**9
     assert values[0][0] != values[1][0]
+
+
+PARTS = (
+    'seen.append(tools.shop.stock(item="tea"))',
+    'seen += await asyncio.gather(tools.shop.stock(item="rice"), tools.shop.stock(item="salt"))',
+    "seen.append(random.random())",
+    "await asyncio.sleep(0.002)\nseen.append(time.time())",
+    'try:\n    tools.shop.stock(item="nothing")\nexcept ToolError as error:\n    seen.append(error.code)',
+    "with open('log.txt', 'a') as log:\n    log.write(str(len(seen)))",
+    "seen.append(open('log.txt').read())",
+    "def last():\n    return seen[-1]",
+    "seen.append(last())",
+    "class Counter:\n    n = 0\ncounter = Counter()",
+    "counter.n += 1\nseen.append(counter.n)",
+    "seen.append(seen[99])",
+)
+
+
+async def test_sessions_made_up_at_random_are_equal_to_the_bit(tmp_path: Path, shop: Shop) -> None:
+    """Whatever programs do one after the other, failures included: each of them is the same again, in another Exec."""
+    chance = random.Random(32)
+    async with shop.open(tmp_path) as ex:
+        for _ in range(8):
+            programs = [
+                "\n".join([*chance.choices(PARTS, k=chance.randint(1, 4)), "return seen"])
+                for _ in range(chance.randint(2, 5))
+            ]
+            await run_all(ex, "import asyncio, random, time\nseen = []", *programs)
+    async with Exec(journal=tmp_path / "runs.db") as ex:
+        runs = await recorded(ex)
+        reports = [await ex.runs.replay(run.id) for run in runs]
+    assert [report.run_id for report in reports if not report.same] == []
+    assert {"done", "failed"} == {run.state for run in runs}
+    assert sum(report.calls for report in reports) > 20
