@@ -153,4 +153,5 @@ async def test_a_server_of_the_sdk_checks_the_token_of_each_caller(
         assert await backend.log_out(caller="ann")
         with pytest.raises(LoginRequiredError, match="'ann'"):
             await ask("ann", "resources")
-        assert await ask("bob", "resources") == {"result": [there.url] * 2}  # hers has ended there, too
+        # Her token is forgotten here; the SDK ends tokens only of clients whose secret is in the body.
+        assert await ask("bob", "resources") == {"result": [there.url] * 3}
