@@ -96,7 +96,7 @@ TYPED = [
     (what, name)
     for what, name in SETTINGS
     if isinstance(_default(CLASSES[what], name), bool | int | float | str | bytes | tuple | list | dict)
-    and name not in ("allow_refs", "workers", "wasm_workers")  # a switch, or a list; a word, or a number
+    and name not in ("allow_refs", "auth", "workers", "wasm_workers")  # one of two kinds: a word or a mapping, say
     and what not in ("Rule", "Toolset", "Filters")  # they take more than their annotations say; see their own tests
     and name not in CLASSES[what]._leave  # these are checked later, with an error of their own; see their own tests
 ]

@@ -277,7 +277,7 @@ class HTTPProvider:
         login = read_login(f"provider {self.name}: auth", self.auth)
         if login is not None:
             object.__setattr__(self, "auth", login)
-        elif self.auth:
+        elif self.auth or isinstance(self.auth, str):
             check_auth(f"provider {self.name}: auth", self.auth)
         check_transport(f"provider {self.name}", self)
         check_callers(f"provider {self.name}", self.credentials, has_auth=bool(self.auth))
