@@ -211,10 +211,11 @@ async def test_a_link_in_the_hands_of_another_caller_gives_neither_of_them_anyth
         for key, origin in (("nonsense", ""), ("", ""), ("key-of-bob", "https://evil.example"), ("key-of-bob", "null")):
             ann.key = key
             assert (await ann.prove(link, origin)).status_code == 403
-        refused = await ann.http.post(
-            link, data={"proof": "key-of-bob"}
-        )  # not from a browser, or from one that hides its page
+        refused = await ann.http.post(link, data={"proof": "key-of-bob"})  # no browser, or one that hides its page
         assert refused.status_code == 403
+        form = {"content-type": "application/x-www-form-urlencoded", "origin": running.root}
+        for content in ("&".join(f"a{number}=1" for number in range(99)), "proof=a&proof=b", "%ff=%ff", ""):
+            assert (await ann.http.post(link, content=content, headers=form)).status_code == 403
         assert (await bob.log_in(link)).status_code == 200
         for used in (await bob.http.get(link), await bob.prove(link)):
             assert (used.status_code, "not valid" in used.text) == (403, True)

@@ -124,8 +124,7 @@ class LoginPage:
         if kind == _FORM:
             with anyio.move_on_after(self._seconds):
                 body = await _read(receive)
-        fields = dict(parse_qsl(body.decode(errors="replace"), max_num_fields=5)) if body else {}
-        proof = fields.get("proof", "").strip()
+        proof = _fields(body.decode(errors="replace")).get("proof", "").strip()
         if not proof:
             raise BadCredentialError("There was no key in the form")
         return proof
@@ -145,14 +144,14 @@ class LoginPage:
 
 
 def _fields(query: str) -> dict[str, str]:
-    """Return the parameters of an answer; raises NoLoginError for one that is given twice, or for too many."""
+    """Return the fields of an answer or a form, none of too many; raises NoLoginError for one that is given twice."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
     except ValueError:
         pairs = []
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise NoLoginError("This is not the answer to a login: it says something twice.")
+        raise NoLoginError("This cannot be read: it says something twice.")
     return found
 
 
