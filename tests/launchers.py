@@ -22,18 +22,6 @@ _BESIDE = {
     "docker": {"api", "attach", "checks", "host", "images", "spec"},
     "gvisor": {"checks", "runsc"},
     "kata": set[str](),
-    "microvm": {
-        "child",
-        "container",
-        "guest",
-        "images",
-        "jail",
-        "kvm",
-        "machine",
-        "snapshots",
-        "sparse",
-        "templates",
-    },
 }
 
 

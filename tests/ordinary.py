@@ -121,7 +121,7 @@ def _backend(kind: str, image: str) -> ContainerBackend:
 
             return GvisorBackend(GvisorConfig(image=image))
         case _:
-            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+            from toolexec_microvms import MicrovmBackend, MicrovmConfig
 
             return MicrovmBackend(MicrovmConfig(image=image, vmm="qemu", limits=SMALL))
 

@@ -99,7 +99,7 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
         case "proxmox_lxc":
             return _clones(end)
         case "qemu":
-            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+            from toolexec_microvms import MicrovmBackend, MicrovmConfig
 
             return MicrovmBackend(MicrovmConfig(image=require_qemu(), vmm="qemu", limits=SMALL))
         case "gvisor":

@@ -12,6 +12,7 @@ from tests.distributions import install, run
 
 import toolexec.containers
 import toolexec.journal
+import toolexec.machines
 import toolexec.provider
 import toolexec.remote
 import toolexec.sandbox
@@ -40,7 +41,8 @@ def test_a_plugin_is_short(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [toolexec.sandbox, toolexec.containers, toolexec.remote, toolexec.provider, toolexec.journal]
+    "module",
+    [toolexec.sandbox, toolexec.containers, toolexec.machines, toolexec.remote, toolexec.provider, toolexec.journal],
 )
 def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""

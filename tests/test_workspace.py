@@ -25,6 +25,7 @@ PUBLIC = {
     "toolexec.containers",
     "toolexec.errors",
     "toolexec.journal",
+    "toolexec.machines",
     "toolexec.provider",
     "toolexec.remote",
     "toolexec.sandbox",
@@ -60,7 +61,7 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"grpc", "kubernetes", "remote", "temporal"} <= {package.name for package in packages()}
+    assert {"grpc", "kubernetes", "microvms", "remote", "temporal"} <= {package.name for package in packages()}
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -101,7 +102,7 @@ def test_the_table_of_packages_is_true() -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
 def test_a_package_imports_only_public_modules(package: Package) -> None:
-    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.journal`, `toolexec.sandbox`, `toolexec.containers` or `toolexec.remote`."""
+    """A name that is needed from deeper is to be added to `toolexec.provider`, `toolexec.journal`, `toolexec.sandbox`, `toolexec.containers`, `toolexec.machines` or `toolexec.remote`."""
     deep = {str(path): _of_core(path) - PUBLIC for path in sorted(package.source.rglob("*.py"))}
     assert {path: names for path, names in deep.items() if names} == {}
     for path in sorted((package.directory / "tests").rglob("*.py")):
@@ -141,7 +142,7 @@ def test_the_core_is_built_without_packages() -> None:
 ABSENT = """
     import importlib.metadata as metadata
     every = metadata.entry_points
-    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-remote", "toolexec-temporal")
+    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-microvms", "toolexec-remote", "toolexec-temporal")
     metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """
 """Makes the packages as good as not installed."""

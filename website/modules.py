@@ -121,7 +121,6 @@ API_PAGES: Final = (
         "toolexec.runtime.containers.containerd",
         "toolexec.runtime.containers.gvisor",
         "toolexec.runtime.containers.kata",
-        "toolexec.runtime.containers.microvm",
     ),
     _page("cassette", "Record the calls of a session, and replay them.", "toolexec.cassette"),
     _page("adapter", "Pass tools to the APIs of models, and run their calls.", "toolexec.adapter"),
@@ -157,6 +156,7 @@ API_PAGES: Final = (
     _page("provider", "Write a kind of provider of your own.", "toolexec.provider"),
     _page("sandbox", "Write a sandbox of your own.", "toolexec.sandbox"),
     _page("containers", "Write a container engine of your own.", "toolexec.containers"),
+    _page("machines", "Write sandboxes of virtual machines.", "toolexec.machines"),
     _page("remote", "Write sandboxes of other machines.", "toolexec.remote"),
     _page("journal", "Write a journal of durable runs of your own.", "toolexec.journal"),
     _page(
@@ -170,6 +170,7 @@ API_PAGES: Final = (
     ),
     _page("toolexec_grpc", "Make tools of gRPC services.", "toolexec_grpc"),
     _page("toolexec_kubernetes", "Run code in pods of a cluster.", "toolexec_kubernetes"),
+    _page("toolexec_microvms", "Run code in virtual machines.", "toolexec_microvms"),
     _page(
         "toolexec_remote",
         "Run code in the sandboxes of other machines.",

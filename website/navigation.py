@@ -110,7 +110,7 @@ NAVIGATION: Final = (
                     ("Security profiles", "security-profiles.md"),
                     ("Docker and Podman", "docker.md"),
                     ("gVisor", "gvisor.md"),
-                    ("Virtual machines", "microvms.md"),
+                    ("Virtual machines", "packages/microvms.md"),
                     ("Kubernetes", "packages/kubernetes.md"),
                     ("Remote runtimes", "packages/remote.md"),
                     ("Proxmox", "packages/proxmox.md"),

@@ -11,7 +11,7 @@ from benchmarks.programs.sandbox import CALLS, ONE_CALL, run
 from toolexec import Exec
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
-from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+from toolexec_microvms import MicrovmBackend, MicrovmConfig
 
 IMAGE = "toolexec-test-vm"
 

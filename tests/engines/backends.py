@@ -21,10 +21,11 @@ if find_spec("toolexec_kubernetes") is not None:
 else:  # the tests of the core pass without the package
     kube_cluster = kube_namespace = None
     PODS = ()
+MACHINES = ("qemu",) if find_spec("toolexec_microvms") is not None else ()
 
 __all__ = ["KINDS", "Make", "kube_cluster", "kube_namespace", "maker"]
 
-KINDS = ("bubblewrap", "docker", "containerd", "gvisor", *PODS, "qemu")
+KINDS = ("bubblewrap", "docker", "containerd", "gvisor", *PODS, *MACHINES)
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""
 
@@ -67,7 +68,7 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
             }
             return lambda **settings: KubernetesBackend(KubernetesConfig(**{**where, **settings}))
         case "qemu":
-            from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
+            from toolexec_microvms import MicrovmBackend, MicrovmConfig
 
             machine: dict[str, Any] = {"image": require_qemu(), "vmm": "qemu"}
             return lambda **settings: MicrovmBackend(MicrovmConfig(**{**machine, **settings}))

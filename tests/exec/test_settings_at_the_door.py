@@ -34,7 +34,6 @@ from toolexec.run.layers.retry import Retry
 from toolexec.run.pinning import Pins
 from toolexec.run.results import ResultStore
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.microvm.config import MicrovmConfig
 from toolexec.runtime.egress import Egress
 from toolexec.runtime.remote.keys import SigningKey
 from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
@@ -56,7 +55,7 @@ WRONG |= {"Seconds": WRONG["float"], "Bytes": WRONG["int"]}
 
 ALONE: tuple[type, ...] = (
     *(Options, Limits, Gate, Policy, Retry, Breaker, Bulkhead, Cache, BM25Config, HTTPClient, Egress),
-    *(ContainerConfig, MicrovmConfig, SandboxSettings, WasmConfig, ServeSettings, HttpSettings, TaskSettings),
+    *(ContainerConfig, SandboxSettings, WasmConfig, ServeSettings, HttpSettings, TaskSettings),
 )
 """The classes of settings that need none."""
 
@@ -124,7 +123,7 @@ def test_what_does_not_fit_is_refused(kind: type, given: Mapping[str, Any], name
         (Limits, {"max_tool_call": 1}, "max_tool_calls"),
         (SandboxSettings, {"max_runing": 1}, "max_running"),
         (ServeSettings, {"page_sise": 1}, "page_size"),
-        (MicrovmConfig, {"memory_limit": 1}, "memory"),
+        (ContainerConfig, {"max_runing": 1}, "max_running"),
         (Breaker, {"failure": 1}, "failures"),
     ],
 )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from tests.promises import BEGIN, DOCUMENT, KNOWN_GAPS, merged, read_record, table
 from tests.runtime.containers.test_bpf import AUDIT, interpret
 
 from toolexec.code.limits import Limits
-from toolexec.process.users import UserClaim
 from toolexec.runtime.base import PROFILES
 from toolexec.runtime.containers.bubblewrap.args import bwrap_args, file_bounds, masked_files
 from toolexec.runtime.containers.builder import spec_for
@@ -20,9 +19,6 @@ from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.docker.checks import drops_of
 from toolexec.runtime.containers.docker.spec import create_body
 from toolexec.runtime.containers.gvisor.runsc import bundle_config
-from toolexec.runtime.containers.microvm.jail import Jail
-from toolexec.runtime.containers.microvm.machine import VmFiles
-from toolexec.runtime.containers.microvm.qemu.walls import Walls
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.seccomp import Condition, default_profile, syscall_numbers
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -40,7 +36,6 @@ from toolexec.runtime.contract import (
     PROMISES,
     READ_ONLY,
     SOCKETS,
-    VMM_NAMESPACES,
     Promise,
     promise_of,
     promises_of,
@@ -196,39 +191,6 @@ def test_a_guest_filters_by_itself_where_a_daemon_takes_no_filter() -> None:
     assert drops_of(filters, "", filtered=False) == ("seccomp",)
     assert drops_of({}, "") == ("landlock", "seccomp")
     assert drops_of({}, "runsc", filtered=False) == ()
-
-
-def test_the_jail_of_a_machine_is_made_from_it(tmp_path: Path) -> None:
-    """The monitor of a virtual machine has each of these namespaces of its own."""
-    claim = UserClaim.__new__(UserClaim)
-    command = Jail(id="j", directory=tmp_path, uid=1, claim=claim).command(["vmm"])
-    assert [word.removeprefix("--") for word in command[1 : len(VMM_NAMESPACES) + 1]] == [*VMM_NAMESPACES]
-
-
-@pytest.mark.parametrize(("kind", "user"), [("user", []), ("namespaces", ["user", "map-current-user"])])
-def test_qemu_is_started_apart_by_it(kind: Literal["user", "namespaces"], user: list[str]) -> None:
-    """QEMU has the same namespaces, with another /proc; an ordinary user makes them in one of users."""
-    command = Walls(kind=kind, program="/usr/bin/qemu").command()
-    apart = [word.removeprefix("--") for word in command[1 : command.index("--fork")]]
-    assert apart == [*user, *VMM_NAMESPACES, "mount-proc"]
-    assert command[-3:] == ["setpriv", "--no-new-privs", "--"]
-
-
-def test_bubblewrap_starts_qemu_apart_by_it() -> None:
-    """For an ordinary user, bubblewrap makes the same namespaces, shows /usr and what is booted, and nothing more."""
-    files = VmFiles.in_directory(Path("/image"), "sha256:0")
-    command = Walls(kind="bubblewrap", program="/usr/bin/qemu", bwrap="bwrap").command(files)
-    apart = {word.removeprefix("--unshare-") for word in command if word.startswith("--unshare-")}
-    assert apart == {"user", *VMM_NAMESPACES} - {"mount"}
-    assert {"--disable-userns", "--die-with-parent", "--cap-drop"} < {*command}
-    assert not {"--bind", "--bind-try", "--dev-bind"} & {*command}
-    shown = {command[at + 1] for at, word in enumerate(command) if word in ("--ro-bind", "--ro-bind-try")}
-    booted = {str(files.kernel), str(files.initrd)}
-    assert booted < shown
-    assert all(path.startswith(("/usr", "/lib", "/bin", "/sbin", "/etc/")) for path in shown - booted)
-    own = Walls(kind="bubblewrap", program="/opt/q/bin/qemu", bwrap="bwrap").command()
-    assert {"/opt/q/bin/qemu", "/opt/q/lib", "/opt/q/share/qemu"} < {*own}
-    assert "/opt/q" not in own
 
 
 def test_the_table_of_the_document_is_up_to_date() -> None:

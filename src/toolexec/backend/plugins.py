@@ -37,6 +37,8 @@ PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
     JOURNALS: {"temporal": "toolexec-temporal"},
     SANDBOXES: {
+        "firecracker": "toolexec-microvms",
+        "qemu": "toolexec-microvms",
         "kubernetes": "toolexec-kubernetes",
         "proxmox_lxc": "toolexec-remote",
         "remote": "toolexec-remote",

@@ -38,8 +38,6 @@ _HOMES: Final = {
     "containerd": "toolexec.runtime.containers.containerd.plugin:PLUGIN",
     "gvisor": "toolexec.runtime.containers.gvisor.plugin:PLUGIN",
     "kata": "toolexec.runtime.containers.kata_plugin:PLUGIN",
-    "firecracker": "toolexec.runtime.containers.microvm.plugin:FIRECRACKER",
-    "qemu": "toolexec.runtime.containers.microvm.plugin:QEMU",
     "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
 }
 RELAYED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind in PACKAGES[JOURNALS])

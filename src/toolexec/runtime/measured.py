@@ -190,7 +190,7 @@ class Experiment:
 
     def _facts(self) -> JSONDict:
         """Return what is known without its engine."""
-        from toolexec.runtime.containers.microvm.host import host_facts
+        from toolexec.runtime.host import host_facts
 
         return {
             "toolexec": __version__,
@@ -231,7 +231,7 @@ def recorded_kinds(directory: Path | None = None) -> frozenset[str]:
 
 def _difference(before: JSONObject, now: JSONObject) -> str:
     """Return in what the facts of a check differ from those of *now*, of which some may not be known yet."""
-    from toolexec.runtime.containers.microvm.host import other_host
+    from toolexec.runtime.host import other_host
 
     for name, value in now.items():
         if before.get(name) == value:

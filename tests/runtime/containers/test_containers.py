@@ -427,15 +427,15 @@ async def test_a_host_that_is_killed_leaves_nothing_that_runs(kind: str, request
         pytest.skip("what daemons keep running is swept up, which the tests of their engines show")
     maker(kind, request)
     module, name, settings = {
-        "bubblewrap": ("bubblewrap", "Bubblewrap", {}),
-        "gvisor": ("gvisor", "Gvisor", {}),
-        "qemu": ("microvm", "Microvm", {"vmm": "qemu", "image": TEST_VM_IMAGE}),
+        "bubblewrap": ("toolexec.runtime.containers.bubblewrap", "Bubblewrap", {}),
+        "gvisor": ("toolexec.runtime.containers.gvisor", "Gvisor", {}),
+        "qemu": ("toolexec_microvms", "Microvm", {"vmm": "qemu", "image": TEST_VM_IMAGE}),
     }[kind]
     settings = {"image": TEST_IMAGE, **settings}
     program = f"""
 import asyncio
 from toolexec import Exec
-from toolexec.runtime.containers.{module} import {name}Backend, {name}Config
+from {module} import {name}Backend, {name}Config
 
 async def main():
     backend = {name}Backend({name}Config(**{settings!r}, warm=1))

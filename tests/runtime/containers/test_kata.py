@@ -15,12 +15,11 @@ from tests.engines.images import test_image
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
-from toolexec.runtime.containers import kata
+from toolexec.runtime.containers import kata, kvm
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.containerd.runtimes import runtime_named
 from toolexec.runtime.containers.kata import KataBackend, KataConfig, KataEngine, kata_annotations
-from toolexec.runtime.containers.microvm import kvm
-from toolexec.runtime.containers.microvm.kvm import look_at_kvm
+from toolexec.runtime.containers.kvm import look_at_kvm
 from toolexec.runtime.containers.spec import ContainerSpec
 
 pytestmark = pytest.mark.anyio

@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.errors import SandboxUnavailableError
 from toolexec.process.memory import available_memory
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import Image
-from toolexec.runtime.containers.memory import HostMemory, SizedEngine
-from toolexec.runtime.containers.microvm import MicrovmBackend, MicrovmConfig
-from toolexec.runtime.containers.spec import ContainerSpec, Resources
-from toolexec.runtime.sandbox_settings import SandboxSettings
-from toolexec.runtime.sandboxes import settings_of
+from toolexec.runtime.containers.memory import HostMemory
+from toolexec.runtime.containers.spec import ContainerSpec
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -109,16 +106,6 @@ async def test_what_this_host_has_is_measured() -> None:
     (await room.admit(MIB, monotonic(), reserve=0)).release()
 
 
-async def test_the_reserve_can_be_set() -> None:
-    """The settings have it in MiB, for all machines."""
-    settings = SandboxSettings(use=("qemu",), vm_memory_reserve=2048)
-    engine = MicrovmBackend(settings_of("qemu", settings)).engine
-    assert isinstance(engine, SizedEngine)
-    assert engine.memory_reserve == 2048 * MIB
-    with pytest.raises(ConfigurationError, match="memory_reserve must be 0 or more"):
-        MicrovmConfig(memory_reserve=-1)
-
-
 async def test_the_first_who_waits_is_the_first_admitted() -> None:
     """A small one does not pass a large one that waits; a large one that gives up lets it go on."""
     room = memory(Host(1000))
@@ -178,15 +165,6 @@ async def test_a_run_waits_for_memory_within_its_time_limit() -> None:
     assert engine.started == 1
     assert backend.memory.promised == 0
     assert backend.running == 0
-    await backend.aclose()
-
-
-async def test_machines_ask_for_all_that_they_may_take() -> None:
-    """The program's memory, that of the system in the machine, and that of its VMM."""
-    backend = MicrovmBackend(MicrovmConfig(vmm="qemu"))
-    spec = ContainerSpec(image="x", command=(), resources=Resources(memory_bytes=512 * MIB))
-    assert isinstance(backend.engine, SizedEngine)
-    assert backend.engine.host_memory(spec) == (512 + 128 + 320) * MIB
     await backend.aclose()
 
 

@@ -19,8 +19,8 @@ from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
 from toolexec.runtime.containers.containerd.runtimes import Runtime
+from toolexec.runtime.containers.kvm import look_at_kvm
 from toolexec.runtime.containers.launcher import lacking
-from toolexec.runtime.containers.microvm.kvm import look_at_kvm
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import ImageStore
