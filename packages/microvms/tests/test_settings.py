@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.errors import ToolExecError
+from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.machines import SandboxSettings
 from toolexec.sandbox import SandboxPlugin
 from toolexec_microvms import MicrovmConfig
@@ -69,3 +69,10 @@ def test_a_slow_machine_is_never_a_surprise() -> None:
     """A machine that was not named in `use` runs with the processor's virtualization only, whatever else is allowed."""
     assert read(QEMU, SandboxSettings(vm_accelerator="auto")).accelerator == "kvm"
     assert read(QEMU, SandboxSettings(use=("qemu",), vm_accelerator="auto")).accelerator == "auto"
+
+
+@pytest.mark.parametrize("kind", ["qemu", "firecracker"])
+def test_a_table_of_its_own_is_refused(kind: str) -> None:
+    """A table of plugins for a machine would have no effect beside the keys, and is an error for that."""
+    with pytest.raises(ConfigurationError, match=f"the sandbox {kind} is of toolexec: its settings have names"):
+        SandboxSettings(plugins={kind: {"memory_room": 256}})

@@ -22,6 +22,7 @@ __all__ = [
     "PACKAGED",
     "RELAYED",
     "SANDBOXES",
+    "WITH_KEYS",
     "candidates",
     "installed_kinds",
     "isolations",
@@ -48,6 +49,8 @@ PACKAGED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind not in RELAYED)
 ELSEWHERE: Final = {"proxmox_lxc": "proxmox", "remote": "remote"}
 """Those of them that have sandboxes of other machines do the work, each with the field of `SandboxSettings` that has
 its settings."""
+WITH_KEYS: Final = frozenset({"firecracker", "qemu"})
+"""Those of them whose settings are keys of `[sandboxes]`, such as `vm_image`, and no table of their own."""
 SANDBOXES: Final = (*_HOMES, *PACKAGED)
 """Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *RELAYED)

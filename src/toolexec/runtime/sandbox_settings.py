@@ -11,7 +11,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.declared import FileName, about, setting
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
-from toolexec.runtime.kinds import ELSEWHERE, KINDS, PACKAGED, RELAYED, installed_kinds
+from toolexec.runtime.kinds import ELSEWHERE, KINDS, PACKAGED, RELAYED, WITH_KEYS, installed_kinds
 from toolexec.runtime.plugin import REMOVED
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SandboxSettings:
     proxmox: ProxmoxSettings | None = None
 
     def __post_init__(self) -> None:
-        ours = sorted({*self.plugins} & ({*KINDS} - {*PACKAGED, *RELAYED} | {*ELSEWHERE}))
+        ours = sorted({*self.plugins} & ({*KINDS} - {*PACKAGED, *RELAYED} | {*ELSEWHERE, *WITH_KEYS}))
         if ours:
             raise ConfigurationError(f"the sandbox {ours[0]} is of toolexec: its settings have names of their own")
         unknown = sorted({*self.use, *self.plugins} - {*KINDS})

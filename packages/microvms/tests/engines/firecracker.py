@@ -20,7 +20,7 @@ from toolexec_microvms.machine import Shape, VmFiles
 
 __all__ = ["SMALL", "StandIn", "boot_files", "make_stand_in", "require_firecracker", "what_is_left"]
 
-_ROOT = Path(__file__).parent.parent.parent
+_ROOT = Path(__file__).parents[4]
 SMALL = Shape(memory_mib=16)
 """Memory enough for the kernel of the tests."""
 _TICKING = (
