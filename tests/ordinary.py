@@ -26,6 +26,7 @@ from tests.engines.images import seen_at, test_image
 from tests.engines.microvm import require_qemu
 from tests.held_out.running import escaped
 from tests.wall import fallen
+from tests.workspace import usable
 
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import DEFAULT_LIMITS
@@ -36,7 +37,7 @@ from toolexec.testing.matrix import measure
 
 __all__ = ["ORDINARY", "SMALL", "programs_for", "run_as_user"]
 
-ORDINARY: Final = ("bubblewrap", "gvisor", "qemu")
+ORDINARY: Final = (*usable(("bubblewrap", "gvisor", "qemu")),)
 """The kinds whose programs run with the rights of who starts them; a daemon has its own."""
 SMALL: Final = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
 """The limits of machines in tests."""

@@ -252,6 +252,53 @@ def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) ->
     ]
 
 
+def test_virtual_machines_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
+    """Their keys are read as ever; naming one, and checking it, have the line that installs it. All other
+    sandboxes work."""
+    (tmp_path / "vm.toml").write_text('[sandboxes]\nvm_image = "team-vm"\nqemu = "/opt/q/qemu"\n')
+    program = """
+    import asyncio
+    import sys
+    from pathlib import Path
+
+    from toolexec import Exec
+    from toolexec.config.build import build
+    from toolexec.config.load import load_settings
+    from toolexec.errors import MissingExtraError
+    from toolexec.runtime.doctor import examine
+    from toolexec.runtime.router import Runtime
+    from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+
+    file = Path(sys.path[0], "vm.toml")
+    settings = build(load_settings([file], environment={})).ex.options.runtime_backends
+    print(settings.vm_image, settings.qemu)
+    for kind in ("qemu", "firecracker"):
+        try:
+            make_sandbox(kind, SandboxSettings(use=(kind,)))
+        except MissingExtraError as error:
+            print(error)
+    done = CliRunner().invoke(app, ["sandbox", "check", "-c", str(file), "--backend", "qemu"])
+    print(done.exit_code, done.output.strip())
+    found = {each.kind: each for each in asyncio.run(examine(Runtime(), measure=False))}
+    print(found["qemu"].state, *("pip install 'toolexec[microvms]'" in str(found[kind]) for kind in ("qemu", "firecracker")))
+    with Exec(runtime_backends=settings).sync as ex:
+        print(ex.execute_code("return 6 * 7").value, "qemu" in [backend.kind for backend in make_runtime(settings).backends])
+    """
+    lines = {
+        kind: f"the sandbox {kind} needs the 'microvms' extra; install it with: pip install 'toolexec[microvms]'"
+        for kind in ("qemu", "firecracker")
+    }
+    assert run(tmp_path, ABSENT + program) == [
+        "team-vm /opt/q/qemu",
+        *lines.values(),
+        f"2 error: {lines['qemu']}",
+        "not_set_up True True",
+        "42 False",
+    ]
+
+
 def test_sandboxes_of_other_machines_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
     """Their settings are read as ever. Once they are set up, no code runs here in their place; and lending has its line,
     too."""

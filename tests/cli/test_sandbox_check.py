@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.engines.bubblewrap import require_bwrap
+from tests.workspace import usable
 
 from toolexec.cli import sandbox_check
 from toolexec.testing.matrix import Matrix
@@ -85,6 +86,7 @@ def test_a_missing_file_is_an_error(cli: Cli, command: tuple[str, ...]) -> None:
         assert "cannot read missing.toml" in done.stderr
 
 
+@pytest.mark.skipif(usable(["qemu"]) == [], reason="the extra `microvms` is not installed")
 def test_a_machine_is_checked_where_it_is_configured(cli: Cli, tmp_path: Path) -> None:
     """Finds the kind that the file names, and says what it lacks here; a kind that it does not name is refused."""
     file = settings(tmp_path, 'use = ["qemu"]\nvm_image = "team/none"\nqemu = "/missing/qemu"')

@@ -76,3 +76,12 @@ def test_a_table_of_its_own_is_refused(kind: str) -> None:
     """A table of plugins for a machine would have no effect beside the keys, and is an error for that."""
     with pytest.raises(ConfigurationError, match=f"the sandbox {kind} is of toolexec: its settings have names"):
         SandboxSettings(plugins={kind: {"memory_room": 256}})
+
+
+def test_firecracker_runs_only_where_it_is_named() -> None:
+    """No run in one of its machines was ever measured; QEMU is the last choice of a profile, as it may be slow."""
+    assert (FIRECRACKER.experimental, QEMU.experimental) == (True, False)
+    assert {plugin.kind: plugin.profiles["hardened"] for plugin in (FIRECRACKER, QEMU)} == {
+        "firecracker": 30,
+        "qemu": 80,
+    }

@@ -135,10 +135,14 @@ async def _backends(
 
 
 def _named(session: Session, kind: str) -> SandboxBackend:
+    from toolexec.runtime.kinds import PACKAGED, plugin_of
+
     backends = session.ex.runtime.backends
     for backend in backends:
         if backend.kind == kind:
             return backend
+    if kind in PACKAGED:
+        plugin_of(kind)  # an absent package has the line that installs it
     names = [backend.kind for backend in backends]
     hint = did_you_mean(kind, names, otherwise=f"there is: {', '.join(names)}")
     raise ConfigurationError(f"there is no sandbox {kind!r} here to check; {hint}")
