@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from toolexec.backend.mcp.choosing import differs_by_choice
 from toolexec.config.entries import ENDPOINTS
 from toolexec.config.gate_maker import RATES
 from toolexec.config.loaded import LoadedConfig
@@ -29,9 +30,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Names only: the `keys` that are exchanged, backends that were `added`, `removed` and `changed`, endpoints that
-    are `opened`, `closed`, and `reopened` with their sessions lost, composed `tools` and `transforms` that were added,
-    removed or changed, and what needs a `restart`."""
+    """Names only: the `keys` that are exchanged, backends that were `added`, `removed` and `changed`, servers of which
+    other parts are `chosen`, endpoints that are `opened`, `closed`, and `reopened` with their sessions lost, composed
+    `tools` and `transforms` that were added, removed or changed, and what needs a `restart`."""
 
     keys: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
@@ -40,13 +41,15 @@ class Changes:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     transforms: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is anything that a running server takes over."""
-        backends, endpoints = (self.added, self.removed, self.changed), (self.opened, self.closed, self.reopened)
+        backends = (self.added, self.removed, self.changed, self.chosen)
+        endpoints = (self.opened, self.closed, self.reopened)
         return bool(self.keys) or any(backends) or any(endpoints) or self.of_tools
 
     @property
@@ -75,6 +78,7 @@ class Changes:
             "servers added": self.added,
             "servers removed": self.removed,
             "servers changed": self.changed,
+            "parts of servers chosen": self.chosen,
             "composed tools": self.tools,
             "transforms": self.transforms,
             "not before a restart": self.restart,
@@ -125,6 +129,8 @@ def changes_between(
     servers = _difference(_servers(before), _servers(after))
     providers = _difference(_providers(before), _providers(after))
     added, removed, changed = (sorted({*one, *two}) for one, two in zip(servers, providers, strict=True))
+    was, now = _servers(before), _servers(after)
+    chosen = [name for name in servers[2] if differs_by_choice(was[name], now[name])]
     moved = {*added} & {*removed}  # from a server to a provider of its name, or back
     return Changes(
         keys=tuple(sorted(keys)),
@@ -133,7 +139,8 @@ def changes_between(
         reopened=tuple(sorted(reopened)),
         added=tuple(name for name in added if name not in moved),
         removed=tuple(name for name in removed if name not in moved),
-        changed=tuple(sorted({*changed, *moved})),
+        changed=tuple(sorted({*changed, *moved} - {*chosen})),
+        chosen=tuple(sorted(chosen)),
         tools=_all_differences(before.tools, after.tools) if shows else (),
         transforms=_all_differences(before.transforms, after.transforms) if shows else (),
         restart=tuple(sorted(frozen)),

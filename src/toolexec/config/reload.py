@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +43,7 @@ class _Prepared:
     gate: Gate
     backends: tuple[Backend, ...]
     show: Callable[[], None]
+    choose: Mapping[str, Callable[[], None]]
     endpoints: PreparedEndpoints | None = None
 
 
@@ -51,8 +52,9 @@ class Reload:
 
     What has changed is made first, all of it; then it is exchanged in one turn of the event loop. A call goes by the
     settings of the moment it began, and reaches the backend that it began with. Servers that are the same keep their
-    connections; one that is out or changed is closed once the calls have ended that began before. When anything is
-    wrong nothing changes: the log and `problem` say what. The audit log has a record of what was changed, by name.
+    connections, and so do those of which only another part is chosen; one that is out or changed is closed once the
+    calls have ended that began before. When anything is wrong nothing changes: the log and `problem` say what. The
+    audit log has a record of what was changed, by name.
 
     *keys* are the API keys of the server, if it takes any, *endpoints* those beside its main one; *notify* is called
     when other tools may be visible. Raises ConfigurationError for an Exec that was not built for a server.
@@ -166,7 +168,7 @@ class Reload:
             gate = replace(maker, loaded=loaded).remake(gate, changes.of_gate)
             choose_tools(gate, built.ex)
         self._check_names(changes)
-        show = self._tools(loaded, changes)
+        show, choose = self._tools(loaded, changes), self._choices(loaded, changes)
         made = tuple(backend for _, backend in backends(loaded, {*changes.added, *changes.changed}))
         served = None
         if self._endpoints is not None and maker is not None and maker.chooses:
@@ -177,8 +179,28 @@ class Reload:
             facts = {name: names for name, names in changes.to_dict().items() if name != "restart"}
             built.audit.append({"note": "the settings were reloaded", **facts, **({"api_keys": gone} if gone else {})})
         return _Prepared(
-            loaded=loaded, changes=changes, keys=keys, gate=gate, backends=made, endpoints=served, show=show
+            loaded=loaded,
+            changes=changes,
+            keys=keys,
+            gate=gate,
+            backends=made,
+            endpoints=served,
+            show=show,
+            choose=choose,
         )
+
+    def _choices(self, loaded: LoadedConfig, changes: Changes) -> Mapping[str, Callable[[], None]]:
+        """Check which part is chosen of each server that is the same but for that, and return what exchanges it."""
+        if not changes.chosen:
+            return {}
+        from toolexec.backend.mcp import MCPBackend
+
+        found: dict[str, Callable[[], None]] = {}
+        for server in loaded.servers:
+            backend = self._built.ex.backends.get(server.name) if server.name in changes.chosen else None
+            if isinstance(backend, MCPBackend):
+                found[server.name] = backend.prepare_choice(server)
+        return found
 
     def _tools(self, loaded: LoadedConfig, changes: Changes) -> Callable[[], None]:
         """Check the composed tools and transforms of the new settings, and return what exchanges them."""
@@ -207,6 +229,10 @@ class Reload:
         if self._endpoints is not None and prepared.endpoints is not None:
             self._endpoints.exchange(prepared.endpoints)
         prepared.show()
+        for choose in prepared.choose.values():
+            choose()
+        if prepared.choose:
+            self._begin(self._read_tools(prepared.choose))
         if any(each.endswith(_OFFERED) for each in changes.transforms):
             self._begin(self._read_offers())
         out = (*changes.removed, *changes.changed)
@@ -229,6 +255,12 @@ class Reload:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    async def _read_tools(self, names: Collection[str]) -> None:
+        """Read again the tools of servers of which another part is chosen: what is new is there from then on."""
+        for name in names:
+            if name in self._built.ex.backends.names():
+                await self._built.ex.refresh(name)
 
     async def _read_offers(self) -> None:
         """Read again what servers offer beside tools: it has its new form from that reading on."""

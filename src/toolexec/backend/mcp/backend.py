@@ -30,7 +30,7 @@ from toolexec.backend.mcp.convert import convert_reply, convert_tools
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
 from toolexec.backend.mcp.instances import Instances
 from toolexec.backend.mcp.listing import Listing, read_listing
-from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, read_offers
+from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, narrowed, read_offers
 from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
@@ -149,6 +149,32 @@ class MCPBackend:
         """Close the instances of a session that is over; see `KeepsSessions.end_session`."""
         if self._instances is not None:
             self._instances.end_session(session)
+
+    def prepare_choice(self, server: MCPServer) -> Callable[[], None]:
+        """Check the patterns of *server*, which is the one of now but for them, and return what has them hold.
+
+        That is called on the event loop: what they leave out is gone at once, while the connection, all instances and
+        calls go on; what they add is there after the next `refresh`. Raises ConfigurationError for patterns that cannot
+        be used.
+        """
+        chosen = Chosen(server)
+
+        def exchange() -> None:
+            self.server, self._chosen = server, chosen
+            self._keep_chosen()
+            if self._listed:
+                self._announce()
+            self._known_offers = narrowed(self._known_offers, chosen)
+            for instance in self._instances.backends() if self._instances is not None else ():
+                instance.prepare_choice(replace(server, isolation="shared"))()
+            self._take_event(OfferEvent("resources"))
+            self._take_event(OfferEvent("prompts"))
+
+        return exchange
+
+    def _keep_chosen(self) -> None:
+        takes = self._chosen.tools.takes
+        self._tools = {name: tool for name, tool in self._tools.items() if takes(name)}
 
     def _instance(self, origin: Origin) -> MCPBackend:
         """Return one more connection to the server, for one session or caller."""
@@ -583,6 +609,7 @@ class MCPBackend:
         self._shown = number
         self._skipped = skipped | self._connection.take_faults() | listing.faults
         self._tools = tools
+        self._keep_chosen()  # other ones may have been chosen meanwhile
         self._remote_names = {tool.id: remote for remote, tool in tools.items()}
         self._task_tools = {
             tool.name for tool in listing.tools if tool.execution and tool.execution.task_support == "required"
@@ -590,6 +617,9 @@ class MCPBackend:
         for reason in list(self._skipped.items())[:20]:
             logger.warning("MCP server %s: left out %s: %s", self.name, *reason)
         self._listed = True
+        self._announce()
+
+    def _announce(self) -> None:
         for listener in list(self._listeners):
             self._tell(listener)
 

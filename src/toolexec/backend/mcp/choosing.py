@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.offers import OfferKind
 from toolexec.discovery.selection import IDPatterns
 
-__all__ = ["Choice", "Chosen"]
+__all__ = ["Choice", "Chosen", "differs_by_choice"]
+
+_PATTERNS: Final = (
+    "include", "exclude", "include_prompts", "exclude_prompts", "include_resources", "exclude_resources",
+)  # fmt: skip
 
 
 class Choice:
@@ -48,3 +54,8 @@ class Chosen:
     def of(self, kind: OfferKind) -> Choice:
         """Return what is chosen of prompts, or of resources and templates."""
         return self.prompts if kind == "prompt" else self.resources
+
+
+def differs_by_choice(before: MCPServer, after: MCPServer) -> bool:
+    """Return whether two settings of a server differ by nothing but their patterns."""
+    return before != after and replace(before, **{name: getattr(after, name) for name in _PATTERNS}) == after

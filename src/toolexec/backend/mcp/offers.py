@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 import pydantic
@@ -23,7 +24,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.resources import MAX_URI, gateway_uri
 from toolexec.model.tool import Tool, ToolAnnotations
 
-__all__ = ["MAX_OFFERS", "MAX_REPLY", "ask_offer", "linked", "may_offer", "read_offers"]
+__all__ = ["MAX_OFFERS", "MAX_REPLY", "ask_offer", "linked", "may_offer", "narrowed", "read_offers"]
 
 MAX_OFFERS: Final = 10_000
 """The most resources, templates, and prompts that are taken of one server, of each."""
@@ -91,6 +92,26 @@ async def read_offers(client: Client, name: str, namespace: str, destination: st
         completion=makes.other("completion", _COMPLETE) if "completion" in has else None,
         refuses=refuses if resources_chosen.narrows else None,
         faults=makes.faults,
+    )
+
+
+def narrowed(known: Offers, chosen: Chosen) -> Offers:
+    """Return those of *known* offers that are *chosen* now, until all are read again. A URI that was left out stays so
+    until then, too."""
+    resources, before = chosen.resources, known.refuses
+    closed = [template.remote for template in known.templates if resources.excludes(template.remote)]
+
+    def refuses(uri: str) -> bool:
+        if before is not None and before(uri):
+            return True
+        return resources.narrows and (not resources.includes(uri) or is_closed(uri, resources.excludes, closed))
+
+    return replace(
+        known,
+        prompts=[each for each in known.prompts if chosen.prompts.takes(each.remote)],
+        resources=[each for each in known.resources if resources.takes(each.remote)],
+        templates=[each for each in known.templates if resources.takes(each.remote)],
+        refuses=refuses if before is not None or resources.narrows else None,
     )
 
 
