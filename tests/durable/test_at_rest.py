@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolexec import Exec
+from toolexec.durable.replay import Replay
 from toolexec.errors import RunWaitingError
 
 PYTHON = """
@@ -34,7 +35,7 @@ ASKED = {
 
 def opened(directory: Path, made: list[int]) -> Exec:
     """Return an Exec that suspends runs almost at once."""
-    ex = Exec(journal=directory / "runs.db", linger=0.01)
+    ex = Exec(journal=directory / "runs.db", linger=0.03)
 
     async def twice(n: int) -> int:
         made.append(n)
@@ -66,3 +67,19 @@ async def test_it_is_suspended_once_it_waits(tmp_path: Path, language: str) -> N
         await ex.runs.signal("run", "which", "this")
         result = await ex.runs.resume("run")
     assert (result.value, result.error, made) == ([4, "this"], None, [1, 2])
+
+
+async def test_a_program_rests_until_an_answer_is_on_its_way() -> None:
+    """From the answer on it is at work, though its thread may come to it much later; a chain only ever waits."""
+    replay, chain = Replay("run", "code"), Replay("run", "chain")
+    assert (replay.is_at_rest, chain.is_at_rest) == (False, True)
+    replay.upcoming()
+    assert replay.is_at_rest
+    replay.wake()
+    chain.wake()
+    assert (replay.is_at_rest, chain.is_at_rest) == (False, True)
+    replay.deliver(["1"])
+    replay.direct("2")
+    assert replay.is_at_rest
+    replay.direct("")
+    assert not replay.is_at_rest

@@ -43,6 +43,10 @@ class Deliveries(Protocol):
         run had ended by then."""
         ...
 
+    def wake(self) -> None:
+        """Take note that the code is about to get an answer, and waits no longer."""
+        ...
+
     def deliver(self, steps: Sequence[str]) -> None:
         """Take note that the code gets the answers of *steps*."""
         ...

@@ -110,6 +110,10 @@ class Replay:
             raise self.diverged("", "it waits for another answer", "its end")
         return None
 
+    def wake(self) -> None:
+        """Implement `Deliveries.wake`."""
+        self.is_at_rest = self.kind == "chain"
+
     def deliver(self, steps: Sequence[str]) -> None:
         """Implement `Deliveries.deliver`."""
         self.is_at_rest = False

@@ -247,6 +247,8 @@ class Driver:
         if self._deliveries is not None and key not in self._open:
             return  # it was cancelled, and must not be there in one run and missing in the next
         self._answers[key] = answer
+        if self._deliveries is not None:
+            self._deliveries.wake()
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 

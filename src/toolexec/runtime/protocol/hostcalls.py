@@ -265,6 +265,8 @@ class HostCalls:
             with self._lock:
                 self._ready[message.id] = answer
                 self._done += 1
+            if self._deliveries is not None:
+                self._deliveries.wake()
             now = monotonic()
             if not self._shared or now - rang > _PATIENCE_SECONDS:
                 rang = now
@@ -362,6 +364,8 @@ class HostCalls:
                 outcome.append(await work())
             finally:
                 self._tasks.pop(key, None)
+                if self._deliveries is not None:
+                    self._deliveries.wake()
                 _ring(lock)
 
         def begin() -> None:
@@ -624,6 +628,8 @@ class HostCalls:
                 wanted is not None and (wanted in ("0", message_id) or message_id == self._timer) and not self._waking
             )
             self._waking = self._waking or wake
+        if self._deliveries is not None and (wake or wanted is None):
+            self._deliveries.wake()
         if wake:
             self._loop.call_soon_threadsafe(self._wake)
 
