@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.workspace import usable
+
+from toolexec.runtime.kinds import SANDBOXES
 
 ELSEWHERE = """
 import sys
@@ -154,6 +157,8 @@ def test_tools_run_and_the_rest_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(CALLS)  # a killable handler must be in a file
     done = json.loads(elsewhere("import runpy; runpy.run_path('program.py', run_name='__main__')", directory=tmp_path))
     assert (done.pop("run"), done.pop("chain"), done.pop("search")) == (3, 3, ["math:add"])
+    for kind in {*SANDBOXES} - {*usable(SANDBOXES)}:
+        assert "pip install" in done.pop(kind, "pip install")  # of a package that is absent
     assert {name: text for name, text in done.items() if "works on Linux" not in text or "ImportError" in text} == {}
 
 
