@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol, runtime_checkable
 
 from toolexec.code.repair.arguments import about_arguments
@@ -99,6 +100,9 @@ _DISTRIBUTIONS: Final = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
+_LONGEST_LINE: Final = 1_000
+"""Characters of a line beyond which nothing is looked for in it: a program must not keep its host busy with one."""
+
 _MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PROCESS: Final = re.compile(
     r"OSError: \[Errno \d+\] \w+ does not support processes"
@@ -189,6 +193,8 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     """Return what to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing
     module, or processes: the kind of each, and the language to ask for. *tools* are those of the run.
     """
+    if len(failure.source) > _LONGEST_LINE:
+        failure = replace(failure, source="")
     if failure.is_isolated and (advice := _about_machine(failure, elsewhere)):
         return advice
     if failure.kind == "SyntaxError" and has_fence(failure.code):

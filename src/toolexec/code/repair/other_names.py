@@ -169,8 +169,10 @@ def _of_method(kind: str, name: str, known: Mapping[str, str], failure: Failure)
         return instead(found[0], f"len({found[1]})") if found is not None else ""
     new = known.get(name)
     found = re.search(rf"{_BASE}\.{name}\b(\()?", failure.source)
-    if new is None or found is None:
+    if new is None or f".{name}" not in failure.source:
         return ""
+    if found is None:
+        return f"a {kind} has no `{name}(...)`, write it as `{new.format('it')}`"
     about = f"a {kind} has no `{name}(...)`"
     made = new.format(found[1])
     if found[2] and not _FILLED.search(new):
