@@ -88,6 +88,7 @@ async def test_what_is_written_in_its_place(ex: Exec, language: str, code: str, 
         ("boxes = tools.store.list_boxes()\nboxes[2]", "`boxes` has 2 items"),
         ('[each["name"] for each in tools.store.get_team()["member_ids"]]', "tools.store.get_member(member_id=each)"),
         ('[each["x"] for each in tools.store.get_team()["places"]]', "read it by place, as `each[0]`"),
+        ('[each["x"] for each in tools.store.move_box(box_id=1, target="B")]', "gives its characters"),
         ("rows = [3, 1]\nfor each in rows.sort(): pass", "`sort` changes `rows` and gives None"),
         ("[1, 2].filter(lambda n: n)", "a list has no `filter(...)`"),
         (

@@ -47,7 +47,7 @@ _METHODS_IN_PYTHON: Final[Mapping[str, str]] = {
 _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "append": "{0}.push(value)",
     "extend": "{0}.push(...values)",
-    "splitlines": '{0}.split("\\n")',
+    "splitlines": '{0}.trimEnd().split("\\n")',
     "strip": "{0}.trim()",
     "lstrip": "{0}.trimStart()",
     "rstrip": "{0}.trimEnd()",

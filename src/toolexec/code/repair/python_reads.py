@@ -235,8 +235,8 @@ class PythonProgram:
         """Return what to say of a read; None where it finds something, or its base is not known."""
         base, key, above = self._base(node), self._key(node), self._above.get(id(node))
         values = self.values(base)
-        if not values or key is None:
-            return None
+        if key is None or not values:
+            return self._of_characters(base) if isinstance(key, str) else None
         is_called = isinstance(above, ast.Call) and above.func is node
         of_times = is_called and time_as_text(values) and of_a_time(str(key))
         if (
@@ -310,6 +310,16 @@ class PythonProgram:
     def _is_chain(self, base: ast.expr) -> bool:
         bound = self._names.get(base.id, ()) if isinstance(base, ast.Name) else (base,)
         return any(isinstance(each, ast.expr) and "run_chain" in ast.unparse(each) for each in bound)
+
+    def _of_characters(self, base: ast.expr) -> Advice | None:
+        """Advise on a name that is each character of a text, and is taken for an object."""
+        for bound in self._names.get(base.id, ()) if isinstance(base, ast.Name) else ():
+            values = self.values(bound.of) if isinstance(bound, _Part) else []
+            if isinstance(bound, _Part) and values and all(isinstance(each, str) for each in values):
+                of = self.text(bound.of)
+                about = f"`{of}` is text, and `for {bound.target} in {of}` gives its characters"
+                return Advice(f"{about}: `{of}.splitlines()` gives its lines, which have no keys")
+        return None
 
     def _of_keys(self, base: ast.expr) -> Advice | None:
         """Advise on a name that is each key of a dict, and is taken for what is in a list in it."""
