@@ -537,7 +537,7 @@ class TestDaemonLost:
                     (await running).raise_for_error()
             finally:
                 await asyncio.to_thread(containerd_daemon.start)
-            await _back(engine)
+            await _back(backend.engine)  # which removes what it could not remove before when it is closed
 
     async def test_killed_shim(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
         """A container whose shim is killed ends, and does not stay."""
