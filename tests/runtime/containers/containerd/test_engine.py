@@ -40,7 +40,7 @@ from toolexec.runtime.containers.containerd.engine import (
     ContainerdEngine,
 )
 from toolexec.runtime.containers.containerd.tasks import TaskContainer
-from toolexec.runtime.containers.engine import Container, Exit, Image
+from toolexec.runtime.containers.engine import Container, ContainerEngine, Exit, Image
 from toolexec.runtime.containers.spec import WORK, ContainerSpec
 
 MIB = 1 << 20
@@ -550,7 +550,7 @@ class TestDaemonLost:
         containerd_daemon.check_left()
 
 
-async def _back(engine: ContainerdEngine) -> None:
+async def _back(engine: ContainerEngine) -> None:
     """Wait until the connection to a daemon that was started again is there."""
 
     async def back() -> bool:
