@@ -78,7 +78,7 @@ async def test_a_run_that_fails_has_failed_on_the_server(settings: TemporalSetti
     assert str(again.error) == str(result.error)
     assert described.status is not None
     assert described.status.name == "FAILED"
-    assert [call.tool for call in calls] == (["math:add"] if kind == "code" else [])
+    assert [call.tool for call in calls] == ["math:add"]
 
 
 async def test_a_run_that_is_stuck_can_be_cancelled(
