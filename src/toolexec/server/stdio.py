@@ -11,9 +11,7 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -33,6 +31,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from toolexec.backend.mcp.line_writer import LineWriter
+from toolexec.backend.mcp.sdk_streams import LineStream, ReadStream
 from toolexec.process.stream import PipeReader
 from toolexec.server.app import ToolServer
 
@@ -151,7 +150,7 @@ async def _serve(server: ToolServer, wire: Wire) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
-        replies = _Replies(writer, waiting)
+        replies = LineStream(writer, lambda item: waiting.written(item.message))
         requests = _Requests(wire.read, replies, waiting, server.settings.max_line_bytes)
         await lowlevel.run(requests, replies, lowlevel.create_initialization_options())
         writer.close()
@@ -160,10 +159,10 @@ async def _serve(server: ToolServer, wire: Wire) -> None:
         tasks.cancel_scope.cancel()
 
 
-class _Requests:
+class _Requests(ReadStream[SessionMessage]):
     """What the client sends, as a read stream of the SDK: it is read when the SDK asks for it."""
 
-    def __init__(self, fd: int, replies: _Replies, waiting: _Open, limit: int) -> None:
+    def __init__(self, fd: int, replies: LineStream, waiting: _Open, limit: int) -> None:
         self._lines = _Lines(fd, limit)
         self._replies = replies
         self._waiting = waiting
@@ -186,47 +185,6 @@ class _Requests:
 
     async def aclose(self) -> None:
         self._lines.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self._lines.close()
-
-
-class _Replies:
-    """What the client is sent, as a write stream of the SDK."""
-
-    def __init__(self, writer: LineWriter, waiting: _Open) -> None:
-        self._writer = writer
-        self._waiting = waiting
-
-    async def send(self, item: SessionMessage) -> None:
-        """Send a message; raises ClosedResourceError after the end."""
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._writer.send(text.encode() + b"\n", partial(self._waiting.written, item.message))
-
-    async def aclose(self) -> None:
-        self._writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self._writer.close()
 
 
 class _Lines:

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -23,6 +23,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.line_writer import LineWriter
+from toolexec.backend.mcp.sdk_streams import LineStream, ReadStream
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import Pipes
@@ -105,7 +106,7 @@ class StdioTransport:
             tasks.start_soon(self._write, stream, writer)
             tasks.start_soon(self._watch, child, incoming)
             try:
-                yield incoming, _Outgoing(writer)
+                yield incoming, LineStream(writer)
             finally:
                 incoming.end()
                 writer.close()
@@ -171,7 +172,7 @@ def _answered_request(line: bytes) -> int | None:
     return request_id if type(request_id) is int else None
 
 
-class _Incoming:
+class _Incoming(ReadStream[SessionMessage]):
     """What the server sends, as a read stream of the SDK: it is read when the SDK asks for it.
 
     *ended* is called at the end of the stream, with whether a line of more than 64 MiB was that end.
@@ -205,42 +206,6 @@ class _Incoming:
 
     async def aclose(self) -> None:
         self.end()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.end()
-
-
-class _Outgoing:
-    """What the server is sent, as a write stream of the SDK."""
-
-    def __init__(self, writer: LineWriter) -> None:
-        self._writer = writer
-
-    async def send(self, item: SessionMessage) -> None:
-        """Send a message; raises ClosedResourceError after the end."""
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._writer.send(text.encode() + b"\n")
-
-    async def aclose(self) -> None:
-        self._writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._writer.close()
 
 
 class _Lines:

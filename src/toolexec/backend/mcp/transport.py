@@ -30,6 +30,7 @@ from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.login import KnownSecrets, send_with_login
+from toolexec.backend.mcp.sdk_streams import ReadStream
 from toolexec.backend.mcp.tasks import wrap_task
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
@@ -132,7 +133,7 @@ class WatchedTransport:
         return await self._inner.__aexit__(*exc)
 
 
-class _Receiver:
+class _Receiver(ReadStream[Any]):
     """A read stream that reports its end, and answers the opening question when the server does not."""
 
     def __init__(self, inner: Any, wire: Wire, scrubber: KnownSecrets, *, connected: bool) -> None:
@@ -201,21 +202,6 @@ class _Receiver:
         if self._timer is not None:
             self._timer.cancel()
         await self._inner.aclose()
-
-    def __aiter__(self) -> _Receiver:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
 
 async def _screened(result: JSONDict) -> dict[str, str]:
