@@ -22,6 +22,9 @@ BLIND_FLOORS = {
 """The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last three sets.
 One of the first set finds another tool than its author thought."""
 
+LATEST = {"blind5", "blind6"}
+"""Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
+
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""
 
@@ -66,7 +69,7 @@ async def test_programs_that_were_written_blindly(name: str) -> None:
         assert share.fixed >= rest, (language, share)
     assert not any(outcome.misled for outcome in outcomes)
     for outcome in outcomes:
-        says = () if outcome.program.for_reader else outcome.program.says
+        says = () if outcome.program.for_reader and name in LATEST else outcome.program.says
         assert all(said in outcome.message for said in says), (outcome.program, outcome.message)
         assert not (outcome.ran and outcome.program.says), outcome.program
 
