@@ -37,6 +37,7 @@ class Shop:
         self.directory = directory
         self.done: list[int] = []
         self.keys: list[str] = []
+        self.hanging: list[int] = []
         self.hangs = asyncio.Event()
         self.hung = asyncio.Event()
         self.opened: list[Exec] = []
@@ -66,6 +67,7 @@ class Shop:
 
     async def hang(self, args: dict[str, Any]) -> int:
         """Do nothing, for ever."""
+        self.hanging.append(args["n"])
         self.hung.set()
         await asyncio.sleep(3600)
         return 0
@@ -238,8 +240,7 @@ return "over"
 """
     ex = shop.open()
     task = asyncio.ensure_future(ex.run_workflow(flow, durable="branches"))
-    await until(lambda: 2 in shop.done)
-    shop.hung.clear()
+    await until(lambda: 3 in shop.hanging)
     await shop.stop(task)
     ex = shop.open()
     waiting = await ex.runs.resume("branches")
