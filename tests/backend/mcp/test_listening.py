@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,8 @@ from mcp_types import METHOD_NOT_FOUND
 from tests.waiting import until
 
 from toolexec.backend.mcp import MCPServer
-from toolexec.backend.mcp.connection import MCPConnection
+from toolexec.backend.mcp.changes import ChangeFeed
+from toolexec.backend.offers import OfferEvent
 
 
 class Client:
@@ -22,13 +23,18 @@ class Client:
 
     protocol_version = "2026-07-28"
 
-    def __init__(self, *script: Any, list_changed: bool = True) -> None:
+    def __init__(self, *script: Any, list_changed: bool = True, before: asyncio.Event | None = None) -> None:
         self.script = list(script)
+        self.before = before
+        self.asked = False
         tools = SimpleNamespace(list_changed=list_changed)
         self.server_capabilities = SimpleNamespace(tools=tools, prompts=None, resources=None)
 
     @asynccontextmanager
     async def listen(self, **_: Any) -> AsyncIterator[AsyncIterator[str]]:
+        self.asked = True
+        if self.before is not None:
+            await self.before.wait()
         outcome = self.script.pop(0)
         if isinstance(outcome, MCPError):
             raise outcome
@@ -40,37 +46,66 @@ class Client:
             raise SubscriptionLost("lost")
 
 
-async def read(client: object) -> None:
-    """Nothing to read."""
+class Listener:
+    """A feed, and what it has reported."""
 
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.read = 0
+        self.feed = ChangeFeed(MCPServer(name="s", command="x"), self._read, self._note, str)
 
-def connection() -> MCPConnection:
-    return MCPConnection(MCPServer(name="s", command="x"), read)
+    async def _read(self, client: object) -> None:
+        self.read += 1
+
+    def _note(self, event: OfferEvent) -> None:
+        self.events.append(event.kind)
 
 
 async def test_a_subscription_that_ends_is_made_again():
     """Lost or closed, the next one is opened, until the server refuses; every event counts as a change."""
     refusal = MCPError(METHOD_NOT_FOUND, "no")
     client = Client("lost", "closed", MCPError(-32000, "Connection closed"), refusal)
-    made = connection()
-    listening = asyncio.create_task(made._listen(client))
-    await until(lambda: client.script == [])
-    assert made._changed.is_set()
-    await ended(listening)
+    listener = Listener()
+    async with listener.feed.listening(client):
+        await until(lambda: client.script == [])
+        following = asyncio.create_task(listener.feed.follow_tools(client))
+        await until(lambda: listener.read)
+        await ended(following)
 
 
-async def test_a_server_that_tells_nothing_is_not_asked():
+async def test_a_server_that_reports_nothing_is_not_asked():
     """Without the capability there is no subscription, until a resource is subscribed to."""
     client = Client("closed", list_changed=False)
-    made = connection()
-    listening = asyncio.create_task(made._listen(client))
-    await asyncio.sleep(0)
-    assert client.script == ["closed"]
-    await made.subscribe(client, "file:///a.md")
-    await until(lambda: client.script == [])
-    await ended(listening)
+    listener = Listener()
+    async with listener.feed.listening(client):
+        assert client.script == ["closed"]
+        await listener.feed.subscribe(client, "file:///a.md")
+        await until(lambda: client.script == [])
 
 
-async def ended(listening: asyncio.Task[None]) -> None:
-    listening.cancel()
-    await asyncio.wait([listening])
+async def test_nothing_is_read_before_the_server_reports_changes():
+    """A change between the two would be seen by neither; a server that is slow with its answer is not waited for, and
+    what was read is read again when the answer comes."""
+    slow = asyncio.Event()
+    client = Client("closed", "closed", MCPError(METHOD_NOT_FOUND, "no"), before=slow)
+    listener = Listener()
+    entered = asyncio.create_task(enter(listener, client))
+    await until(lambda: client.asked)
+    assert not entered.done()
+    await until(entered.done)
+    assert (listener.events, client.script[0]) == ([], "closed")
+    slow.set()
+    await until(lambda: listener.events)
+    assert listener.events[:2] == ["resources", "prompts"]
+    await entered.result().aclose()
+
+
+async def enter(listener: Listener, client: Client) -> AsyncExitStack:
+    stack = AsyncExitStack()
+    await stack.enter_async_context(listener.feed.listening(client))
+    return stack
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

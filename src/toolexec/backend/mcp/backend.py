@@ -478,7 +478,7 @@ class MCPBackend:
         if self._watched[uri] > 1:
             return
         try:
-            await self._connection.subscribe(await self._connection.client(), uri)
+            await self._connection.subscribe(uri)
         except BaseException as error:
             self._forget_watch(uri)
             if not isinstance(error, Exception) or isinstance(error, ToolExecError):

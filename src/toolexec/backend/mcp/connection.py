@@ -14,34 +14,17 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import anyio
-from mcp import Client, MCPError
-from mcp.client.subscriptions import (
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    Subscription,
-    SubscriptionLost,
-)
+from mcp import Client
 from mcp_types import (
-    EmptyResult,
     Implementation,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
-    ResourceUpdatedNotification,
     SamplingCapability,
     SamplingToolsCapability,
     ServerCapabilities,
-    ServerNotification,
-    SubscribeRequest,
-    SubscribeRequestParams,
-    ToolListChangedNotification,
-    UnsubscribeRequest,
-    UnsubscribeRequestParams,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.backend.mcp.changes import ChangeFeed
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.backend.mcp.failures import connection_closed, describe_failure, is_lasting
+from toolexec.backend.mcp.failures import describe_failure, is_lasting
 from toolexec.backend.mcp.login import KnownSecrets
 from toolexec.backend.mcp.logs import discreet_logs
 from toolexec.backend.mcp.relay import Relay
@@ -67,9 +50,7 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _LOGIN_PAUSE = 2.0
 _PROBE_PATIENCE = 3.0
-_DEBOUNCE = 0.05
 _DIAGNOSIS_PATIENCE = 1.0
-_UNSUBSCRIBE_PATIENCE = 5.0
 _NO_SSE_HINT = frozenset([400, 404, 405, 406, 415, 501])
 _threads = WorkerThreads()  # a keyring may wait for its owner for ever, and must not keep the process from ending
 
@@ -98,13 +79,12 @@ class MCPConnection:
         self._caller = caller
         self.capabilities: ServerCapabilities | None = None
         """What the server last said that it has."""
-        self._on_event = on_event
-        self._subscribed: set[str] = set()
         self.target: MCPServer = server
         self.restarts: int = 0
         self._asked_before = False
         self.login: OAuthSession | None = None
         self._read_tools = read_tools
+        self._changes = ChangeFeed(server, read_tools, on_event, self._describe)
         self._failures: deque[float] = deque()
         self._handshake_only = False
         self._last_end = ""
@@ -121,8 +101,7 @@ class MCPConnection:
         self._settled = asyncio.Event()  # there is nothing to wait for: a client, or a reason why not
         self._stop = asyncio.Event()
         self._retry = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._listen_again = asyncio.Event()
+        self._changes.reset()
 
     async def start(self) -> None:
         """Begin connecting and wait for the first attempt to end, well or badly."""
@@ -191,6 +170,15 @@ class MCPConnection:
         with anyio.move_on_after(_DIAGNOSIS_PATIENCE):
             await wire.ended.wait()
         return wire.reason or "the connection was lost"
+
+    async def subscribe(self, uri: str) -> None:
+        """Have the server report changes of the resource, also after a new connection; raises what `client` does, and
+        what the SDK does."""
+        await self._changes.subscribe(await self.client(), uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Have the server report no more changes of the resource, if it is connected."""
+        await self._changes.unsubscribe(self._client, uri)
 
     def take_faults(self) -> dict[str, str]:
         """Return what is wrong with invalid listed tools, by name, since the last call of this method."""
@@ -295,7 +283,6 @@ class MCPConnection:
         """
         self._retry.clear()
         self._settled.clear()
-        self._changed.clear()
         self._wire, self._stdio = Wire(), None
         self.state, self.reason = "connecting", "connecting"
         if self._last_end:  # so that one can still see why it is down
@@ -315,8 +302,7 @@ class MCPConnection:
                 self.capabilities = client.server_capabilities
                 self._settled.set()
                 if self.restarts:  # its lists may be others now
-                    self._on_event(OfferEvent("resources"))
-                    self._on_event(OfferEvent("prompts"))
+                    self._changes.report_offers()
                 await self._stay(client)
         except Exception as error:
             failure, lasting = error, is_lasting(error)
@@ -338,8 +324,11 @@ class MCPConnection:
         if not was_ready:
             return describe_failure(self.target, failure, status=self._wire.status, diagnosis=diagnosis)
         if not diagnosis and not isinstance(failure, ConnectionError):
-            diagnosis = describe_failure(self.target, failure)
+            diagnosis = self._describe(failure)
         return self.target.redact(f"the connection was lost{f': {diagnosis}' if diagnosis else ''}")
+
+    def _describe(self, failure: BaseException) -> str:
+        return describe_failure(self.target, failure)
 
     async def _find_target(self) -> None:
         """Fill in what the configuration refers to; secrets that were in use before are asked for again."""
@@ -389,6 +378,8 @@ class MCPConnection:
         try:
             async with asyncio.timeout(self.server.connect_timeout):
                 client = await self._connect(stack)
+                step = "subscriptions/listen"
+                await stack.enter_async_context(self._changes.listening(client))
                 step = "tools/list"
                 await self._read_tools(client)
                 return client
@@ -397,14 +388,13 @@ class MCPConnection:
 
     async def _stay(self, client: Client) -> None:
         """Follow changes until asked to stop or the connection is lost."""
-        tasks = [asyncio.create_task(self._listen(client)), asyncio.create_task(self._follow_changes(client))]
+        following = asyncio.create_task(self._changes.follow_tools(client))
         try:
             await _first(self._wire.lost, self._stop)
         finally:
             self._client = None
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     async def _connect(self, stack: AsyncExitStack) -> Client:
         server = self.target
@@ -440,7 +430,7 @@ class MCPConnection:
         client = Client(
             watched,  # pyright: ignore[reportArgumentType]
             mode="legacy" if self._handshake_only else "auto",
-            message_handler=self._on_message,
+            message_handler=self._changes.take,
             client_info=Implementation(name="toolexec", version=__version__),
             cache=None,
             logging_callback=relay.log,
@@ -457,124 +447,6 @@ class MCPConnection:
         self._handshake_only = self._handshake_only or self._wire.ignores_probe
         return client
 
-    async def _on_message(self, message: ServerNotification | Exception) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            self._changed.set()
-        elif isinstance(message, ResourceListChangedNotification):
-            self._on_event(OfferEvent("resources"))
-        elif isinstance(message, PromptListChangedNotification):
-            self._on_event(OfferEvent("prompts"))
-        elif isinstance(message, ResourceUpdatedNotification):
-            self._on_event(OfferEvent("updated", str(message.params.uri)))
-
-    async def subscribe(self, client: Client, uri: str) -> None:
-        """Have the server report changes of the resource, also after a new connection; raises what the SDK does."""
-        self._subscribed.add(uri)
-        try:
-            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                self._listen_again.set()
-            else:
-                request = SubscribeRequest(params=SubscribeRequestParams(uri=uri))
-                await client.session.send_request(request, EmptyResult)
-        except BaseException:
-            self._subscribed.discard(uri)
-            raise
-
-    async def unsubscribe(self, uri: str) -> None:
-        """Have the server report no more changes of the resource; what it says to that does not matter."""
-        self._subscribed.discard(uri)
-        client = self._client
-        if client is None:
-            return
-        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._listen_again.set()
-            return
-        try:
-            async with asyncio.timeout(_UNSUBSCRIBE_PATIENCE):
-                request = UnsubscribeRequest(params=UnsubscribeRequestParams(uri=uri))
-                await client.session.send_request(request, EmptyResult)
-        except Exception as error:
-            logger.debug("MCP server %s: a subscription was not ended: %s", self.server.name, type(error).__name__)
-
-    async def _follow_changes(self, client: Client) -> None:
-        """Read the tools again, once for a burst of notifications."""
-        pause = _DEBOUNCE
-        while True:
-            asked = time.monotonic()
-            await self._changed.wait()
-            # A server that announces a change whenever it is asked for its tools must not keep both sides busy.
-            pause = _DEBOUNCE if time.monotonic() - asked > 2 * pause else min(2 * pause, _LONGEST_PAUSE)
-            await asyncio.sleep(pause)
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(self.server.connect_timeout):
-                    await self._read_tools(client)
-            except Exception as error:
-                reason = describe_failure(self.target, error)
-                logger.warning("MCP server %s: cannot read its changed tools: %s", self.server.name, reason)
-
-    async def _listen(self, client: Client) -> None:
-        """Subscribe to changes, as clients must from 2026-07-28 on, and again when the server ends the subscription, or
-        other resources are subscribed to."""
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            await self._subscribe_again(client)
-            return
-        has = client.server_capabilities
-        tools = has.tools is not None and bool(has.tools.list_changed)
-        prompts = has.prompts is not None and bool(has.prompts.list_changed)
-        resources = has.resources is not None and bool(has.resources.list_changed)
-        pause = _FIRST_PAUSE
-        while True:
-            self._listen_again.clear()
-            uris = sorted(self._subscribed)
-            if not (tools or prompts or resources or uris):
-                await self._listen_again.wait()
-                continue
-            try:
-                async with client.listen(
-                    tools_list_changed=tools,
-                    prompts_list_changed=prompts,
-                    resources_list_changed=resources,
-                    resource_subscriptions=uris,
-                ) as changes:
-                    if pause > _FIRST_PAUSE:  # changes since the last subscription were not reported
-                        self._changed.set()
-                        self._on_event(OfferEvent("resources"))
-                        self._on_event(OfferEvent("prompts"))
-                    came = asyncio.Event()
-                    await _ended_or_set(asyncio.ensure_future(self._take_changes(changes, came)), self._listen_again)
-                    pause = _FIRST_PAUSE if came.is_set() else pause
-                if self._listen_again.is_set():
-                    continue
-            except MCPError as error:
-                if not connection_closed(error):  # it promised to report changes, but refuses
-                    await self._listen_again.wait()
-                    continue
-            except SubscriptionLost:
-                pass
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-
-    async def _take_changes(self, changes: Subscription, came: asyncio.Event) -> None:
-        async for change in changes:
-            came.set()
-            if isinstance(change, ResourceUpdated):
-                self._on_event(OfferEvent("updated", str(change.uri)))
-            elif isinstance(change, ResourcesListChanged):
-                self._on_event(OfferEvent("resources"))
-            elif isinstance(change, PromptsListChanged):
-                self._on_event(OfferEvent("prompts"))
-            else:
-                self._changed.set()
-
-    async def _subscribe_again(self, client: Client) -> None:
-        """Subscribe on a new connection to what was subscribed to on the last one."""
-        for uri in sorted(self._subscribed):
-            try:
-                await self.subscribe(client, uri)
-            except Exception as error:
-                logger.warning("MCP server %s: a subscription was lost: %s", self.server.name, type(error).__name__)
-
     def _has_budget(self) -> bool:
         oldest = time.monotonic() - self.server.restart_window
         while self._failures and self._failures[0] < oldest:
@@ -584,20 +456,6 @@ class MCPConnection:
 
 async def _accept_reply(name: str, result: Any) -> None:
     """Takes the place of the SDK's check of a reply."""
-
-
-async def _ended_or_set(work: asyncio.Future[None], event: asyncio.Event) -> None:
-    """Wait until *work* has ended, and raise what it does, or until *event* is set; then it is cancelled."""
-    waiter = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiter.cancel()
-        if not work.done():
-            work.cancel()
-        await asyncio.gather(waiter, work, return_exceptions=True)
-    if not work.cancelled():
-        work.result()
 
 
 async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:
