@@ -20,8 +20,8 @@ from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.oci import DEFAULT_PATH, oci_config
-from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources, Security
+from toolexec.runtime.containers.oci import oci_config
+from toolexec.runtime.containers.spec import DEFAULT_PATH, ContainerSpec, Mount, Resources, Security
 
 SPEC = ContainerSpec(image="a", command=("python3", "-c", "1"))
 LIMITS = Limits(memory_bytes=128 << 20, pids=40, disk_bytes=32 << 20, cpus=1)

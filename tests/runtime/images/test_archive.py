@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.runtime.images.trees import make_tree
 
-from toolexec.runtime.images.archive import DIGEST_LABEL, describe, machine, write_archive
+from toolexec.runtime.images.archive import DIGEST_LABEL, describe, image_machine, write_archive
 from toolexec.runtime.images.layer import measure_layer, write_layer
 
 
@@ -132,7 +132,7 @@ def test_it_is_an_oci_layout(archive: Path) -> None:
     [packed] = manifest["layers"]
     assert blob(files, packed) == archive.with_name("layer.tar").read_bytes()
     assert config["rootfs"] == {"type": "layers", "diff_ids": [packed["digest"]]}
-    assert config["architecture"] == machine()
+    assert config["architecture"] == image_machine()
     assert config["config"]["User"] == "65534:65534"
     assert config["config"]["WorkingDir"] == "/work"
     assert config["config"]["Env"][0].startswith("PATH=")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.images.resolver import POLICIES, Reference, check_pin, missing, next_step, parse_reference
+from toolexec.runtime.images.resolver import POLICIES, Reference, check_pin, missing_image, next_step, parse_reference
 
 DIGEST = f"sha256:{'ab' * 32}"
 
@@ -116,6 +116,6 @@ def test_a_pin_must_match() -> None:
 
 def test_a_missing_image_says_what_to_do() -> None:
     """The error names the command, and that the images of other users are not seen."""
-    message = missing("py", "the daemon has none").message
+    message = missing_image("py", "the daemon has none").message
     assert "`toolexec image build` as this user" in message
     assert "root or another user" in message

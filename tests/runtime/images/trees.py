@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolexec.runtime.images.archive import machine
+from toolexec.runtime.images.archive import image_machine
 
 Entry = tarfile.TarInfo | tuple[str, bytes]
 
@@ -67,7 +67,7 @@ def oci_files(
     plain = [*layers]
     blobs = [*(packed if packed is not None else plain)]
     about = {
-        "architecture": machine(),
+        "architecture": image_machine(),
         "os": "linux",
         "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in plain]},
         **(config or {}),
@@ -86,6 +86,10 @@ def oci_files(
 
 def docker_files(layers: Mapping[str, bytes], **more: Any) -> dict[str, bytes]:
     """The files of an archive as older versions of `docker save` write it; *layers* by name."""
-    config = {"architecture": machine(), "rootfs": {"diff_ids": [digest(layer) for layer in layers.values()]}, **more}
+    config = {
+        "architecture": image_machine(),
+        "rootfs": {"diff_ids": [digest(layer) for layer in layers.values()]},
+        **more,
+    }
     manifest = [{"Config": "config.json", "RepoTags": ["a:b"], "Layers": [*layers]}]
     return {"manifest.json": json.dumps(manifest).encode(), "config.json": json.dumps(config).encode(), **layers}

@@ -10,13 +10,12 @@ from toolexec.model.json_value import JSONDict
 from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.seccomp import oci_seccomp, seccomp_profile
-from toolexec.runtime.containers.spec import ContainerSpec, Mount
+from toolexec.runtime.containers.spec import DEFAULT_PATH, ContainerSpec, Mount
 from toolexec.runtime.contract import CORE_BYTES, DEVICES, HOSTNAME, MASKED, NAMESPACES, READ_ONLY
 
-__all__ = ["DEFAULT_PATH", "OCI_VERSION", "oci_config"]
+__all__ = ["OCI_VERSION", "oci_config"]
 
 OCI_VERSION: Final = "1.0.2"
-DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _DEFAULT_SHARED_MEMORY: Final = 64 << 20
 _CAPABILITY_SETS: Final = ("bounding", "effective", "inheritable", "permitted", "ambient")

@@ -8,7 +8,18 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.runtime.contract import NOBODY, OPEN_FILES
 
-__all__ = ["NOBODY", "TMP", "WORK", "ContainerSpec", "Mount", "MountType", "Network", "Resources", "Security"]
+__all__ = [
+    "DEFAULT_PATH",
+    "NOBODY",
+    "TMP",
+    "WORK",
+    "ContainerSpec",
+    "Mount",
+    "MountType",
+    "Network",
+    "Resources",
+    "Security",
+]
 
 MountType: TypeAlias = Literal["bind", "volume", "tmpfs"]
 Network: TypeAlias = Literal["none", "bridge", "host"]
@@ -16,6 +27,9 @@ Network: TypeAlias = Literal["none", "bridge", "host"]
 WORK: Final = "/work"
 """The private working directory of the code, on a tmpfs."""
 TMP: Final = "/tmp"  # noqa: S108 - inside of a container, where it is a tmpfs of its own
+
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs in it are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

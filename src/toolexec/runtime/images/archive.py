@@ -24,7 +24,7 @@ __all__ = [
     "VM_MEMBERS",
     "ArchiveParts",
     "describe",
-    "machine",
+    "image_machine",
     "write_archive",
 ]
 
@@ -60,7 +60,7 @@ class ArchiveParts:
         return _digest(self.config)
 
 
-def machine() -> str:
+def image_machine() -> str:
     """Return the processor of this machine as images name it, such as `amd64`."""
     name = os.uname().machine
     return _MACHINES.get(name, name)
@@ -74,7 +74,7 @@ def describe(
     config = _json(
         {
             "created": _LONG_AGO,  # a moment would make each build another image
-            "architecture": machine(),
+            "architecture": image_machine(),
             "os": "linux",
             "config": {
                 "User": NOBODY,

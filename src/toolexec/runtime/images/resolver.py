@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 
-__all__ = ["POLICIES", "PullPolicy", "Reference", "Step", "check_pin", "missing", "next_step", "parse_reference"]
+__all__ = ["POLICIES", "PullPolicy", "Reference", "Step", "check_pin", "missing_image", "next_step", "parse_reference"]
 
 PullPolicy: TypeAlias = Literal["never", "missing", "always"]
 POLICIES: Final[tuple[str, ...]] = get_args(PullPolicy)
@@ -116,7 +116,7 @@ def check_pin(reference: Reference, digests: Collection[str], name: str) -> None
         )
 
 
-def missing(name: str, why: str) -> SandboxUnavailableError:
+def missing_image(name: str, why: str) -> SandboxUnavailableError:
     """Return the error for an image that cannot be had."""
     return SandboxUnavailableError(
         f"there is no image {name}: {why}. Make one with `toolexec image build` as this user, since images that root "

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.runtime.images.archive import DESCRIPTION, VM_MEMBERS, machine
+from toolexec.runtime.images.archive import DESCRIPTION, VM_MEMBERS, image_machine
 from toolexec.runtime.images.contents import MAX_BYTES, MAX_ENTRIES, Contents, Node
 from toolexec.runtime.images.region import Region
 from toolexec.runtime.images.tree import walk
@@ -143,7 +143,8 @@ class _Reader:
             fits = [item for item in _items(_object(index).get("manifests")) if _fits(item)]
             if len({item.get("digest") for item in fits}) != 1:
                 raise ConfigurationError(
-                    f"the archive has {len(fits)} images for this kind of machine (linux, {machine()}); it must be one"
+                    f"the archive has {len(fits)} images for this kind of machine (linux, {image_machine()}); "
+                    "it must be one"
                 )
             found = _object(_document(self._blob(find, fits[0])))
             if "manifests" not in found:
@@ -165,8 +166,8 @@ class _Reader:
         """Put the layers on top of each other, each checked against what the image says about it; gives their
         digests."""
         given = config.get("architecture")
-        if given not in (None, "", machine()):
-            raise ConfigurationError(f"the image is for {str(given)[:50]}, and this machine is {machine()}")
+        if given not in (None, "", image_machine()):
+            raise ConfigurationError(f"the image is for {str(given)[:50]}, and this machine is {image_machine()}")
         known = _object(config.get("rootfs")).get("diff_ids")
         if (
             not isinstance(known, list)
@@ -298,7 +299,7 @@ def _fits(item: JSONObject) -> bool:
     if not isinstance(place, dict):
         return True
     found = cast("JSONDict", place)
-    return found.get("os") in (None, "linux") and found.get("architecture") in (None, machine())
+    return found.get("os") in (None, "linux") and found.get("architecture") in (None, image_machine())
 
 
 def _environment(config: JSONObject) -> dict[str, str]:

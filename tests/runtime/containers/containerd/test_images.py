@@ -22,7 +22,7 @@ from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost
 from toolexec.runtime.containers.containerd.images import Images
 from toolexec.runtime.containers.containerd.resolver import Resolver
 from toolexec.runtime.containers.engine import Image
-from toolexec.runtime.images.archive import machine
+from toolexec.runtime.images.archive import image_machine
 from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ class Layout:
         self.blobs: dict[str, bytes] = {}
         self.layers = [self._layer(name) for name in files]
         self.config: dict[str, Any] = {
-            "architecture": machine(),
+            "architecture": image_machine(),
             "os": "linux",
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in self.layers]},
         }
@@ -159,7 +159,7 @@ class TestTakingIn:
         """Of an index, the image for this machine is used."""
         other, mine = Layout("other"), Layout("mine")
         other.platform = {"os": "linux", "architecture": "riscv64"}
-        mine.platform = {"os": "linux", "architecture": machine()}
+        mine.platform = {"os": "linux", "architecture": image_machine()}
         both = [other.manifest(), mine.manifest()]
         mine.blobs |= other.blobs
         index = mine.add(

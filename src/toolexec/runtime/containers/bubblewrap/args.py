@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from toolexec.errors import InvalidRequestError
-from toolexec.runtime.containers.oci import DEFAULT_PATH
-from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources
+from toolexec.runtime.containers.spec import DEFAULT_PATH, ContainerSpec, Mount, Resources
 from toolexec.runtime.contract import CORE_BYTES, HOSTNAME, MASKED, NAMESPACES
 
 __all__ = [

@@ -28,7 +28,7 @@ from toolexec.runtime.containers.containerd.api import (
     snapshots_pb2,
 )
 from toolexec.runtime.containers.containerd.client import Calls, Client, status_of
-from toolexec.runtime.images.archive import DIGEST_LABEL, machine
+from toolexec.runtime.images.archive import DIGEST_LABEL, image_machine
 
 __all__ = ["Images", "ResolvedImage"]
 
@@ -142,7 +142,7 @@ class Images:
             fitting = [entry for entry in document.get("manifests", ()) if _fits(entry.get("platform"))]
             if not fitting:
                 raise SandboxUnavailableError(
-                    f"the image {image.name} is not for this machine (linux/{machine()}); pull one that is"
+                    f"the image {image.name} is not for this machine (linux/{image_machine()}); pull one that is"
                 )
             document = await self._json(str(fitting[0]["digest"]), image.name)
         config = str(document["config"]["digest"])
@@ -323,7 +323,7 @@ def _path(digest: str) -> str:
 
 def _fits(platform: JSONObject | None) -> bool:
     """Return whether what is for *platform* runs on this machine; what says nothing of it does."""
-    return not platform or (platform.get("os") == "linux" and platform.get("architecture") == machine())
+    return not platform or (platform.get("os") == "linux" and platform.get("architecture") == image_machine())
 
 
 def _descriptor(blob: _Blob) -> descriptor_pb2.Descriptor:

@@ -13,7 +13,7 @@ from toolexec.runtime.containers.containerd.client import Client
 from toolexec.runtime.containers.containerd.images import Images, ResolvedImage
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.images.archive import DIGEST_LABEL
-from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing, next_step, parse_reference
+from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing_image, next_step, parse_reference
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["Resolver"]
@@ -70,7 +70,7 @@ class Resolver:
         except ConfigurationError as error:
             raise SandboxUnavailableError(error.message, details={"image": name}) from error
         if not reference.can_be_pulled:
-            raise missing(name, "containerd has images by name only; give the name, as in 'name@sha256:…'")
+            raise missing_image(name, "containerd has images by name only; give the name, as in 'name@sha256:…'")
         found = await self._images.find(_names(reference, name))
         stored = await asyncio.to_thread(self._stored, reference)
         if found is not None and reference.digest and stored is not None and reference.digest not in _digests(found):
@@ -108,7 +108,7 @@ class Resolver:
 
     def _absent(self, reference: Reference, name: str) -> SandboxUnavailableError:
         command = f"ctr -a {self._client.address} -n {self._client.namespace} images pull {reference.full}"
-        return missing(
+        return missing_image(
             name,
             f"containerd has none in its namespace {self._client.namespace}, and leaves pulling to its clients: "
             f"pull it with `{command}`",

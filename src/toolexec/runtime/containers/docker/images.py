@@ -16,7 +16,7 @@ from toolexec.runtime.containers.docker.api import DockerAPI, DockerError
 from toolexec.runtime.containers.docker.host import unreachable
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.images.archive import DIGEST_LABEL
-from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing, next_step, parse_reference
+from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing_image, next_step, parse_reference
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["DockerImages", "login_for"]
@@ -58,7 +58,7 @@ class DockerImages:
                 try:
                     known = self._found[name] = await self._resolve(name)
                 except DockerError as error:
-                    raise missing(name, f"the daemon says {error.message[:500]}") from error
+                    raise missing_image(name, f"the daemon says {error.message[:500]}") from error
                 except OSError as error:
                     raise unreachable(self._api.host, error) from error
             return known.image
@@ -90,11 +90,11 @@ class DockerImages:
         elif step == "pull":
             await self._pull(reference, name)
         elif step == "refuse":
-            raise missing(name, "the daemon has none, and may not pull any (pull='never')")
+            raise missing_image(name, "the daemon has none, and may not pull any (pull='never')")
         if step != "use":
             data = await self._local(reference)
         if data is None:
-            raise missing(name, "the daemon has none, though it has just been fetched")
+            raise missing_image(name, "the daemon has none, though it has just been fetched")
         self._pulled.add(name)
         return _describe(reference, name, data)
 
@@ -128,17 +128,17 @@ class DockerImages:
         try:
             archive = await asyncio.to_thread(self._store.archive, stored)
         except (OSError, ConfigurationError) as error:
-            raise missing(stored.name, f"it cannot be read from the store: {error}") from error
+            raise missing_image(stored.name, f"it cannot be read from the store: {error}") from error
         await self._api.load(archive)
 
     async def _pull(self, reference: Reference, name: str) -> None:
         if not reference.can_be_pulled:
-            raise missing(name, "the daemon has none with this ID, and no registry can be asked for an ID")
+            raise missing_image(name, "the daemon has none with this ID, and no registry can be asked for an ID")
         login = await asyncio.to_thread(login_for, reference)
         try:
             await self._api.pull(reference.full, self._platform, login)
         except DockerError as error:
-            raise missing(name, f"the daemon cannot pull it: {error.message[:500]}") from error
+            raise missing_image(name, f"the daemon cannot pull it: {error.message[:500]}") from error
 
 
 def login_for(reference: Reference, home: Path | None = None) -> dict[str, str] | None:
