@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from tests.engines.containerd import NAMESPACE, ContainerdDaemon
+from packages.containers.tests.engines.containerd import NAMESPACE, ContainerdDaemon
 from tests.engines.docker import DockerDaemon
 
 from toolexec.code.limits import Limits
@@ -76,7 +76,7 @@ def _bubblewrap(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _docker(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+    from toolexec_containers import DockerBackend, DockerConfig
 
     daemon = DockerDaemon()
     try:
@@ -102,7 +102,7 @@ def _docker(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _containerd(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+    from toolexec_containers import ContainerdBackend, ContainerdConfig
 
     daemon = ContainerdDaemon()
     count = 0
@@ -143,7 +143,7 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _gvisor(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+    from toolexec_containers import GvisorBackend, GvisorConfig
 
     runsc = shutil.which("runsc") or "runsc"
     with _bundle(image, "gvisor") as bundle:
@@ -180,7 +180,7 @@ def _kubernetes(image: StoredImage) -> Iterator[Place]:
 def _bundle(image: StoredImage, kind: str) -> Iterator[Path]:
     """A bundle for an OCI runtime that starts a Python which does nothing."""
     from toolexec.runtime.containers.builder import spec_for
-    from toolexec.runtime.containers.oci import oci_config
+    from toolexec_containers.oci import oci_config
 
     spec = spec_for(
         image=IMAGE, command=NOTHING, limits=DEFAULT_LIMITS, profile="standard", config=ContainerConfig(), kind=kind

@@ -19,7 +19,7 @@ from pathlib import Path
 
 SOURCES = Path("/usr/share/gocode/src")
 CONTAINERD = "github.com/containerd/containerd"
-TARGET = Path(__file__).parent.parent / "src/toolexec/runtime/containers/containerd/api"
+TARGET = Path(__file__).parent.parent / "packages/containers/src/toolexec_containers/containerd/api"
 COMPILER = "grpcio-tools==1.62.3"
 FILES = {
     f"{CONTAINERD}/api/types/mount.proto": "mount",

@@ -11,11 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.workspace import Package
+
 import toolexec
 
 __all__ = ["Lines", "count", "engines"]
 
-_CONTAINERS = Path(toolexec.__file__).parent / "runtime" / "containers"
+_PLACES = (Path(toolexec.__file__).parent / "runtime" / "containers", Package("containers").source)
 _BESIDE = {
     "bubblewrap": {"args", "checks", "host_user", "programs"},
     "containerd": {"checks", "client", "images", "pipes", "removal", "resolver", "runtimes", "spec"},
@@ -34,13 +36,12 @@ class Lines(NamedTuple):
 
 def engines() -> list[str]:
     """Return the names of the engines: a package each, or one module."""
-    return sorted([path.parent.name for path in _CONTAINERS.glob("*/engine.py")] + ["kata"])
+    return sorted([path.parent.name for place in _PLACES for path in place.glob("*/engine.py")] + ["kata"])
 
 
 def count(engine: str) -> Lines:
     """Count the lines that only *engine* has, but for generated code and the exports of its package."""
-    directory = _CONTAINERS / engine
-    files = directory.glob("*.py") if directory.is_dir() else [_CONTAINERS / f"{engine}.py"]
+    files = [file for place in _PLACES for file in (*place.glob(f"{engine}/*.py"), *place.glob(f"{engine}.py"))]
     lines = {file.stem: file.read_text().count("\n") for file in files if file.stem != "__init__"}
     beside = sum(lines.pop(name, 0) for name in _BESIDE[engine])
     return Lines(sum(lines.values()), beside)

@@ -118,7 +118,7 @@ def _backend(kind: str, image: str) -> ContainerBackend:
 
             return BubblewrapBackend(BubblewrapConfig(image=image))
         case "gvisor":
-            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+            from toolexec_containers import GvisorBackend, GvisorConfig
 
             return GvisorBackend(GvisorConfig(image=image))
         case _:

@@ -15,11 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tests.engines.containerd import ContainerdDaemon
 from tests.engines.docker import DockerDaemon
 from tests.engines.images import test_image
 from tests.engines.microvm import require_qemu
-from tests.engines.podman import PodmanService
 from tests.ordinary import ORDINARY, SMALL, programs_for, run_as_user
 from tests.promises import RECORD, merged, read_record, table, write
 
@@ -77,7 +75,9 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
 
             return BubblewrapBackend(BubblewrapConfig(image=test_image().name))
         case "docker" | "podman":
-            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+            from packages.containers.tests.engines.podman import PodmanService
+
+            from toolexec_containers import DockerBackend, DockerConfig
 
             daemon = PodmanService() if kind == "podman" else DockerDaemon()
             end.callback(daemon.stop)
@@ -85,7 +85,9 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
             daemon.load()
             return DockerBackend(DockerConfig(image=test_image().name, host=daemon.host))
         case "containerd":
-            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+            from packages.containers.tests.engines.containerd import ContainerdDaemon
+
+            from toolexec_containers import ContainerdBackend, ContainerdConfig
 
             server = ContainerdDaemon()
             end.callback(server.stop)
@@ -103,7 +105,7 @@ def _backend(kind: str, end: ExitStack) -> SandboxBackend:
 
             return MicrovmBackend(MicrovmConfig(image=require_qemu(), vmm="qemu", limits=SMALL))
         case "gvisor":
-            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+            from toolexec_containers import GvisorBackend, GvisorConfig
 
             return GvisorBackend(GvisorConfig(image=test_image().name))
         case _:

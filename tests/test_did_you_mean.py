@@ -20,8 +20,7 @@ from toolexec.run.gate import Gate
 from toolexec.run.layers.rate_limit import RateLimit
 from toolexec.run.policy_conditions import Condition
 from toolexec.runtime.containers.bubblewrap import BubblewrapConfig
-from toolexec.runtime.containers.docker import DockerConfig
-from toolexec.runtime.containers.gvisor import GvisorConfig
+from toolexec.runtime.containers.daemon import DaemonConfig
 from toolexec.runtime.sandboxes import SandboxSettings
 from toolexec.runtime.unsafe_host.backend import UnsafeConfig
 from toolexec.runtime.wasm import WasmConfig
@@ -75,8 +74,7 @@ AT_ONCE: list[tuple[str, Callable[[], Any], str]] = [
     ("profile of a runtime", lambda: Runtime(default_profile="standrd"), "standard"),
     ("wasm", lambda: WasmConfig(pool_sise=3), "pool_size"),  # type: ignore[call-arg]
     ("bubblewrap", lambda: BubblewrapConfig(max_runing=3), "max_running"),  # type: ignore[call-arg]
-    ("pull policy", lambda: DockerConfig(pull="allways"), "always"),  # type: ignore[arg-type]
-    ("platform", lambda: GvisorConfig(platform="sytrap"), "systrap"),  # type: ignore[arg-type]
+    ("pull policy", lambda: DaemonConfig(pull="allways"), "always"),  # type: ignore[arg-type]
     ("mode", lambda: UnsafeConfig(mode="subproces"), "subprocess"),  # type: ignore[arg-type]
     ("transport", lambda: ServeSettings(transport="htp"), "http"),  # type: ignore[arg-type]
     ("what is exposed", lambda: ServeSettings(expose="mta"), "meta"),  # type: ignore[arg-type]

@@ -61,7 +61,9 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"grpc", "kubernetes", "microvms", "remote", "temporal"} <= {package.name for package in packages()}
+    assert {"containers", "grpc", "kubernetes", "microvms", "remote", "temporal"} <= {
+        package.name for package in packages()
+    }
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -78,7 +80,11 @@ def test_a_package_has_its_parts(package: Package) -> None:
     assert targets["wheel"]["packages"] == [f"src/{package.module}"]
     assert targets["sdist"]["include"] == ["/src", "/README.md", "/LICENSE"]
     extras = CORE["project"]["optional-dependencies"]
-    assert extras[package.name] == [f"{package.distribution}=={toolexec.__version__}"]
+    own = ",".join(sorted(project.get("optional-dependencies", {})))
+    wanted = f"{package.distribution}[{own}]" if own else package.distribution
+    assert extras[package.name] == [f"{wanted}=={toolexec.__version__}"]
+    for extra in own.split(",") if own else ():
+        assert extras[extra] == [f"{package.distribution}[{extra}]=={toolexec.__version__}"]
     assert package.module in CORE["tool"]["coverage"]["run"]["source_pkgs"]
     assert f"(../packages/{package.name}/README.md)" in (ROOT / "docs/index.md").read_text(encoding="utf-8")
 
@@ -142,7 +148,10 @@ def test_the_core_is_built_without_packages() -> None:
 ABSENT = """
     import importlib.metadata as metadata
     every = metadata.entry_points
-    beside = ("toolexec-grpc", "toolexec-kubernetes", "toolexec-microvms", "toolexec-remote", "toolexec-temporal")
+    beside = (
+        "toolexec-containers", "toolexec-grpc", "toolexec-kubernetes", "toolexec-microvms", "toolexec-remote",
+        "toolexec-temporal",
+    )
     metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """
 """Makes the packages as good as not installed."""

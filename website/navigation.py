@@ -108,8 +108,9 @@ NAVIGATION: Final = (
                 (
                     ("Choose a sandbox", "sandboxes.md"),
                     ("Security profiles", "security-profiles.md"),
-                    ("Docker and Podman", "docker.md"),
-                    ("gVisor", "gvisor.md"),
+                    ("Container engines", "packages/containers.md"),
+                    ("Docker and Podman", "packages/docker.md"),
+                    ("gVisor", "packages/gvisor.md"),
                     ("Virtual machines", "packages/microvms.md"),
                     ("Kubernetes", "packages/kubernetes.md"),
                     ("Remote runtimes", "packages/remote.md"),

@@ -10,7 +10,7 @@ from benchmarks.meter import Meter, run_program
 from benchmarks.programs.sandbox import CALLS, ONE_CALL, run
 from toolexec import Exec
 from toolexec.runtime.containers.backend import ContainerBackend
-from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+from toolexec_containers import GvisorBackend, GvisorConfig
 from toolexec_microvms import MicrovmBackend, MicrovmConfig
 
 IMAGE = "toolexec-test-vm"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.guest import ContainerGuest, Run
     from toolexec.runtime.containers.launcher import run_trial, unavailable
     from toolexec.runtime.containers.network import Network
-    from toolexec.runtime.containers.seccomp import default_profile, oci_seccomp, seccomp_profile
+    from toolexec.runtime.containers.seccomp import default_profile, oci_seccomp, read_profile, seccomp_profile
     from toolexec.runtime.containers.spec import DEFAULT_PATH, NOBODY, WORK, Mount, Security
     from toolexec.runtime.contract import (
         CORE_BYTES,
@@ -50,66 +50,24 @@ if TYPE_CHECKING:
         next_step,
         parse_reference,
     )
-    from toolexec.runtime.images.store import ImageStore, StoredImage
+    from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
     from toolexec.runtime.outcome import engine_error
 else:
     _HOMES = {
-        "toolexec.model.json_value": (
-            "JSONDict",
-            "JSONObject",
-            "JSONValue",
-        ),
-        "toolexec.process.cgroup": (
-            "CPU_PERIOD",
-            "cgroup_cpu_seconds",
-            "cpu_quota",
-            "group_at",
-            "mounted_controllers",
-        ),
-        "toolexec.process.members": (
-            "kill_members",
-            "now_of_boot",
-            "open_member",
-        ),
-        "toolexec.process.owner": (
-            "OWNER_LABEL",
-            "is_orphan",
-            "this_owner",
-        ),
+        "toolexec.model.json_value": ("JSONDict", "JSONObject", "JSONValue"),
+        "toolexec.process.cgroup": ("CPU_PERIOD", "cgroup_cpu_seconds", "cpu_quota", "group_at", "mounted_controllers"),
+        "toolexec.process.members": ("kill_members", "now_of_boot", "open_member"),
+        "toolexec.process.owner": ("OWNER_LABEL", "is_orphan", "this_owner"),
         "toolexec.process.settling": ("uncut",),
         "toolexec.process.watch": ("Watch",),
-        "toolexec.runtime.containers.builder": (
-            "SHARED_MEMORY",
-            "spec_for",
-        ),
-        "toolexec.runtime.containers.daemon": (
-            "Daemon",
-            "DaemonConfig",
-            "DaemonContainer",
-            "DaemonLauncher",
-        ),
+        "toolexec.runtime.containers.builder": ("SHARED_MEMORY", "spec_for"),
+        "toolexec.runtime.containers.daemon": ("Daemon", "DaemonConfig", "DaemonContainer", "DaemonLauncher"),
         "toolexec.runtime.containers.engine": ("PROCESSES",),
-        "toolexec.runtime.containers.guest": (
-            "ContainerGuest",
-            "Run",
-        ),
-        "toolexec.runtime.containers.launcher": (
-            "run_trial",
-            "unavailable",
-        ),
+        "toolexec.runtime.containers.guest": ("ContainerGuest", "Run"),
+        "toolexec.runtime.containers.launcher": ("run_trial", "unavailable"),
         "toolexec.runtime.containers.network": ("Network",),
-        "toolexec.runtime.containers.seccomp": (
-            "default_profile",
-            "oci_seccomp",
-            "seccomp_profile",
-        ),
-        "toolexec.runtime.containers.spec": (
-            "DEFAULT_PATH",
-            "NOBODY",
-            "WORK",
-            "Mount",
-            "Security",
-        ),
+        "toolexec.runtime.containers.seccomp": ("default_profile", "oci_seccomp", "read_profile", "seccomp_profile"),
+        "toolexec.runtime.containers.spec": ("DEFAULT_PATH", "NOBODY", "WORK", "Mount", "Security"),
         "toolexec.runtime.contract": (
             "CORE_BYTES",
             "COVERED",
@@ -120,14 +78,8 @@ else:
             "NEW_NAMESPACES",
             "READ_ONLY",
         ),
-        "toolexec.runtime.guest.bundle": (
-            "GuestSettings",
-            "boot_command",
-        ),
-        "toolexec.runtime.images.archive": (
-            "DIGEST_LABEL",
-            "image_machine",
-        ),
+        "toolexec.runtime.guest.bundle": ("GuestSettings", "boot_command"),
+        "toolexec.runtime.images.archive": ("DIGEST_LABEL", "image_machine"),
         "toolexec.runtime.images.resolver": (
             "PullPolicy",
             "Reference",
@@ -136,10 +88,7 @@ else:
             "next_step",
             "parse_reference",
         ),
-        "toolexec.runtime.images.store": (
-            "ImageStore",
-            "StoredImage",
-        ),
+        "toolexec.runtime.images.store": ("Facts", "ImageStore", "StoredImage"),
         "toolexec.runtime.outcome": ("engine_error",),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, unix_for="what sandboxes of containers are written with")
@@ -166,6 +115,7 @@ __all__ = [
     "DaemonConfig",
     "DaemonContainer",
     "DaemonLauncher",
+    "Facts",
     "GuestSettings",
     "ImageStore",
     "JSONDict",
@@ -196,6 +146,7 @@ __all__ = [
     "oci_seccomp",
     "open_member",
     "parse_reference",
+    "read_profile",
     "run_trial",
     "seccomp_profile",
     "spec_for",

@@ -8,8 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.engines.backends import KINDS, Make, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
-from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
+from tests.engines.backends import (  # noqa: F401 - fixtures
+    KINDS,
+    Make,
+    containerd_daemon,
+    kube_cluster,
+    kube_namespace,
+    maker,
+)
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
 from tests.promises import KNOWN_GAPS
 

@@ -11,9 +11,14 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.engines.backends import KINDS, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
+from tests.engines.backends import (  # noqa: F401 - fixtures
+    KINDS,
+    containerd_daemon,
+    kube_cluster,
+    kube_namespace,
+    maker,
+)
 from tests.engines.bubblewrap import require_bwrap
-from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
 from tests.held_out.running import KNOWN, NAMES, escaped, judge, unknown
 from tests.ordinary import ORDINARY, run_as_user

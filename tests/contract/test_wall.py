@@ -10,8 +10,13 @@ import asyncio
 import os
 
 import pytest
-from tests.engines.backends import KINDS, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
-from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
+from tests.engines.backends import (  # noqa: F401 - fixtures
+    KINDS,
+    containerd_daemon,
+    kube_cluster,
+    kube_namespace,
+    maker,
+)
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
 from tests.ordinary import ORDINARY, run_as_user
 from tests.wall import NAMES, PROGRAM, broken, fallen, judge

@@ -21,11 +21,18 @@ if find_spec("toolexec_kubernetes") is not None:
 else:  # the tests of the core pass without the package
     kube_cluster = kube_namespace = None
     PODS = ()
+if find_spec("toolexec_containers") is not None:
+    from packages.containers.tests.engines.containerd import containerd_daemon
+
+    ENGINES: tuple[str, ...] = ("docker", "containerd", "gvisor")
+else:
+    containerd_daemon = None
+    ENGINES = ()
 MACHINES = ("qemu",) if find_spec("toolexec_microvms") is not None else ()
 
-__all__ = ["KINDS", "Make", "kube_cluster", "kube_namespace", "maker"]
+__all__ = ["KINDS", "Make", "containerd_daemon", "kube_cluster", "kube_namespace", "maker"]
 
-KINDS = ("bubblewrap", "docker", "containerd", "gvisor", *PODS, *MACHINES)
+KINDS = ("bubblewrap", *ENGINES, *PODS, *MACHINES)
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""
 
@@ -42,17 +49,17 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
             require_bwrap()
             return lambda **settings: BubblewrapBackend(BubblewrapConfig(**{"image": image, **settings}))
         case "docker":
-            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+            from toolexec_containers import DockerBackend, DockerConfig
 
             host = request.getfixturevalue("docker_daemon").host
             return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
         case "podman":
-            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+            from toolexec_containers import DockerBackend, DockerConfig
 
             host = request.getfixturevalue("podman_service").host
             return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
         case "containerd":
-            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+            from toolexec_containers import ContainerdBackend, ContainerdConfig
 
             daemon = request.getfixturevalue("containerd_daemon")
             place: dict[str, Any] = {"address": daemon.socket, "snapshotter": daemon.snapshotter, "image": image}
@@ -73,7 +80,7 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
             machine: dict[str, Any] = {"image": require_qemu(), "vmm": "qemu"}
             return lambda **settings: MicrovmBackend(MicrovmConfig(**{**machine, **settings}))
         case _:
-            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+            from toolexec_containers import GvisorBackend, GvisorConfig
 
             require_runsc()
             return lambda **settings: GvisorBackend(GvisorConfig(**{"image": image, **settings}))

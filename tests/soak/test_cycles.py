@@ -11,8 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines.backends import KINDS, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
-from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
+from tests.engines.backends import (  # noqa: F401 - fixtures
+    KINDS,
+    containerd_daemon,
+    kube_cluster,
+    kube_namespace,
+    maker,
+)
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 from tests.waiting import until
 

@@ -37,6 +37,10 @@ PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
     JOURNALS: {"temporal": "toolexec-temporal"},
     SANDBOXES: {
+        "docker": "toolexec-containers",
+        "containerd": "toolexec-containers",
+        "gvisor": "toolexec-containers",
+        "kata": "toolexec-containers",
         "firecracker": "toolexec-microvms",
         "qemu": "toolexec-microvms",
         "kubernetes": "toolexec-kubernetes",

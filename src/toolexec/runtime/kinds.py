@@ -35,10 +35,6 @@ __all__ = [
 _HOMES: Final = {
     "wasm": "toolexec.runtime.wasm.plugin:PLUGIN",
     "bubblewrap": "toolexec.runtime.containers.bubblewrap.plugin:PLUGIN",
-    "docker": "toolexec.runtime.containers.docker.plugin:PLUGIN",
-    "containerd": "toolexec.runtime.containers.containerd.plugin:PLUGIN",
-    "gvisor": "toolexec.runtime.containers.gvisor.plugin:PLUGIN",
-    "kata": "toolexec.runtime.containers.kata_plugin:PLUGIN",
     "unsafe_host": "toolexec.runtime.unsafe_host.plugin:PLUGIN",
 }
 RELAYED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind in PACKAGES[JOURNALS])
@@ -49,8 +45,9 @@ PACKAGED: Final = tuple(kind for kind in PACKAGES[GROUP] if kind not in RELAYED)
 ELSEWHERE: Final = {"proxmox_lxc": "proxmox", "remote": "remote"}
 """Those of them that have sandboxes of other machines do the work, each with the field of `SandboxSettings` that has
 its settings."""
-WITH_KEYS: Final = frozenset({"firecracker", "qemu"})
-"""Those of them whose settings are keys of `[sandboxes]`, such as `vm_image`, and no table of their own."""
+WITH_KEYS: Final = frozenset({"containerd", "docker", "firecracker", "gvisor", "kata", "qemu"})
+"""Those of them whose settings are keys of `[sandboxes]`, such as `docker_host` and `vm_image`, and no table of their
+own."""
 SANDBOXES: Final = (*_HOMES, *PACKAGED)
 """Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *RELAYED)

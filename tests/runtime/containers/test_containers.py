@@ -15,8 +15,14 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.engines.backends import KINDS, Make, kube_cluster, kube_namespace, maker  # noqa: F401 - fixtures
-from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
+from tests.engines.backends import (  # noqa: F401 - fixtures
+    KINDS,
+    Make,
+    containerd_daemon,
+    kube_cluster,
+    kube_namespace,
+    maker,
+)
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 from tests.engines.images import TEST_IMAGE, test_image
 from tests.engines.microvm import TEST_VM_IMAGE
@@ -191,18 +197,20 @@ async def test_a_clock_that_jumps(make: Make, kind: str, monkeypatch: pytest.Mon
         assert result.error.code == "code_timeout"
 
 
-@pytest.mark.parametrize("kind", ["docker", "containerd"], indirect=True)
+@pytest.mark.parametrize("kind", [kind for kind in ("docker", "containerd") if kind in KINDS], indirect=True)
 async def test_a_daemon_that_is_killed_in_the_middle(kind: str, request: pytest.FixtureRequest) -> None:
+    from packages.containers.tests.engines.containerd import ContainerdDaemon
+
     image = test_image().name
     daemon: Any = DockerDaemon() if kind == "docker" else ContainerdDaemon()
     try:
         daemon.start()
         if kind == "docker":
-            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+            from toolexec_containers import DockerBackend, DockerConfig
 
             backend: ContainerBackend = DockerBackend(DockerConfig(image=image, host=daemon.host))
         else:
-            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+            from toolexec_containers import ContainerdBackend, ContainerdConfig
 
             backend = ContainerdBackend(
                 ContainerdConfig(image=image, address=daemon.socket, snapshotter=daemon.snapshotter)
@@ -428,7 +436,7 @@ async def test_a_host_that_is_killed_leaves_nothing_that_runs(kind: str, request
     maker(kind, request)
     module, name, settings = {
         "bubblewrap": ("toolexec.runtime.containers.bubblewrap", "Bubblewrap", {}),
-        "gvisor": ("toolexec.runtime.containers.gvisor", "Gvisor", {}),
+        "gvisor": ("toolexec_containers", "Gvisor", {}),
         "qemu": ("toolexec_microvms", "Microvm", {"vmm": "qemu", "image": TEST_VM_IMAGE}),
     }[kind]
     settings = {"image": TEST_IMAGE, **settings}
