@@ -45,7 +45,7 @@ class Place:
 def places(root: Path = ROOT) -> Iterator[Place]:
     """Yield all places of the version, but for the changelog."""
     yield Place(root / "src/toolexec/version.py", rf'^__version__ = "{_NUMBER}"$')
-    yield Place(root / "pyproject.toml", rf'"toolexec-[a-z-]+=={_NUMBER}"')
+    yield Place(root / "pyproject.toml", rf'"toolexec-[a-z-]+(?:\[[a-z,]+\])?=={_NUMBER}"')
     for path in sorted((root / "packages").glob("*/pyproject.toml")):
         yield Place(path, rf'^version = "{_NUMBER}"')
         yield Place(path, rf'"toolexec=={_NUMBER}"')

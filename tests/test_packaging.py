@@ -89,7 +89,11 @@ def _names(requirements: list[str]) -> set[str]:
 def _dependencies() -> list[str]:
     """Return what toolexec, its extras and the packages beside it need, but for each other."""
     extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
-    beside = [entry for package in packages() for entry in package.settings["project"]["dependencies"]]
+    projects = [package.settings["project"] for package in packages()]
+    beside = [entry for project in projects for entry in project["dependencies"]]
+    extras += [
+        entry for project in projects for group in project.get("optional-dependencies", {}).values() for entry in group
+    ]
     return [entry for entry in (*PROJECT["dependencies"], *extras, *beside) if not entry.startswith("toolexec")]
 
 

@@ -261,6 +261,60 @@ def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) ->
     ]
 
 
+def test_engines_of_containers_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
+    """Their keys are read as ever; naming one, and checking it, have the line that installs it. Bubblewrap is there, and
+    all other sandboxes work."""
+    (tmp_path / "engines.toml").write_text('[sandboxes]\ndocker_host = "unix:///d.sock"\nrunsc = "/opt/g/runsc"\n')
+    program = """
+    import asyncio
+    import sys
+    from pathlib import Path
+
+    from toolexec import Exec
+    from toolexec.config.build import build
+    from toolexec.config.load import load_settings
+    from toolexec.errors import ConfigurationError, MissingExtraError
+    from toolexec.runtime.doctor import examine
+    from toolexec.runtime.router import Runtime
+    from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox
+    from typer.testing import CliRunner
+    from toolexec.cli.app import app
+
+    file = Path(sys.path[0], "engines.toml")
+    settings = build(load_settings([file], environment={})).ex.options.runtime_backends
+    print(settings.docker_host, settings.runsc)
+    kinds = ("docker", "containerd", "gvisor", "kata")
+    for kind in kinds:
+        try:
+            make_sandbox(kind, SandboxSettings(use=(kind,)))
+        except MissingExtraError as error:
+            print(error)
+    try:
+        SandboxSettings(plugins={"docker": {"warm": 1}})
+    except ConfigurationError as error:
+        print(error)
+    done = CliRunner().invoke(app, ["sandbox", "check", "-c", str(file), "--backend", "docker"])
+    print(done.exit_code, done.output.strip())
+    found = {each.kind: each for each in asyncio.run(examine(Runtime(), measure=False))}
+    print(found["docker"].state, all("pip install 'toolexec[containers]'" in str(found[kind]) for kind in kinds))
+    with Exec(runtime_backends=settings).sync as ex:
+        there = [backend.kind for backend in make_runtime(settings).backends]
+        print(ex.execute_code("return 6 * 7").value, "bubblewrap" in there, {*there} & {*kinds})
+    """
+    lines = [
+        f"the sandbox {kind} needs the 'containers' extra; install it with: pip install 'toolexec[containers]'"
+        for kind in ("docker", "containerd", "gvisor", "kata")
+    ]
+    assert run(tmp_path, ABSENT + program) == [
+        "unix:///d.sock /opt/g/runsc",
+        *lines,
+        "the sandbox docker is of toolexec: its settings have names of their own",
+        f"2 error: {lines[0]}",
+        "not_set_up True",
+        "42 True set()",
+    ]
+
+
 def test_virtual_machines_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
     """Their keys are read as ever; naming one, and checking it, have the line that installs it. All other
     sandboxes work."""

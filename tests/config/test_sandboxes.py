@@ -91,9 +91,9 @@ def test_the_names_of_kinds_are_those_of_the_runtime() -> None:
 
 
 def test_the_order_of_the_operator_holds() -> None:
-    runtime = make_runtime(SandboxSettings(use=("docker", "bubblewrap", "gvisor")))
-    assert [backend.kind for backend in runtime.candidates("standard")] == ["docker", "bubblewrap"]
-    assert [backend.kind for backend in runtime.candidates("hardened")] == ["docker", "gvisor"]
+    runtime = make_runtime(SandboxSettings(use=("bubblewrap", "wasm", *usable(("docker", "gvisor")))))
+    assert [backend.kind for backend in runtime.candidates("standard")] == ["bubblewrap", "wasm", *usable(["docker"])]
+    assert [backend.kind for backend in runtime.candidates("hardened")] == ["wasm", *usable(["docker", "gvisor"])]
     assert runtime.candidates("dev") == []
 
 

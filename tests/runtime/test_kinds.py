@@ -58,10 +58,11 @@ def test_what_was_never_measured_runs_only_where_it_is_named() -> None:
     experimental = {kind for kind in usable(SANDBOXES) if plugin_of(kind).experimental}
     assert experimental == {*usable(("firecracker", "kata"))}
     assert not experimental & {backend.kind for backend in make_runtime().backends}
-    named = make_runtime(SandboxSettings(use=("kata", "wasm", "gvisor")))
-    assert [backend.kind for backend in named.candidates("hardened")] == ["kata", "wasm", "gvisor"]
-    given = Runtime([make_sandbox("wasm", SandboxSettings()), make_sandbox("kata", SandboxSettings())])
-    assert [backend.kind for backend in given.candidates("hardened")] == ["kata", "wasm"]
+    use = usable(("kata", "wasm", "gvisor"))
+    named = make_runtime(SandboxSettings(use=tuple(use)))
+    assert [backend.kind for backend in named.candidates("hardened")] == use
+    given = Runtime([make_sandbox(kind, SandboxSettings()) for kind in usable(("wasm", "kata"))])
+    assert [backend.kind for backend in given.candidates("hardened")] == usable(("kata", "wasm"))
 
 
 async def test_the_doctor_says_how_to_use_an_experimental_kind() -> None:
