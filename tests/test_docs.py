@@ -367,7 +367,6 @@ def public_names() -> set[str]:
         *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
         "toolexec.runtime",
         *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
-        *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata".split()),
         "toolexec.runtime.protocol.proxy",
         "toolexec.runtime.remote",
         "toolexec.journal",
