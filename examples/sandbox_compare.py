@@ -18,6 +18,7 @@ import sys
 from time import perf_counter
 
 from toolexec import Exec, SandboxUnavailableError
+from toolexec.errors import MissingExtraError
 from toolexec.runtime import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -31,7 +32,11 @@ return answer
 async def compare(kind: str, image: str) -> None:
     """Run the program twice in one kind of sandbox; print the times to stderr if it is a terminal."""
     settings = SandboxSettings(use=(kind,), image=image if kind not in ("wasm", "bubblewrap") else "")
-    runtime: Runtime = make_runtime(settings)
+    try:
+        runtime: Runtime = make_runtime(settings)
+    except MissingExtraError:  # of a package that is not installed
+        print(f"{kind}: not here")
+        return
     profile = "hardened" if kind == "gvisor" else "standard"
     async with Exec(runtime_backends=runtime.backends, security_profile=profile) as ex:
         ex.add(lambda a, b: a * b, "math:multiply")
