@@ -153,9 +153,9 @@ async def identity(endpoint: str, tls: ssl.SSLContext | None = None) -> str:
     return said["incarnation"]
 
 
-async def signed_get(url: str, endpoint: str, key: SigningKey = KEY) -> tuple[int, bytes]:
+async def signed_get(url: str, endpoint: str, key: SigningKey = KEY, *, incarnation: str = "") -> tuple[int, bytes]:
     """Return status and body of the response to a signed GET, for the process that answers at *endpoint*."""
-    headers = signed_headers(key, Target(await identity(endpoint), "GET", path_of(url)))
+    headers = signed_headers(key, Target(incarnation or await identity(endpoint), "GET", path_of(url)))
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
         return response.status, await response.read()
 
@@ -192,8 +192,9 @@ class Client:
     `connect` opens its connection, or a new one. Each run has a `Link`; `expect` gives the next message of some type.
     """
 
-    def __init__(self, endpoint: str, key: SigningKey = KEY, name: str = "c" * 32) -> None:
+    def __init__(self, endpoint: str, key: SigningKey = KEY, name: str = "c" * 32, process: int = 0) -> None:
         self.endpoint = endpoint
+        self._process = {"X-Toolruntime-Process": str(process)} if process else {}
         self.welcome: dict[str, Any] = {}
         self.links: dict[str, Link] = {}
         self.incarnation = ""
@@ -213,7 +214,7 @@ class Client:
     async def connect(self) -> None:
         """Open a connection, and wait for the welcome."""
         self._session = aiohttp.ClientSession()
-        headers = {"Authorization": f"Bearer {self._key.token}", "X-Toolruntime-Client": self._name}
+        headers = {"Authorization": f"Bearer {self._key.token}", "X-Toolruntime-Client": self._name, **self._process}
         self._socket = await self._session.ws_connect(
             f"{self.endpoint}/connect", headers=headers, protocols=(SUBPROTOCOL,), max_msg_size=0
         )

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from toolexec.sandbox import AsJson, Config
 if TYPE_CHECKING:
     from toolexec.remote import JSONDict, Lending, Reload
     from toolexec.sandbox import Screen
+    from toolexec_remote.server.member import Member
 
 __all__ = ["commands"]
 
@@ -43,6 +45,9 @@ def serve(
     max_running: Annotated[
         int | None, typer.Option(metavar="N", help="How many runs take place at once.", show_default="8")
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option(metavar="N", help="How many processes serve the port together.", show_default="1")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,15 +55,27 @@ def serve(
         ),
     ] = None,
     config: Config = None,
+    member: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Run code for other machines, in the sandboxes of this one, until it is stopped.
 
     The settings [runtime_server] name the keys of the clients, [sandboxes] the sandboxes. SIGTERM or Ctrl-C lets what
     runs end first, and gives back what has not started; the second one ends it at once. SIGHUP reads the keys again.
     """
-    flags = {"host": host, "port": port, "max_running": max_running}
+    flags = {"host": host, "port": port, "max_running": max_running, "processes": processes}
     words = [f"runtime_server.{name}={value}" for name, value in flags.items() if value is not None]
-    lend(context, _serve, config=config, settings=[*words, *(settings or ())])
+    words += settings or ()
+    files = [*context.obj[0], *(config or ())]
+    again = [sys.executable, "-m", "toolexec", *_each("-c", files), "runtime", "serve", *_each("--set", words)]
+
+    async def work(lending: Lending, read: Reload, screen: Screen) -> int:
+        if member >= 0:
+            return await _serve_as_member(member, lending, read, screen)
+        if lending.server.processes > 1:
+            return await _serve_together([*again, "--member"], lending, screen)
+        return await _serve(lending, read, screen)
+
+    lend(context, work, config=config, settings=words)
 
 
 @commands.command("check")
@@ -117,7 +134,38 @@ def _show(screen: Screen, keys: Sequence[str], profiles: Mapping[str, Sequence[s
         screen.show(Text(f"{profile}: {', '.join(kinds) or 'nothing'}"))
 
 
-async def _serve(lending: Lending, read: Reload, screen: Screen) -> int:
+def _each(option: str, values: Sequence[object]) -> list[str]:
+    return [word for value in values for word in (option, str(value))]
+
+
+async def _serve_together(command: Sequence[str], lending: Lending, screen: Screen) -> int:
+    """Serve in several processes, each started with *command* and a descriptor."""
+    from toolexec_remote.server.supervisor import Supervisor
+
+    def ready(endpoint: str, kinds: str) -> None:
+        _note(screen, f"serving {kinds} in {lending.server.processes} processes at {endpoint}; Ctrl-C stops it")
+
+    supervisor, stop = Supervisor(lending.server, command, ready), asyncio.Event()
+    _handle_signals(_ending(stop), supervisor.reload)
+    return await supervisor.run(stop)
+
+
+async def _serve_as_member(descriptor: int, lending: Lending, read: Reload, screen: Screen) -> int:
+    """Serve as one of several processes, for the one that speaks over the descriptor."""
+    from toolexec_remote.server.member import Member
+
+    member = await Member.join(descriptor)
+    try:
+        name = f"runtime-server-{lending.server.port}"
+        own = replace(
+            lending, server=lending.server.part(member.number), state=lending.state / name / f"process-{member.number}"
+        )
+        return await _serve(own, read, screen, member)
+    finally:
+        await member.aclose()
+
+
+async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member | None = None) -> int:
     from toolexec.remote import make_runtime
     from toolexec_remote.server import serve_runtime
     from toolexec_remote.signature import KeyRing
@@ -135,17 +183,25 @@ async def _serve(lending: Lending, read: Reload, screen: Screen) -> int:
         else:
             _note(screen, f"reloaded {len(keys)} keys")
 
-    _handle_signals(stop, reload)
+    end = _ending(stop)
+    _handle_signals(end, reload)
+    if member is not None:
+        member.on_end, member.on_reload = end, reload
     async with make_runtime(lending.sandboxes) as made:
         made.limits = lending.limits or made.limits
         kinds = ", ".join(backend.kind for backend in made.backends)
+
+        def ready(endpoint: str) -> None:
+            _note(screen, f"serving {kinds} at {endpoint}; Ctrl-C stops it")
+
         await serve_runtime(
             made,
             settings,
             lending.state / f"runtime-server-{settings.port}",
             ring=ring,
-            ready=lambda endpoint: _note(screen, f"serving {kinds} at {endpoint}; Ctrl-C stops it"),
+            ready=ready if member is None else None,
             stop=stop,
+            member=member,
         )
     return 0
 
@@ -156,15 +212,21 @@ def _note(screen: Screen, text: str) -> None:
         sys.stderr.flush()
 
 
-def _handle_signals(stop: asyncio.Event, reload: Callable[[], None]) -> None:
-    """Have the first SIGTERM or SIGINT end it in good order, the second one at once, and SIGHUP read the keys again."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+def _ending(stop: asyncio.Event) -> Callable[[], None]:
+    """Return what ends this task in good order the first time, and at once the second time."""
+    task = asyncio.current_task()
 
     def end() -> None:
         if stop.is_set() and task is not None:
             task.cancel()
         stop.set()
 
+    return end
+
+
+def _handle_signals(end: Callable[[], None], reload: Callable[[], None]) -> None:
+    """Have SIGTERM and SIGINT call *end*, and SIGHUP *reload*."""
+    loop = asyncio.get_running_loop()
     with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on Windows, nor in a thread
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)

@@ -23,6 +23,7 @@ from toolexec.errors import (
 from toolexec.remote import JSONObject, JSONValue, pauses, to_the_end, uncut
 from toolexec.sandbox import LimitsEnforced
 from toolexec_remote.channel import Bound, Channel, Kind
+from toolexec_remote.homes import MAX_PROCESSES
 from toolexec_remote.incarnation import WELCOME, is_incarnation, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, RemoteMessage, decode_remote, encode_remote
 from toolexec_remote.start import NeverStartedError, Withheld
@@ -63,12 +64,15 @@ class RemoteSandbox:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
     """What a remote runtime says of itself when a connection begins. `incarnation` is the server process, `keeps` for
-    how many seconds a run outlives its connection, and `remembers` for how many it is known after its end."""
+    how many seconds a run outlives its connection, and `remembers` for how many it is known after its end. `process` is
+    its number (from 1 on) among the `processes` behind one port; 0 where it is the only one."""
 
     incarnation: str = ""
     keeps: float = 0.0
     remembers: float = 0.0
     max_body: int = 0
+    process: int = 0
+    processes: int = 1
     sandboxes: tuple[RemoteSandbox, ...] = ()
 
     def sandbox(self, kind: str) -> RemoteSandbox | None:
@@ -82,7 +86,8 @@ class EndpointConnection:
     Belongs to one event loop. After a loss the runs that may have started are kept for *reconnect* seconds; those that
     certainly have not raise NeverStartedError at once. A run is bound to the server process that was asked for it; what
     another one says of it, at the same endpoint, counts only where the first one has signed it. *is_ours* returns
-    by which other endpoint a server process is connected already ("": by none).
+    by which other endpoint a server process is connected already ("": by none). *on_welcome* is called with each
+    welcome.
     """
 
     def __init__(
@@ -94,8 +99,12 @@ class EndpointConnection:
         reconnect: float = 30.0,
         on_change: Callable[[], None] = lambda: None,
         is_ours: Callable[[str], str] = lambda _: "",
+        on_welcome: Callable[[EndpointConnection], None] = lambda _: None,
     ) -> None:
         self.endpoint = endpoint
+        self.process = 0
+        """The number of the process that it is with, of several behind one port: each connection asks for that one."""
+        self._on_welcome = on_welcome
         self._hello = hello
         self._is_ours = is_ours
         self.welcome = Welcome()
@@ -288,6 +297,7 @@ class EndpointConnection:
     def _greet(self, fields: JSONObject) -> None:
         """Take the welcome, and ask what has become of the runs that are open."""
         self.welcome = read_welcome(fields)
+        self.process = self.welcome.process
         for run in [run for run, each in self._parting.items() if each.bound.incarnation != self.welcome.incarnation]:
             del self._parting[run]
         self.capacity = _object(fields.get("capacity"))
@@ -300,6 +310,7 @@ class EndpointConnection:
             self._outbox.append(channel.resume)
         self._filled.set()
         self._known.set()
+        self._on_welcome(self)
         self._on_change()
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -413,7 +424,11 @@ def read_welcome(fields: JSONObject) -> Welcome:
     limits = _object(fields.get("limits"))
     listed = fields.get("backends")
     found = (_read_sandbox(_object(item)) for item in (listed if isinstance(listed, list) else ()))
+    process, processes = _number(fields, "process"), _number(fields, "processes")
+    is_one_of_some = 1 <= process <= processes <= MAX_PROCESSES
     return Welcome(
+        process=process if is_one_of_some else 0,
+        processes=processes if is_one_of_some else 1,
         incarnation=_text(fields.get("incarnation")),
         keeps=_seconds(fields.get("keeps")),
         remembers=_seconds(fields.get("remembers")),

@@ -17,6 +17,7 @@ from toolexec.sandbox import Availability
 from toolexec_remote.choice import common, less_busy
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox, refusal_of
 from toolexec_remote.discovery import Discovery
+from toolexec_remote.homes import PROCESS_HEADER
 from toolexec_remote.membership import Membership
 from toolexec_remote.messages import HELLO_METHOD, SUBPROTOCOL
 from toolexec_remote.signature import KEY_HEADER, Target, sign, timestamp
@@ -222,10 +223,12 @@ class Endpoints:
         token, name = self._key.token, self._key.id
         member = self._membership.member(endpoint)
         headers = {"Authorization": f"Bearer {token}", KEY_HEADER: name, CLIENT_HEADER: self._client, **member.headers}
+        if process := member.process or self._process_at(endpoint):
+            headers[PROCESS_HEADER] = str(process)
         try:
             async with asyncio.timeout(self.settings.connect_timeout):
                 return await session.ws_connect(
-                    f"{endpoint.rstrip('/')}/connect",
+                    f"{member.url}/connect",
                     protocols=(SUBPROTOCOL,),
                     headers=headers,
                     heartbeat=self.settings.silence / 1.5,  # an answer is waited for half as long again
@@ -243,10 +246,8 @@ class Endpoints:
 
     def _hello(self, endpoint: str, incarnation: str, asked: str, nonce: str) -> JSONObject:
         """Return what shows a server process that we have the secret of the key, here and now."""
-        target, stamp = (
-            Target(incarnation, HELLO_METHOD, path_of(f"{endpoint.rstrip('/')}/connect"), asked),
-            timestamp(),
-        )
+        path = path_of(f"{self._membership.member(endpoint).url}/connect")
+        target, stamp = Target(incarnation, HELLO_METHOD, path, asked), timestamp()
         signature = sign(self.key.signing_secret, stamp, target, nonce.encode())
         return {"nonce": nonce, "timestamp": stamp, "signature": signature, "key": self.key.id}
 
@@ -258,7 +259,12 @@ class Endpoints:
             reconnect=self.settings.reconnect,
             on_change=self._on_change,
             is_ours=self._leads_to,
+            on_welcome=lambda each: self._membership.meet(each.welcome.processes, each),
         )
+
+    def _process_at(self, endpoint: str) -> int:
+        """Return the process that the connection to an endpoint is with, so that the next one leads there, too."""
+        return next((each.process for each in self.connections if each.endpoint == endpoint), 0)
 
     def _leads_to(self, incarnation: str) -> str:
         """Return by which endpoint a server process is connected; "" for none."""

@@ -20,6 +20,9 @@ class Membership:
     """Follows *discovery*: *connect* makes a connection to an endpoint, and *on_change* is called when the endpoints
     are others. Belongs to one event loop.
 
+    Where there are several processes behind the port of an endpoint, its own connection leads to one of them, and each
+    of the others is an endpoint, too.
+
     An endpoint that is not found any more gets no new runs, and keeps those it has. Its connection is closed once it
     has none; after a while, so that answers that come and go cost nothing.
     """
@@ -32,6 +35,7 @@ class Membership:
         self._on_change = on_change
         self._members: dict[str, Member] = {member.endpoint: member for member in discovery.members}
         self._known = self._members
+        self._processes: dict[str, tuple[int, int]] = {}
         self._left: dict[str, float] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.connections: tuple[EndpointConnection, ...] = tuple(map(connect, self._members))
@@ -43,6 +47,22 @@ class Membership:
         await self.discovery.use(seconds)
         for each in self.current():
             each.start()
+
+    def meet(self, processes: int, each: EndpointConnection) -> None:
+        """Note which process an endpoint leads to, of so many behind its port."""
+        if not self.member(each.endpoint).process and (each.process, processes) != self._processes.get(each.endpoint):
+            self._processes[each.endpoint] = each.process, processes
+            self._follow()
+
+    def _wanted(self) -> dict[str, Member]:
+        """Return the endpoints that there are now."""
+        wanted: dict[str, Member] = {}
+        for member in self.discovery.members:
+            wanted[member.endpoint] = member
+            own, processes = self._processes.get(member.endpoint, (0, 1))
+            others = (member.of(number) for number in range(1, processes + 1) if processes > 1 and number != own)
+            wanted.update((other.endpoint, other) for other in others)
+        return wanted
 
     def member(self, endpoint: str) -> Member:
         """Return what is known of an endpoint that there is, or was."""
@@ -68,7 +88,7 @@ class Membership:
         """Have a connection to each endpoint that there is now, and none that nothing needs any more."""
         now = asyncio.get_running_loop().time()
         there = {each.endpoint: each for each in self.connections}
-        before, self._members = self._members, {member.endpoint: member for member in self.discovery.members}
+        before, self._members = self._members, self._wanted()
         self._known = {**self._known, **self._members}
         listed = [there.pop(endpoint, None) or self._connect(endpoint) for endpoint in self._members]
         self._left = {endpoint: self._left.get(endpoint, now) for endpoint in there}

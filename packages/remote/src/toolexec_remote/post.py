@@ -28,6 +28,7 @@ from toolexec_remote.discovery import Discovery
 from toolexec_remote.endpoints import path_of, tls_context, too_late
 from toolexec_remote.events import EventReader, ServerEvent
 from toolexec_remote.gateway import HttpGateway
+from toolexec_remote.homes import new_run
 from toolexec_remote.incarnation import HERE, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, VERSION
 from toolexec_remote.signature import Target, signed_headers
@@ -221,6 +222,9 @@ class PostClient:
         run = token_hex(16)
         withheld = Withheld(run)
         key, known = await self._introduced(endpoint, withheld, ends)
+        if known.processes > 1:  # its ID says which process has it
+            run = new_run(known.process, known.processes)
+            withheld = Withheld(run)
         assert self._gateway is not None
         assert request.gateway is not None
         async with self._gateway.serve(run, request.gateway, request.output) as address:
@@ -246,7 +250,7 @@ class PostClient:
         try:
             async with asyncio.timeout(min(self.settings.connect_timeout, max(0.001, ends - monotonic()))):
                 known = await self._identity(endpoint)
-                await self._let_in(endpoint, known.incarnation)
+                await self._let_in(endpoint, known)
                 return key, known
         except TimeoutError as error:
             why: ToolExecError = SandboxUnavailableError(f"{endpoint}: {too_late(self.settings)}", retryable=True)
@@ -259,12 +263,12 @@ class PostClient:
         except ToolExecError as error:
             raise state.never(error, final=not error.retryable) from error
 
-    async def _let_in(self, endpoint: str, incarnation: str) -> None:
+    async def _let_in(self, endpoint: str, known: Welcome) -> None:
         """Raise what a server process refuses the key with, if it does: before the run is sent, it is not started."""
         if monotonic() - self._let.get(endpoint, -_FRESH) < _FRESH:
             return
-        path = f"/runs/{token_hex(16)}"  # which is unknown; only that it may be asked counts
-        status, body = await self._get(self.discovery.member(endpoint), path, incarnation)
+        path = f"/runs/{new_run(known.process, known.processes)}"  # unknown; only that it may be asked counts
+        status, body = await self._get(self.discovery.member(endpoint), path, known.incarnation)
         if status in (401, 421):
             self._identities.pop(endpoint, None)
             raise refusal_of(status, body)

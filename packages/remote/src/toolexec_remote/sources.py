@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
@@ -29,15 +29,26 @@ _MOST_BYTES: Final = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Member:
     """An endpoint: the URL that it is reached at, and, where that has an address in it, the `host` that it is called by
-    (by `Host` and in certificates); "" for the one in the URL."""
+    (by `Host` and in certificates); "" for the one in the URL. `process` is the number of one of several processes
+    behind its port, which is the fragment of `endpoint` then; 0: whichever takes the connection."""
 
     endpoint: str
     host: str = ""
+    process: int = 0
+
+    @property
+    def url(self) -> str:
+        """The URL that requests are sent to."""
+        return self.endpoint.partition("#")[0].rstrip("/") if self.process else self.endpoint.rstrip("/")
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of a request that say who is called."""
         return {"Host": self.host} if self.host else {}
+
+    def of(self, process: int) -> Member:
+        """Return one of the processes behind its port."""
+        return replace(self, endpoint=f"{self.endpoint}#{process}", process=process)
 
     @property
     def tls_name(self) -> str:

@@ -53,6 +53,10 @@ class RuntimeServerSettings:
     that a proxy in front speaks TLS. `keys` are those of the clients. `metrics_token` is the bearer token of scrapers,
     which read `/metrics` with it and nothing else ("": there are none).
 
+    `processes` serve the port together, each with its own sandboxes, and its part of `max_running`, `max_queued`,
+    `max_held`, `max_connections` and `max_anonymous` (where these two are not 0, and so of the files of each process),
+    and of what quotas say: rounded up, so that a tenant has at least one of each.
+
     `profiles` are those that clients may ask for. `max_running` runs take place at once, `max_queued` wait; a tenant
     may have `quota`, or what `quotas` says of it. `state_directory` keeps what was started and how it ended, for
     `keeps` seconds; it belongs to one server.
@@ -91,6 +95,9 @@ class RuntimeServerSettings:
         "", "The bearer token of scrapers, for /metrics alone; may be a secretref:. Empty: there are none.", secret=True
     )
     profiles: Sequence[str] = setting(("standard", "hardened"), "The security profiles that clients may ask for.")
+    processes: int = setting(
+        1, "How many processes serve the port, each with its part of what is allowed.", least=1, most=64
+    )
     max_running: int = setting(8, "How many runs take place at once.", least=1)
     max_queued: int = setting(1000, "How many more may wait.", least=1)
     quota: TenantQuota = TenantQuota()
@@ -147,6 +154,13 @@ class RuntimeServerSettings:
             )
         if self.max_held < self.max_body_bytes:
             raise ConfigurationError("max_held must not be less than max_body_bytes, so that a request can be held")
+        if self.max_held < self.processes * self.max_body_bytes:
+            raise ConfigurationError(
+                f"max_held must not be less than max_body_bytes for each of {self.processes} processes, so that each "
+                "can hold a request"
+            )
+        if self.max_running < self.processes:
+            raise ConfigurationError(f"max_running must not be less than the number of processes, {self.processes}")
         unknown = sorted({*self.profiles} - {*PROFILES})
         if unknown or not self.profiles:
             raise ConfigurationError(f"profiles must be some of {', '.join(PROFILES)}, not {unknown or 'empty'}")
@@ -156,6 +170,38 @@ class RuntimeServerSettings:
         """How long a message of a connection may be, and a result."""
         return max(self.max_body_bytes, _LARGEST_RESULT) + MAX_HEAD_BYTES
 
+    def part(self, number: int) -> RuntimeServerSettings:
+        """Return the settings of one of the `processes`, from 1 on: with its part of what all of them may have."""
+        count = self.processes
+        if count == 1:
+            return self
+        directory = self.state_directory
+        return replace(
+            self,
+            processes=1,
+            max_running=self.max_running // count + (number <= self.max_running % count),
+            max_queued=-(-self.max_queued // count),
+            max_held=self.max_held // count,
+            max_connections=-(-self.max_connections // count),
+            max_anonymous=-(-self.max_anonymous // count),
+            quota=_part(self.quota, count),
+            quotas=tuple(_part(each, count) for each in self.quotas),
+            state_directory=f"{directory}/process-{number}" if directory else "",
+        )
+
     def quota_of(self, tenant: str) -> TenantQuota:
         """Return what holds for one tenant."""
         return next((each for each in self.quotas if each.tenant == tenant), replace(self.quota, tenant=tenant))
+
+
+def _part(quota: TenantQuota, count: int) -> TenantQuota:
+    """Return what a tenant may have of one of *count* processes; 0 stays 0."""
+    return replace(
+        quota,
+        running=-(-quota.running // count),
+        queued=-(-quota.queued // count),
+        rate=quota.rate / count,
+        connections=-(-quota.connections // count),
+        held=-(-quota.held // count),
+        messages=quota.messages / count,
+    )

@@ -21,14 +21,17 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.remote import MAX_FRAME_BYTES, MAX_HEAD_BYTES, SigningKey, Stream
+from toolexec.remote import MAX_FRAME_BYTES, MAX_HEAD_BYTES, JSONObject, SigningKey, Stream
 from toolexec.sandbox import CodeResult
+from toolexec_remote.homes import new_run
 from toolexec_remote.incarnation import HERE, INCARNATION_HEADER
 from toolexec_remote.messages import SUBPROTOCOL, VERSION
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.doors import Doors
 from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
+from toolexec_remote.server.member import Member
+from toolexec_remote.server.metrics_of_all import metrics_of_all
 from toolexec_remote.server.relay import NoRoute
 from toolexec_remote.server.runs import Outcome, RemoteRun, RunService, remembered
 from toolexec_remote.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, Credentials, KeyRing, ReplayCache, Target
@@ -63,9 +66,17 @@ class RuntimeApp:
     """Answers requests with what *service* runs."""
 
     def __init__(
-        self, service: RunService, ring: KeyRing, replays: ReplayCache, capacity: Capacity, gateways: Gateways
+        self,
+        service: RunService,
+        ring: KeyRing,
+        replays: ReplayCache,
+        capacity: Capacity,
+        gateways: Gateways,
+        member: Member | None = None,
     ) -> None:
-        self.hub = DuplexHub(service, ring, replays, capacity)
+        self._member = member
+        self._which: JSONObject = {"process": member.number, "processes": member.count} if member is not None else {}
+        self.hub = DuplexHub(service, ring, replays, capacity, self._which)
         self._service = service
         self._settings = service.settings
         self._replays = replays
@@ -77,6 +88,8 @@ class RuntimeApp:
     def made(self) -> web.Application:
         """Return the application."""
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._explained])
+        if self._member is not None:
+            app.on_response_prepare.append(_close_after)
         path = self._settings.path
         app.router.add_post(path, self.execute)
         app.router.add_get(f"{path}/connect", self.connect)
@@ -101,6 +114,8 @@ class RuntimeApp:
         why = "draining" if service.draining else "a sandbox is being built" if service.building else ""
         if not why and not any(each["available"] for each in await self._capacity.backends()):
             why = "no sandbox is available"
+        if self._member is not None and self._member.is_any_ready and not service.draining:
+            why = ""  # what comes goes to that one, too
         return web.json_response({"status": why or "ok"}, status=503 if why else 200)
 
     async def identity(self, request: web.Request) -> web.Response:
@@ -113,6 +128,7 @@ class RuntimeApp:
             "incarnation": incarnation.id,
             "remembers": self._settings.keeps,
             "proof": incarnation.state(HERE, nonce) if nonce else "",
+            **self._which,
         }
         return web.json_response(said, headers={"Cache-Control": "no-store"})
 
@@ -122,17 +138,15 @@ class RuntimeApp:
         return web.json_response(await self._capacity.whole(key.account))
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Give what is counted, to those who have a key, or the token of scrapers."""
-        if not self._is_scraper(request):
+        """Give what is counted, to those who have a key, or the token of scrapers: by all processes behind the port."""
+        metrics, member = self._service.metrics, self._member
+        headers = {"Content-Type": metrics.content_type}
+        if member is not None and _has_token(request, member.token):  # another process asks
+            return web.Response(body=metrics.text(), headers=headers)
+        if not _has_token(request, self._settings.metrics_token):
             self._verified(request, b"")
-        metrics = self._service.metrics
-        return web.Response(body=metrics.text(), headers={"Content-Type": metrics.content_type})
-
-    def _is_scraper(self, request: web.Request) -> bool:
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        wanted = self._settings.metrics_token
-        given = token.strip().encode("utf-8", "surrogateescape")
-        return bool(wanted) and kind.lower() == "bearer" and hmac.compare_digest(given, wanted.encode())
+        body = metrics.text() if member is None else await metrics_of_all(member, metrics.text())
+        return web.Response(body=body, headers=headers)
 
     async def show(self, request: web.Request) -> web.Response:
         """Say what became of a run, to its tenant: `state` alone while it is not over."""
@@ -144,6 +158,8 @@ class RuntimeApp:
             return web.json_response({"run": run_id, "state": run.state})
         if run is not None and run.outcome is not None:
             return _json(run.outcome.body, run_id)
+        if record is None and self._member is not None:
+            self._member.check_home(run_id)
         if record is None:
             return web.json_response({"run": run_id, "state": "unknown"}, status=404)
         return _json(remembered(record).body, run_id)
@@ -191,9 +207,11 @@ class RuntimeApp:
         given = request.headers.get("Idempotency-Key", "") or resumed or wanted.run
         if (given and not _RUN_ID.fullmatch(given)) or (wanted.run and given != wanted.run):
             raise InvalidRequestError("Idempotency-Key must be 1 to 128 letters and digits, and the run of the body")
-        run_id = given or uuid.uuid4().hex
+        run_id = given or (new_run(self._member.number, self._member.count) if self._member else uuid.uuid4().hex)
         try:
             run = self._known(key, run_id, body)
+            if run is None and self._member is not None:
+                self._member.check_home(run_id)
             if run is None and last_event:
                 raise SandboxUnavailableError(
                     f"the run {run_id} is not known here, so it cannot go on; ask for a new one", retryable=True
@@ -438,6 +456,19 @@ async def _stream(
                     await watching.changed.wait()
             except TimeoutError:
                 await response.write(b":\n\n")  # a proxy in between takes a silent connection for dead
+
+
+async def _close_after(_: web.Request, response: web.StreamResponse) -> None:
+    """Have each request come by a connection of its own, where there are several processes for it to go to."""
+    if not isinstance(response, web.WebSocketResponse):
+        response.force_close()
+        response.headers["Connection"] = "close"
+
+
+def _has_token(request: web.Request, wanted: str) -> bool:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    given = token.strip().encode("utf-8", "surrogateescape")
+    return bool(wanted) and kind.lower() == "bearer" and hmac.compare_digest(given, wanted.encode())
 
 
 def _wants_events(request: web.Request) -> bool:

@@ -11,6 +11,8 @@ from time import monotonic
 from typing import Any, Final, Protocol
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec_remote.server.handing import HandedOver
+from toolexec_remote.server.member import HERE_NUMBER, Member
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.shares import Shares
 
@@ -55,9 +57,10 @@ class Spoken(Protocol):
 
 
 class Door(asyncio.Protocol):
-    """One connection. It has no `account` until it has shown a key."""
+    """One connection. It has no `account` until it has shown a key. One that *is_inner* comes from another process
+    behind the same port, which has undone its TLS."""
 
-    def __init__(self, doors: Doors, spoken: Spoken) -> None:
+    def __init__(self, doors: Doors, spoken: Spoken, *, is_inner: bool = False) -> None:
         self.account = ""
         self.opened = monotonic()
         self.asks = 0
@@ -65,7 +68,11 @@ class Door(asyncio.Protocol):
         self.spoken = spoken
         self._doors = doors
         self._transport: asyncio.Transport | None = None
-        self._early: list[bytes] | None = []  # what comes with the end of the TLS handshake
+        self._tls = None if is_inner else doors.tls
+        self._member = None if is_inner else doors.member
+        self._early: list[bytes] | None = []  # what comes before it is known who serves it
+        self._is_greeted = False
+        self._handed: HandedOver | None = None
         self._greeting: asyncio.Task[None] | None = None
         self._arrived = 0  # bytes of a message that is not complete
         self._since = 0.0
@@ -79,11 +86,11 @@ class Door(asyncio.Protocol):
         self._transport = transport
         if not self._doors.enter(self):
             transport.abort()
-        elif self._doors.tls is None:
+        elif self._tls is None:
             self._begin(transport)
         else:
             transport.pause_reading()
-            self._greeting = asyncio.get_running_loop().create_task(self._greet(transport, self._doors.tls))
+            self._greeting = asyncio.get_running_loop().create_task(self._greet(transport, self._tls))
 
     async def _greet(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
         """Do the TLS handshake; what is not one is an anonymous connection that was malformed."""
@@ -103,23 +110,44 @@ class Door(asyncio.Protocol):
 
     def _begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        early, self._early = self._early, None
+        self._is_greeted = True
+        self._see_for_whom(transport)
+
+    def _see_for_whom(self, transport: asyncio.Transport) -> None:
+        """Serve it here, or hand it to the process that it is for, once that is known."""
+        arrived = b"".join(self._early or ())
+        number = HERE_NUMBER if self._member is None else self._member.number_for(arrived)
+        if number is None:
+            self._early = [arrived]
+            return
+        if self._member is not None and number != HERE_NUMBER:
+            self._early = []
+            self._doors.hand_over(self)
+            self._handed = HandedOver(transport, self._member.path_of(number), arrived)
+            return
+        self._early = None
         self.spoken.connection_made(transport)
-        for data in early or ():
-            self.data_received(data)
+        if arrived:
+            self.data_received(arrived)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Do as `asyncio.Protocol` says."""
         self._doors.leave(self)
         self._settle(0)
+        if self._handed is not None:
+            self._handed.close()
         if self._early is None:
             self._early = []
             self.spoken.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Do as `asyncio.Protocol` says."""
-        if self._early is not None:
+        if self._handed is not None:
+            self._handed.pass_on(data)
+        elif self._early is not None:
             self._early.append(data)
+            if self._is_greeted and self._transport is not None:
+                self._see_for_whom(self._transport)
         elif self._count(data):
             self.spoken.data_received(data)
 
@@ -129,12 +157,16 @@ class Door(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Do as `asyncio.Protocol` says."""
-        if self._early is None:
+        if self._handed is not None:
+            self._handed.pause_far()
+        elif self._early is None:
             self.spoken.pause_writing()
 
     def resume_writing(self) -> None:
         """Do as `asyncio.Protocol` says."""
-        if self._early is None:
+        if self._handed is not None:
+            self._handed.resume_far()
+        elif self._early is None:
             self.spoken.resume_writing()
 
     def cut(self, why: str) -> None:
@@ -181,6 +213,8 @@ class Door(asyncio.Protocol):
 
     def is_late(self, now: float) -> bool:
         """Return whether it takes too long to show a key, or to bring the rest of a message."""
+        if self._handed is not None:
+            return False  # the other process sees to that
         if not self.account:
             return not self.asks and now - self.opened > self._doors.patience
         return self._arrived > _REST and now - self._since > _MESSAGE_SECONDS
@@ -188,7 +222,7 @@ class Door(asyncio.Protocol):
 
 class Doors:
     """All connections. *tls* is what they speak, *patience* how many seconds they may take to show a key; *serve* makes
-    the protocol of each."""
+    the protocol of each. Where there are several processes behind the port, this one is *member* of them."""
 
     def __init__(
         self,
@@ -198,7 +232,9 @@ class Doors:
         *,
         tls: ssl.SSLContext | None,
         patience: float,
+        member: Member | None = None,
     ) -> None:
+        self.member = member
         self.shares = shares
         self.metrics = metrics
         self.tls = tls
@@ -206,14 +242,19 @@ class Doors:
         self._serve = serve
         self._anonymous: dict[Door, None] = {}  # the oldest one first
         self._known: set[Door] = set()
+        self._handed: set[Door] = set()
         self._by_protocol: dict[object, Door] = {}
 
     def __contains__(self, door: Door) -> bool:
-        return door in self._known or door in self._anonymous
+        return door in self._known or door in self._anonymous or door in self._handed
 
     def __call__(self) -> Door:
         """Return the protocol of a new connection."""
         return Door(self, self._serve())
+
+    def inner(self) -> Door:
+        """Return the protocol of a connection that another process behind the port has handed over."""
+        return Door(self, self._serve(), is_inner=True)
 
     def of(self, protocol: object) -> Door | None:
         """Return the door in front of a protocol."""
@@ -223,7 +264,8 @@ class Doors:
         """Take a connection; return whether there is room. The oldest one that has shown no key makes room for it: who
         has one shows it at once."""
         crowd = len(self._anonymous)
-        if crowd >= self.shares.max_anonymous or crowd + len(self._known) >= self.shares.max_connections:
+        files = crowd + len(self._known) + 2 * len(self._handed)
+        if crowd >= self.shares.max_anonymous or files >= self.shares.max_connections:
             oldest = next((each for each in self._anonymous if not each.asks), None)
             if oldest is None:
                 self.metrics.cut("anonymous")
@@ -254,9 +296,16 @@ class Doors:
         door.account = account
         return door
 
+    def hand_over(self, door: Door) -> None:
+        """Note that another process serves a connection, and admits it or not."""
+        self._anonymous.pop(door, None)
+        self._by_protocol.pop(door.spoken, None)
+        self._handed.add(door)
+
     def leave(self, door: Door) -> None:
         """Forget a connection; twice is fine."""
         self._anonymous.pop(door, None)
+        self._handed.discard(door)
         self._by_protocol.pop(door.spoken, None)
         if door in self._known:
             self._known.discard(door)

@@ -58,8 +58,17 @@ _LINGER: Final = 5.0
 class DuplexHub:
     """All connections of a server, and the runs that came by them."""
 
-    def __init__(self, service: RunService, ring: KeyRing, replays: ReplayCache, capacity: Capacity) -> None:
+    def __init__(
+        self,
+        service: RunService,
+        ring: KeyRing,
+        replays: ReplayCache,
+        capacity: Capacity,
+        which: JSONObject | None = None,
+    ) -> None:
         self.service = service
+        self.which = which or {}
+        """Which process this is, where there are several behind the port."""
         self.ring = ring
         self.replays = replays
         self.capacity = capacity
@@ -263,6 +272,7 @@ class DuplexConnection:
             "proof": incarnation.state(WELCOME, *nonces),
             "keeps": settings.reconnect,
             "remembers": settings.keeps,
+            **self.hub.which,
             "limits": {"body_bytes": settings.max_body_bytes, "message_bytes": settings.max_message_bytes},
             "capacity": self.hub.capacity.counts(self.key.account),
             "backends": await self.hub.capacity.backends(),

@@ -20,6 +20,7 @@ from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.doors import Doors
 from toolexec_remote.server.gateway import Gateways
+from toolexec_remote.server.member import Member
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
@@ -42,23 +43,27 @@ async def serve_runtime(
     ring: KeyRing | None = None,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
+    member: Member | None = None,
 ) -> None:
     """Serve the sandboxes of *runtime*, which stays the caller's, until *stop* is set; signals are the caller's affair.
 
     *state_directory* is where the journal is, unless the settings name another place. *ring* has the keys in place of
     those in the settings, and may be changed meanwhile. *ready* gets the endpoint once clients can connect. At the end
     no more runs are taken, those that have not started are given back, and those that run may end within `drain_grace`;
-    cancelling ends it without that.
+    cancelling ends it without that. *member* says which one of several processes behind one port this is; only
+    `toolexec runtime serve` starts several.
 
-    Raises ConfigurationError for an address that cannot be listened on, certificates or keys that cannot be used, and a
-    state directory that another server has.
+    Raises ConfigurationError for an address that cannot be listened on, certificates or keys that cannot be used, a
+    state directory that another server has, and more than one of `processes`.
     """
+    if settings.processes > 1:
+        raise ConfigurationError("serve_runtime serves in one process; `toolexec runtime serve` starts several")
     context = tls_context(settings)
     ring = ring or KeyRing(settings.keys, skew=settings.skew)
     gateways = Gateways(settings.gateway_hosts, allow_private=settings.gateway_private)
     service = RunService(runtime, settings, RemoteMetrics(), Path(settings.state_directory or state_directory))
     service.shares.tenants = lambda: ring.tenants
-    app = RuntimeApp(service, ring, ReplayCache(), Capacity(service), gateways)
+    app = RuntimeApp(service, ring, ReplayCache(), Capacity(service), gateways, member)
     runner = web.AppRunner(
         app.made(),
         handle_signals=False,
@@ -71,19 +76,30 @@ async def serve_runtime(
         shutdown_timeout=5.0,
     )
     tidying: list[asyncio.Task[None]] = []
-    listening: asyncio.Server | None = None
+    listening: list[asyncio.Server] = []
     try:
         await runner.setup()
         assert runner.server is not None
-        doors = Doors(runner.server, service.shares, service.metrics, tls=context, patience=settings.header_timeout)
+        doors = Doors(
+            runner.server, service.shares, service.metrics, tls=context, patience=settings.header_timeout, member=member
+        )
         app.doors = doors
         service.building = True
-        tidying = [asyncio.create_task(work) for work in (_tidy(service), _sweep(doors, service), _build(service))]
-        listening = await _listen(doors, settings)
+        works = (_tidy(service), _sweep(doors, service), _build(service, member))
+        tidying = [asyncio.create_task(work) for work in works]
+        listening = await _listen(doors, settings, member)
+        if member is not None:
+            kinds = ", ".join(backend.kind for backend in runtime.backends)
+            member.report(incarnation=service.incarnation.id, endpoint=_endpoint(settings, listening[0]), kinds=kinds)
         if ready is not None:
-            ready(_endpoint(settings, listening))
+            ready(_endpoint(settings, listening[0]))
         await (stop or asyncio.Event()).wait()
         logger.info("draining: %d runs are under way", len(service.active()))
+        if member is not None:
+            member.report(ready=False)
+            if not member.is_ending:  # the others go on, and take what comes
+                for each in listening[:-1]:
+                    each.close()
         app.hub.push_soon()
         await service.drain()
         await app.hub.aclose()
@@ -91,17 +107,22 @@ async def serve_runtime(
         for task in tidying:
             task.cancel()
         await _stop_all(service)
-        if listening is not None:
-            listening.close()
+        for each in listening:
+            each.close()
         await app.hub.aclose(linger=0)  # nothing is left where it was drained
         await runner.cleanup()
         await gateways.aclose()
         service.close()
 
 
-async def _listen(doors: Doors, settings: RuntimeServerSettings) -> asyncio.Server:
+async def _listen(doors: Doors, settings: RuntimeServerSettings, member: Member | None) -> list[asyncio.Server]:
+    loop = asyncio.get_running_loop()
+    if member is not None:
+        member.path.unlink(missing_ok=True)  # of the process that was here before
+        shared = [await loop.create_server(doors, sock=each, backlog=_BACKLOG) for each in member.sockets]
+        return [*shared, await loop.create_unix_server(doors.inner, member.path, backlog=_BACKLOG)]
     try:
-        return await asyncio.get_running_loop().create_server(doors, settings.host, settings.port, backlog=_BACKLOG)
+        return [await loop.create_server(doors, settings.host, settings.port, backlog=_BACKLOG)]
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another one, or "
@@ -135,7 +156,7 @@ async def _stop_all(service: RunService) -> None:
         await asyncio.wait(tasks)
 
 
-async def _build(service: RunService) -> None:
+async def _build(service: RunService, member: Member | None) -> None:
     """Have the sandboxes made that are made at their first use, so that the first run is like any other one."""
     try:
         for backend in service.runtime.backends:
@@ -148,6 +169,8 @@ async def _build(service: RunService) -> None:
                 logger.warning("the sandbox %s cannot be built: %s", backend.kind, error)
     finally:
         service.building = False
+    if member is not None:
+        member.report(ready=any([(await backend.check()).ok for backend in service.runtime.backends]))
 
 
 async def _tidy(service: RunService) -> None:
