@@ -80,7 +80,7 @@ def test_the_processes_divide_what_the_settings_allow() -> None:
     ],
 )
 async def test_the_head_of_a_request_says_for_whom_it_is(tmp_path: Path, lines: str, number: int) -> None:
-    """That is known when the head is complete, not before; a former process is the one that has its state."""
+    """The number is known when the head is complete, not before; a former process is the one that has its state."""
     head = f"GET /v1/execute/identity HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode("latin-1")
     async with member(tmp_path) as first:
         assert all(first.number_for(head[:size]) is None for size in range(0, len(head) - 1, 7))
@@ -89,7 +89,7 @@ async def test_the_head_of_a_request_says_for_whom_it_is(tmp_path: Path, lines: 
 
 
 async def test_a_run_belongs_to_the_process_that_its_id_names(tmp_path: Path) -> None:
-    """Another one says for whom to sign, and while that one is away that it may be tried again."""
+    """The wrong process says for whom to sign, and while that one is away that it may be tried again."""
     async with member(tmp_path) as first:
         first.check_home(new_run(1, 2))
         with pytest.raises(SandboxUnavailableError) as refused:
@@ -98,7 +98,7 @@ async def test_a_run_belongs_to_the_process_that_its_id_names(tmp_path: Path) ->
 
 
 async def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
-    """When nobody is on the other side any more, and when it says something that makes no sense."""
+    """The other side is gone, or sends something that makes no sense: it ends in good order."""
     for last in (b"", b"nonsense\n"):
         ours, theirs = socket.socketpair()
         ours.sendall(

@@ -124,7 +124,7 @@ async def test_the_processes_share_the_load_of_one_client(kept: ServerProcess) -
 
 
 async def test_each_request_of_a_run_reaches_the_process_that_has_it(kept: ServerProcess) -> None:
-    """By POST the same ID is the same run, its events can be read again, and its state asked for, whichever process
+    """The same ID by POST is the same run, its events can be read again, and its state asked for, whichever process
     takes the connection; signed for the other one it is refused, with the name of the right one, and runs nowhere."""
     names = await both(kept)
     for number, other in ((1, 2), (2, 1)):
@@ -194,7 +194,7 @@ async def test_one_process_ends_under_load(server: ServerProcess, signal_number:
 
 
 async def test_all_of_them_end_together(server: ServerProcess) -> None:
-    """What runs may end, in both of them, and then no process is left; the exit code is 0."""
+    """Programs that run may end, in both of them, and then no process is left; the exit code is 0."""
     shop = Workshop()
     processes = children(server)
     async with caller(server) as backend:
@@ -211,7 +211,7 @@ async def test_all_of_them_end_together(server: ServerProcess) -> None:
 
 
 async def test_no_process_outlives_the_one_that_started_them(server: ServerProcess) -> None:
-    """Where that one is killed the others see it, and end in good order."""
+    """The others see it when that one is killed, and end in good order."""
     processes = children(server)
     assert len(processes) == 2
     server.kill()
@@ -245,7 +245,7 @@ async def test_posts_are_shared_and_kept(kept: ServerProcess) -> None:
 
 
 async def test_a_stranger_who_names_a_process_is_cut_like_any_other(tmp_path: Path) -> None:
-    """Who shows no key does not stay, whichever process the connection was handed to."""
+    """A connection without a key does not stay, whichever process the connection was handed to."""
     with two_processes(tmp_path / "server", header_timeout=0.3) as server:
         await identity(server.endpoint)
         host, port = "127.0.0.1", int(server.endpoint.split(":")[2].split("/")[0])

@@ -75,7 +75,7 @@ class Member:
 
     @property
     def others(self) -> list[int]:
-        """The numbers of the others, as far as they are there."""
+        """The numbers of the others that are there."""
         return [number for number in self._incarnations if number != self.number]
 
     @property
@@ -103,7 +103,7 @@ class Member:
 
     def number_for(self, head: bytes) -> int | None:
         """Return the number of the process that a request is for, by what has arrived of its connection; `HERE_NUMBER`
-        for this one, None as long as it has not said."""
+        for this one, None before that is known."""
         end = head.find(_HEAD_END)
         if end < 0:
             return None if len(head) < _MAX_HEAD else HERE_NUMBER
@@ -147,7 +147,7 @@ class Member:
             self.on_reload()
 
     async def aclose(self) -> None:
-        """Listen to nobody any more."""
+        """Close what it has, and its Unix socket."""
         self._reading.cancel()
         await asyncio.wait({self._reading})
         self._writer.close()
@@ -155,7 +155,7 @@ class Member:
             each.close()
         with suppress(OSError):
             self.path.unlink()
-        if self._is_orphan:  # whoever started it is gone; the last one takes the directory away
+        if self._is_orphan:  # the process that started it is gone: the last one removes the directory
             with suppress(OSError):
                 self._directory.rmdir()
 

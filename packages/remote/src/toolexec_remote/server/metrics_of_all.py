@@ -19,13 +19,13 @@ _PATIENCE: Final = 2.0
 
 
 async def metrics_of_all(member: Member, own: bytes) -> bytes:
-    """Return what this process counts, which is *own*, and what the others do, as far as they answer; each value has
+    """Return what this process counts, which is *own*, and what the others do that answer; each value has
     the label `process`."""
     others = member.others
     answers = await asyncio.gather(*(_asked(member, number) for number in others))
-    texts = {member.number: own, **dict(zip(others, answers, strict=True))}
+    expositions = {member.number: own, **dict(zip(others, answers, strict=True))}
     registry = CollectorRegistry()
-    registry.register(_Counted({number: text.decode() for number, text in sorted(texts.items())}))
+    registry.register(_Counted({number: text.decode() for number, text in sorted(expositions.items())}))
     return generate_latest(registry)
 
 
@@ -47,15 +47,15 @@ async def _asked(member: Member, number: int) -> bytes:
 
 
 class _Counted:
-    """Gives what several texts of Prometheus say, as one."""
+    """Gives what several expositions for Prometheus say, as one."""
 
-    def __init__(self, texts: dict[int, str]) -> None:
-        self._texts = texts
+    def __init__(self, expositions: dict[int, str]) -> None:
+        self._expositions = expositions
 
     def collect(self) -> Iterator[Metric]:
         """Implement what a registry collects from."""
         merged: dict[str, Metric] = {}
-        for number, text in self._texts.items():
+        for number, text in self._expositions.items():
             for family in text_string_to_metric_families(text):
                 into = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 for sample in family.samples:

@@ -98,13 +98,13 @@ class Supervisor:
         self._is_ending = True
         for place in self._places:
             place.ending.set()
-        self._tell({"end": True})
+        self._send({"end": True})
 
     def reload(self) -> None:
         """Have all read their keys again."""
-        self._tell({"reload": True})
+        self._send({"reload": True})
 
-    def _tell(self, message: dict[str, object]) -> None:
+    def _send(self, message: dict[str, object]) -> None:
         for place in self._places:
             if place.writer is not None:
                 write_message(place.writer, message)
@@ -163,12 +163,12 @@ class Supervisor:
                 write_message(place.writer, {"end": True})
             with suppress(ConnectionError):
                 while line := await reader.readline():
-                    self._hear(place, json.loads(line))
+                    self._receive(place, json.loads(line))
             return await place.process.wait()
         finally:
             place.lose()
 
-    def _hear(self, place: _Place, said: dict[str, Any]) -> None:
+    def _receive(self, place: _Place, said: dict[str, Any]) -> None:
         place.said.update(said)
         if name := said.get("incarnation"):
             place.incarnations = [*place.incarnations[-_FORMER:], name]
@@ -181,7 +181,7 @@ class Supervisor:
     def _publish(self) -> None:
         """Let each process know which ones there are."""
         there = {place.number: place.incarnations[-1] for place in self._places if "incarnation" in place.said}
-        self._tell(
+        self._send(
             {
                 "numbers": {name: place.number for place in self._places for name in place.incarnations},
                 "there": there,
