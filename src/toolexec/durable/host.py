@@ -16,6 +16,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tree_size import Excess
 from toolexec.run.checks import CHECKS
 from toolexec.run.large import ON_LOOP
+from toolexec.run.program_limits import PROGRAM_LIMITS, ProgramLimit
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxBackend
 
@@ -74,11 +75,15 @@ def read_args(spec: CallSpec) -> JSONObject:
     return RefusedArgs(Excess[spec.excess], spec.tool) if spec.excess else spec.args
 
 
-def repeat_here(checked: Callable[[Callable[[], None]], None]) -> None:
+def repeat_here(
+    checked: Callable[[Callable[[], None]], None], limit: Callable[[float], ProgramLimit] | None = None
+) -> None:
     """Say that the current task repeats a program, which must do the same whatever the time is: nothing of it goes to
-    threads. *checked* gets each check of the whole program, and makes it only where the run begins."""
+    threads. *checked* gets each check of the whole program, and makes it only where the run begins; *limit* makes
+    the time limit of a program of so many seconds, for which its waits do not count (None: they do)."""
     ON_LOOP.set(True)
     CHECKS.set(checked)
+    PROGRAM_LIMITS.set(limit)
 
 
 class Host(Protocol):

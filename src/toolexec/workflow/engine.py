@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -24,6 +23,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.threads import WorkerThreads
 from toolexec.run.checks import check_first
 from toolexec.run.large import ON_LOOP
+from toolexec.run.program_limits import ProgramLimit, program_limit
 from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
@@ -66,17 +66,17 @@ class WorkflowEngine:
         ConfigurationError for metadata of the wrong type.
         """
         inputs, budget = _asked(request.metadata)
-        deadline: asyncio.Timeout | None = None
+        limit: ProgramLimit | None = None
         result = CodeResult(language="workflow", backend=_BACKEND, limits_enforced=_ENFORCED)
         try:
-            deadline = asyncio.timeout(request.seconds)
-            async with deadline:
+            limit = program_limit(request.seconds)
+            async with limit:
                 program = await self._compiled(request.code, tools)
                 result.value = await run_workflow(program, inputs, tools, now=request.now, budget=budget)
         except ToolExecError as error:
             result.error = _with_source(error, request.code)
         except TimeoutError:
-            if deadline is None or not deadline.expired():
+            if limit is None or not limit.expired():
                 raise
             message = f"limit exceeded: timeout after {request.seconds:g} s"
             result.error = CodeTimeoutError(message, op="execute", details={"timeout": request.seconds})

@@ -61,6 +61,17 @@ async def beating() -> AsyncGenerator[None, None]:
         task.cancel()
 
 
+@asynccontextmanager
+async def _reporting(link: Exchanges, replay: Replay, linger: float | None) -> AsyncGenerator[None, None]:
+    """Have the workflow know when the code rests; one of an older worker does not ask for that."""
+    task = asyncio.create_task(link.report_rest(lambda: replay.is_at_rest, linger)) if linger is not None else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+
+
 class Activities:
     """The activities of one worker, for the tools and sandboxes of *host*."""
 
@@ -116,7 +127,8 @@ class Activities:
             async with _Link(handle, record, number, self._keeps_large) as link:
                 runner = DurableRunner(link, self._host.find, link, replay, took=link.took)
                 replay.sleeper = runner.sleep
-                ended = await self._host.run(record, runner, replay)
+                async with _reporting(link, replay, known.get("linger")):
+                    ended = await self._host.run(record, runner, replay)
             if link.broken is not None:  # says nothing of the code: it is run again, with what is recorded
                 raise ApplicationError(f"the workflow of this code cannot be reached: {link.broken}")
             ended = ended if self._keeps_large else await asyncio.to_thread(_fitting_end, record, ended)
@@ -167,11 +179,16 @@ class _Link(Exchanges):
 
     def __init__(self, handle: WorkflowHandle[Any, Any], record: RunRecord, attempt: int, keeps_large: bool) -> None:
         super().__init__(handle, attempt)
+        self._activity = asyncio.current_task()
         self._keeps_large = keeps_large
         self.run_id: str = record.id
         self._record = record
         self._digests: dict[str, str] = {}
         self._took: dict[str, float] = {}
+
+    def is_given_up(self, name: str) -> bool:
+        """Return whether it is the code that waits no longer; one whose sandbox is stopped goes on with the answer."""
+        return self._activity is not None and not self._activity.cancelling()
 
     def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
         """Keep it for the exchange that makes the call."""

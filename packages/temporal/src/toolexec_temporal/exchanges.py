@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -32,6 +33,8 @@ _PASSING: Final = frozenset(
 """What the server says, or the way to it, when it may answer a moment later."""
 _FIRST_PAUSE: Final = 0.2
 _LAST_PAUSE: Final = 5.0
+_SHORTEST, _LONGEST = 0.02, 0.25
+"""How many seconds there are between two looks at whether the code rests."""
 
 
 class Exchanges:
@@ -54,6 +57,8 @@ class Exchanges:
         self._pending: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_due = False
+        self._rests: bool | None = None
+        self._moved = time.monotonic()
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,6 +75,7 @@ class Exchanges:
         Raises RunError with the code `run_lost` when another worker has the run.
         """
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._move()
         self._pending[name] = answer
         self._items[name] = id(item)
         self._new.append(item)
@@ -77,11 +83,33 @@ class Exchanges:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._given_up.append(name)
-            self._soon()
+            if self.is_given_up(name):
+                self._given_up.append(name)
+                self._soon()
             raise
         finally:
             del self._pending[name], self._items[name]
+
+    def is_given_up(self, name: str) -> bool:
+        """Return whether the code needs the answer no longer, whose wait was cancelled."""
+        return True
+
+    async def report_rest(self, is_at_rest: Callable[[], bool], linger: float) -> None:
+        """Say in each exchange whether the code waits for answers and does nothing itself, which counts once it has
+        been so for half of *linger* seconds; return never."""
+        self._rests = False
+        while True:
+            await asyncio.sleep(min(max(linger / 4, _SHORTEST), _LONGEST))
+            rests = is_at_rest() and time.monotonic() - self._moved >= linger / 2
+            if rests != self._rests:
+                self._rests = rests
+                if self._pending:
+                    self._soon()
+
+    def _move(self) -> None:
+        """Take note that the code asks for something, or goes on with an answer."""
+        self._moved = time.monotonic()
+        self._rests = None if self._rests is None else False
 
     def _soon(self) -> None:
         """Exchange once the requests of this moment are all there."""
@@ -95,7 +123,7 @@ class Exchanges:
         self._new = self._new[len(items) :]
         later = {id(item) for item in self._new}
         wanted = [name for name in self._pending if self._items[name] not in later]
-        exchange = Exchange(self._attempt, items, wanted, self._given_up, self.delivered)
+        exchange = Exchange(self._attempt, items, wanted, self._given_up, self.delivered, self._rests)
         self._given_up, self.delivered = [], []
         if self._new:
             self._soon()
@@ -114,6 +142,8 @@ class Exchanges:
             self.broken = error
             self._fail(error)
             return
+        if answers:
+            self._move()
         for name, answer in answers.items():
             future = self._pending.get(name)
             if future is not None and not future.done():

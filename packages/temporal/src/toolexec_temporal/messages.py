@@ -103,7 +103,8 @@ class Exchange:
     """What a sandbox has for its workflow: what it asks for, each item with an ID, the IDs whose answers it waits for,
     those of items to cancel, and what reached the code.
 
-    `attempt` orders the workers that have run it: an earlier one has lost the run.
+    `attempt` orders the workers that have run it: an earlier one has lost the run. `rests` says whether the code waits
+    for answers, and does nothing itself; sandboxes of older workers do not say.
     """
 
     attempt: int
@@ -111,6 +112,7 @@ class Exchange:
     wanted: list[str] = field(default_factory=list[str])
     cancelled: list[str] = field(default_factory=list[str])
     delivered: list[list[str]] = field(default_factory=list[list[str]])
+    rests: bool | None = None
 
 
 @dataclass

@@ -55,6 +55,7 @@ from toolexec_temporal.attributes import TOOLS, WAITS, words
 from toolexec_temporal.children import Children
 from toolexec_temporal.dispatcher import Dispatcher
 from toolexec_temporal.host import host_of
+from toolexec_temporal.limits import Limits
 from toolexec_temporal.messages import (
     BEGIN_CHILD,
     KINDS,
@@ -84,6 +85,8 @@ _REFUSED: Final = "refused by the check"
 _EXCESS: Final = "calls with too many arguments are recorded"
 _NAMED: Final = "activities are named by steps"
 _FAILS: Final = "failed runs are failed workflows"
+_RESTS: Final = "sandboxes say when code rests"
+_LIMITS: Final = "time limits are for what is between waits"
 """Names of changes of this code: what began before them is repeated without them."""
 _FOREVER: Final = timedelta(days=3650)
 _AGAIN: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
@@ -115,6 +118,7 @@ class _Run:
         self._waits = _Waits(_Log(self), self._host.index)
         self._moving = False
         self._too_large = False
+        self._minds_limits = False
         self._updates = 0
         self._tools: list[str] = list(workflow.info().typed_search_attributes.get(TOOLS) or ())
 
@@ -384,6 +388,8 @@ class _Run:
             )
         except ActivityError as error:
             if is_cancelled_exception(error):
+                if self._minds_limits and _is_being_cancelled():
+                    raise asyncio.CancelledError from error  # what the time limit of a program waits for
                 raise
         return await workflow.execute_activity(
             "settle_call",
@@ -477,16 +483,31 @@ class _Steps(_Run):
     _replay: Replay | None = None
 
     async def _program(self) -> dict[str, Any]:
-        repeat_here(self._checked)
         record = self._record
+        self._minds_limits = record.kind == "workflow" and workflow.patched(_LIMITS)
+        limits = Limits(self._rules.linger)
+        repeat_here(self._checked, limits.limit if self._minds_limits else None)
         replay = Replay(record.id, record.kind, [read_call(call) for call in self._calls.values()], self._delivered)
         self._replay = replay
         runner = DurableRunner(_Activities(self), self._host.find, _Log(self), replay, self._waits)
         replay.sleeper = runner.sleep
-        ended = await self._host.run(record, runner, replay)
+        pausing = asyncio.create_task(self._pause(limits)) if self._minds_limits else None
+        try:
+            ended = await self._host.run(record, runner, replay)
+        finally:
+            if pausing is not None:
+                pausing.cancel()
         if workflow.patched(_RECORDED):
             await self._record_end(ended)
         return ended
+
+    async def _pause(self, limits: Limits) -> None:
+        """Let no wait of the program count for its time limit, and none for a place."""
+        while True:
+            await workflow.wait_condition(self._is_idle)
+            limits.pause()
+            await workflow.wait_condition(lambda: not self._is_idle() and not self._place.is_wanted)
+            limits.go_on()
 
     def _checked(self, check: Callable[[], None]) -> None:
         """Make the check of a program where the run begins: when Temporal repeats it, other tools may be there."""
@@ -579,11 +600,14 @@ class _Code(_Run):
         self._dispatcher = Dispatcher()
         self._asked: set[str] = set()
         self._timers: dict[str, asyncio.Task[None]] = {}
+        self._minds_rest = False
 
     async def _program(self) -> dict[str, Any]:
         """Have the code run; stop its sandbox while the run only waits, and run it again after that."""
+        self._minds_rest = workflow.patched(_RESTS)
         for start in count(1):
             await self._place.take()
+            self._dispatcher.rests = not self._minds_rest
             work = workflow.start_activity(
                 "run_code",
                 self._given.record,
@@ -605,14 +629,18 @@ class _Code(_Run):
                 self._delivered += ended.pop("delivered", ())  # of older workers it is not known
                 return ended
             await _cancelled(work)
-            await workflow.wait_condition(lambda: not self._is_idle())
+            await workflow.wait_condition(self._is_woken)
         raise AssertionError("code is started as often as it takes")
 
     @workflow.update
     async def attach(self, attempt: int) -> dict[str, Any]:
         """Let a sandbox begin: return the first page of what is known. Those of earlier attempts have lost the run."""
         self._dispatcher.attempt = attempt
-        return {**page_of([*self._calls.values()], 0), "delivered": self._delivered}
+        known = {**page_of([*self._calls.values()], 0), "delivered": self._delivered}
+        if self._minds_rest:
+            self._dispatcher.rests = False
+            known["linger"] = self._rules.linger
+        return known
 
     @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def exchange(self, exchange: Exchange) -> dict[str, Any]:
@@ -682,7 +710,11 @@ class _Code(_Run):
     def _is_idle(self) -> bool:
         waits = self._waits.open
         short = any(is_timer(step) and whole_length(wait) <= self._rules.timer_linger for step, wait in waits.items())
-        return super()._is_idle() and not short
+        return super()._is_idle() and not short and self._dispatcher.rests
+
+    def _is_woken(self) -> bool:
+        """Return whether a run whose sandbox was stopped can go on: with one answer, though it may wait for others."""
+        return not self._is_idle() or (self._minds_rest and self._dispatcher.has_news(self._outcome))
 
 
 def _own(given: RunInput) -> RunInput:
@@ -717,6 +749,11 @@ def _is_done(outcome: JSONDict) -> bool:
         return read_outcome(outcome).ok
     except ToolExecError:
         return False
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _cancelled(work: asyncio.Task[Any]) -> None:
