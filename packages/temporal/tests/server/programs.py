@@ -1,6 +1,7 @@
 """An Exec whose tools count their effects in files, and what workers and callers of the tests run with it.
 
-`python -m packages.temporal.tests.server.programs worker|caller SETTINGS ...` runs one in a process of its own, to be killed.
+`python -m packages.temporal.tests.server.programs worker|queue-worker|caller SETTINGS ...` runs one in a process of its
+own, to be killed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
+
 from toolexec import CodeResult, Exec, Step, tool
+from toolexec.journal import Queue
 from toolexec.runtime import wasm
 from toolexec_temporal import TemporalBackend, TemporalEngine, TemporalSettings
 
@@ -73,6 +77,28 @@ def make_exec(effects: Path, settings: TemporalSettings) -> Exec:
     return ex
 
 
+def make_office(log: Path, gate: Path, settings: TemporalSettings) -> Exec:
+    """Return an Exec with a queue of which each worker has one run at a time: its tool writes to *log* when it begins
+    and ends, and waits for *gate* meanwhile."""
+
+    async def stay(number: int) -> int:
+        for line in (f"+{number}\n", f"-{number}\n"):
+            with log.open("a") as file:
+                file.write(line)
+            await until(gate.exists, 0.05)
+        return number
+
+    ex = Exec(journal=TemporalEngine(settings), queues={"q": Queue(worker_concurrency=1)}, default_timeout=None)
+    ex.add(stay, "office:stay")
+    return ex
+
+
+async def work_on_queue(settings: TemporalSettings, log: Path, gate: Path) -> None:
+    """Be a worker of the queue until the process ends."""
+    async with make_office(log, gate, settings) as ex, ex.worker(isolations=[]):
+        await asyncio.Event().wait()
+
+
 def read_settings(text: str) -> TemporalSettings:
     """Return the settings of a process from its command line."""
     return TemporalSettings(**json.loads(text))
@@ -117,6 +143,8 @@ if __name__ == "__main__":
     role, settings_text, effects_path, *rest = sys.argv[1:]
     if role == "worker":
         asyncio.run(work(read_settings(settings_text), Path(effects_path)))
+    elif role == "queue-worker":
+        asyncio.run(work_on_queue(read_settings(settings_text), Path(effects_path), Path(rest[0])))
     elif role == "caller-of-sandbox":
         asyncio.run(run_slow_code(read_settings(settings_text), Path(effects_path)))
     else:
