@@ -9,12 +9,13 @@ import os
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-__all__ = ["Meter", "cpu_seconds", "run_program"]
+__all__ = ["Meter", "cpu_seconds", "cpu_seconds_of", "run_program"]
 
 _PAUSE = 0.05
 _AT_ONCE = 64
@@ -120,12 +121,15 @@ def cpu_seconds() -> float:
     alive = 0.0
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in path.read_text().split():
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            alive += sum(map(int, fields[11:15])) * _TICK
+            with suppress(OSError):  # it has just ended
+                alive += cpu_seconds_of(int(pid))
     return process_time() + ended.ru_utime + ended.ru_stime + alive
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """The processor time of another process and of its children that have ended, to a hundredth of a second."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) * _TICK
 
 
 def _larger(count: int, taken: float, wanted: float) -> int:

