@@ -9,6 +9,7 @@ from benchmarks.repair import add_tools
 from benchmarks.repair_projects import add_project_tools
 from benchmarks.repair_support import add_support_tools
 from benchmarks.repair_tools import add_office_tools
+from benchmarks.repair_town import add_town_tools
 from benchmarks.repair_travel import add_travel_tools
 from toolexec import Exec
 
@@ -21,5 +22,6 @@ BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
     "blind4": add_support_tools,
     "blind5": add_project_tools,
     "blind6": add_travel_tools,
+    "blind7": add_town_tools,
 }
 """The sets that were written without a look at the repairs, with what adds their tools."""
