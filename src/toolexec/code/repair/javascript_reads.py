@@ -1,18 +1,14 @@
-"""What the names and reads of a JavaScript program stand for, by the results of the calls that the run has made.
-
-There is no parser of JavaScript here: chains of reads, as `page.items[0].id`, are found in the text, and names are
-known where they are bound in one of the usual ways. Nothing is said of any other.
-"""
+"""What the reads of a JavaScript program that find nothing stand for, by the results of the calls of the run."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain
+from toolexec.code.repair.javascript_program import JavaScriptProgram
 from toolexec.code.repair.shapes import (
     WRAPPERS,
     Advice,
@@ -20,33 +16,19 @@ from toolexec.code.repair.shapes import (
     kind_of,
     nouns_of,
     only_list,
-    results_of,
     shown_keys,
     time_as_text,
     what_to_write,
 )
-from toolexec.code.repair.source import ends_of, instead
+from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
 __all__ = ["about_javascript_reads", "about_not_a_number", "javascript_advice"]
 
-_NAME: Final = r"[A-Za-z_$][\w$]*"
-_ROOT: Final = re.compile(rf"(?:(?<![\w$.])|(?<=\.\.\.))(?:\(\s*await\s+|await\s+)?({_NAME})")
-_KEY: Final = re.compile(rf"\s*\??\.\s*({_NAME})|(?:\?\.)?\[\s*(?:(\d+)|(['\"])([^'\"\n]*)\3)\s*\]")
-_BINDING: Final = re.compile(
-    rf"(?:\b(?:const|let|var)\s+)?(?<![\w$.])({_NAME})(?:\s*:\s*[\w$<>\[\]., ]+?)?\s*=(?![=>])\s*"
-)
-_PATTERN: Final = re.compile(r"\b(?:const|let|var)\s*(?:\{([^{}=]*)\}|\[([^\[\]=]*)\])\s*=\s*")
-_FOR: Final = re.compile(rf"\bfor\s*\(\s*(?:const|let|var)\s+({_NAME})\s+(of|in)\s+")
-_TAKES_EACH: Final = re.compile(
-    rf"\.(map|filter|forEach|find|some|every|flatMap|findIndex|reduce)\(\s*(?:async\s*)?(?:\(([^()]*)\)|({_NAME}))\s*=>"
-)
-_FUNCTION: Final = re.compile(rf"\bfunction\s*(?:{_NAME})?\s*\(([^()]*)\)")
-_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OPERAND: Final = re.compile(r"(?:[-+*/]=?|\bNumber\(|\bparseFloat\(|\bnew Date\()\s*(?=[A-Za-z_$])(?!new\b)")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-_EMPTY: Final = re.compile(r"(?:null|undefined|\[\s*\]|\{\s*\}|''|\"\"|\d+|true|false)\s*(?=[;,\n)]|$)")
+_MOST_CHAINS: Final = 2_000
 
 
 def _names(text: str) -> frozenset[str]:
@@ -64,47 +46,15 @@ _OF_TEXT: Final = _names(
     "toUpperCase trim trimEnd trimStart at localeCompare"
 )
 _OF_ALL: Final = _names("toString toFixed toPrecision toLocaleString valueOf hasOwnProperty constructor then")
-_SAME: Final = frozenset({"filter", "slice", "sort", "reverse", "toSorted", "concat"})
-_ONE: Final = frozenset({"find", "at", "pop", "shift"})
-_MOST: Final = 200
-_FEW: Final = 10
-_LONG: Final = 2_000
-_MOST_CHAINS: Final = 2_000
-_DEPTH: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A read of a key or a place, or a call with what is in its brackets; `end` is where it ends in the text."""
-
-    key: str | int | None
-    inner: str
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """A root with the steps behind it; the root's text is from `start` to `end`."""
-
-    root: str
-    start: int
-    end: int
-    steps: tuple[_Step, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """What a name was bound to: a chain, and then a key of it, each of its items, or the keys of them."""
-
-    chain: _Chain
-    key: str | int | None = None
-    each: bool = False
+_METHODS: Final = _names(
+    "reverse splice unshift findLast findLastIndex reduceRight fill copyWithin lastIndexOf toSorted toReversed with"
+)
 
 
 def about_javascript_reads(code: str, line: int, tools: Tools) -> str:
     """Return what to write for the first read of the line, and else of *code*, that finds nothing; "" where none is
     known."""
-    program = _Program(code, tools)
+    program = _Reads(code, tools)
     found = [(at, advice) for at, advice in program.advices()]
     here = [advice for at, advice in found if at == line]
     certain = [advice for _, advice in found if advice.is_certain]
@@ -113,7 +63,7 @@ def about_javascript_reads(code: str, line: int, tools: Tools) -> str:
 
 def about_not_a_number(code: str, tools: Tools) -> str:
     """Return what to write for an operand that is not a number, where a value is not one; "" where none is known."""
-    program = _Program(code, tools)
+    program = _Reads(code, tools)
     for text, values in program.operands():
         of = f"`{text}` is {kind_of(values[0])}" if values else ""
         if values and all(isinstance(each, str) and _NUMBER.fullmatch(each) for each in values):
@@ -127,172 +77,18 @@ def about_not_a_number(code: str, tools: Tools) -> str:
 
 def javascript_advice(code: str, tools: Tools) -> list[str]:
     """Return what to write for each read of *code* that certainly means another, and gave undefined."""
-    found = (advice for _, advice in _Program(code, tools).advices())
+    found = (advice for _, advice in _Reads(code, tools).advices())
     return [
         each.text for each in found if each.is_certain or (" has no `" in each.text and " instead of " in each.text)
     ]
 
 
-class _Program:
+class _Reads(JavaScriptProgram):
+    """A program with what to say of its reads."""
+
     def __init__(self, code: str, tools: Tools) -> None:
-        self._code = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
-        self._tools, self._nouns = tools, nouns_of(tools)
-        self._names: dict[str, list[_Bound | None]] = {}
-        self._known: dict[str, list[JSONValue]] = {}
-        self._ends = ends_of(self._code)
-        self._bind()
-
-    def _bind(self) -> None:
-        code = self._code
-        for found in _BINDING.finditer(code):
-            if _EMPTY.match(code, found.end()):
-                self._names.setdefault(found[1], [])
-                continue
-            chain = self._chain(found.end())
-            self._add(found[1], _Bound(chain) if chain is not None else None)
-        for found in _PATTERN.finditer(code):
-            chain = self._chain(found.end())
-            if chain is None:
-                continue
-            for number, part in enumerate((found[1] or found[2]).split(",")):
-                key, _, name = (each.strip() for each in part.partition(":"))
-                if key and found[1] is not None and not key.startswith("..."):
-                    self._add(name or key, _Bound(chain, key))
-                elif key and found[2] is not None:
-                    self._add(key, _Bound(chain, number))
-        for found in _FOR.finditer(code):
-            chain = self._chain(found.end())
-            if chain is not None:
-                self._add(found[1], _Bound(chain, each=True) if found[2] == "of" else None)
-        for found in _FUNCTION.finditer(code):
-            for name in re.findall(_NAME, found[1]):
-                self._add(name, None)
-        self._bind_arguments()
-
-    def _bind_arguments(self) -> None:
-        for chain in [*self._chains()]:
-            for number in range(len(chain.steps)):
-                before = chain.steps[number - 1].end if number else chain.end
-                found = _TAKES_EACH.match(self._code, before)
-                if found is None:
-                    continue
-                of = _Chain(chain.root, chain.start, chain.end, chain.steps[:number])
-                given = [each.strip() for each in (found[2] or found[3] or "").split(",")]
-                at = 1 if found[1] == "reduce" else 0
-                if len(given) > at and re.fullmatch(_NAME, given[at]):
-                    self._add(given[at], _Bound(of, each=True))
-
-    def _add(self, name: str, bound: _Bound | None) -> None:
-        self._names.setdefault(name, []).append(bound)
-
-    def _chain(self, start: int) -> _Chain | None:
-        """Return the chain that begins at *start*."""
-        found = _ROOT.match(self._code, start)
-        if found is None:
-            return None
-        steps: list[_Step] = []
-        at = found.end()
-        is_open = found[0].startswith("(")
-        while at < len(self._code):
-            if is_open and (closed := re.compile(r"\s*\)").match(self._code, at)):
-                at, is_open = closed.end(), False
-                steps.append(_Step(None, "", at))
-            elif self._code[at] == "(":
-                end = self._ends.get(at, 0)
-                if not end:
-                    break
-                steps.append(_Step(None, self._code[at + 1 : end - 1], end))
-                at = end
-            elif key := _KEY.match(self._code, at):
-                at = key.end()
-                steps.append(_Step(int(key[2]) if key[2] else key[1] or key[4], "", at))
-            else:
-                break
-        return _Chain(found[1], start, found.end(), tuple(steps))
-
-    def _chains(self) -> Iterator[_Chain]:
-        for found in islice(_ROOT.finditer(self._code), _MOST_CHAINS):
-            chain = self._chain(found.start())
-            if chain is not None and chain.steps:
-                yield chain
-
-    def values(self, chain: _Chain, depth: int = 0) -> list[JSONValue]:
-        """Return the values that a chain has had; none where they are not known."""
-        if depth > _DEPTH:
-            return []
-        steps = list(chain.steps)
-        if chain.root == "tools":
-            path: list[str] = []
-            while steps and isinstance(steps[0].key, str):
-                path.append(steps.pop(0).key)  # pyright: ignore[reportArgumentType] - as was looked
-            if not steps or steps[0].key is not None:
-                return []
-            inner = steps.pop(0).inner
-            by_id = re.match(r"\s*['\"]([^'\"]+)['\"]", inner) if path in (["run"], ["run_tool"], ["runTool"]) else None
-            found = results_of(self._tools, by_id[1] if by_id is not None else ".".join(path))
-        elif chain.root == "Promise" and len(steps) > 1 and steps[0].key == "all":
-            found = self._gathered(steps[1].inner, depth)
-            steps = steps[2:]
-        elif chain.root == "JSON" and len(steps) > 1 and steps[0].key == "parse":
-            inner = _Program._chain(self._within(steps[1].inner), 0)
-            found = [_loaded(each) for each in self.values(inner, depth + 1)] if inner is not None else []
-            steps = steps[2:]
-        else:
-            found = self._named(chain.root, depth + 1)
-        return self._stepped(found, steps)
-
-    def _stepped(self, found: list[JSONValue], steps: list[_Step]) -> list[JSONValue]:
-        while steps and found:
-            step = steps.pop(0)
-            if step.key is None and not step.inner:
-                continue
-            is_call = bool(steps) and steps[0].key is None
-            if is_call and isinstance(step.key, str) and step.key in _SAME | _ONE:
-                steps.pop(0)
-                if step.key in _ONE:
-                    found = [each for value in found if isinstance(value, list) for each in islice(value, _MOST)]
-                continue
-            if is_call or step.key is None:
-                return []
-            found = [each for value in found for each in _item(value, step.key)]
-        return found[:_MOST]
-
-    def _within(self, text: str) -> _Program:
-        """Return a program with another text, whose chains are read with the names of this one."""
-        other = object.__new__(_Program)
-        other._code, other._tools, other._names, other._known = text.strip(), self._tools, self._names, self._known
-        other._ends = ends_of(other._code)
-        return other
-
-    def _gathered(self, inner: str, depth: int) -> list[JSONValue]:
-        found: list[JSONValue] = []
-        for called in islice(re.finditer(r"tools(?=[.\[])", inner[:_LONG]), _FEW):
-            chain = _Program._chain(self._within(inner[called.start() : called.start() + _LONG]), 0)
-            found += self.values(chain, depth + 1) if chain is not None else []
-        return [found] if found else []
-
-    def _named(self, name: str, depth: int) -> list[JSONValue]:
-        if name not in self._known:
-            self._known[name] = []  # it is made of itself
-            self._known[name] = self._bound_to(name, depth)
-        return self._known[name]
-
-    def _bound_to(self, name: str, depth: int) -> list[JSONValue]:
-        found: list[JSONValue] = []
-        for bound in self._names.get(name, ()):
-            values = self._of(bound, depth) if bound is not None else []
-            if not values:
-                return []
-            found += values
-        return found[:_MOST]
-
-    def _of(self, bound: _Bound, depth: int) -> list[JSONValue]:
-        values = self.values(bound.chain, depth + 1)
-        if bound.each:
-            return [each for value in values if isinstance(value, list) for each in islice(value, _MOST)]
-        if bound.key is not None:
-            return [each for value in values for each in _item(value, bound.key)]
-        return values
+        super().__init__(code, tools)
+        self._nouns = nouns_of(tools)
 
     def operands(self) -> Iterator[tuple[str, list[JSONValue]]]:
         """Yield each chain that an operation on numbers or times takes, with the values that it has had."""
@@ -313,7 +109,7 @@ class _Program:
                     continue
                 if step.key is None:
                     continue
-                base = _Chain(chain.root, chain.start, chain.end, chain.steps[:number])
+                base = Chain(chain.root, chain.start, chain.end, chain.steps[:number])
                 values = self.values(base)
                 if values and (advice := self._about(chain, number, values)):
                     yield self._code.count("\n", 0, step.end) + 1, advice
@@ -321,7 +117,7 @@ class _Program:
                     break
         yield from self._of_loops()
 
-    def _about(self, chain: _Chain, number: int, values: list[JSONValue]) -> Advice | None:
+    def _about(self, chain: Chain, number: int, values: list[JSONValue]) -> Advice | None:
         step = chain.steps[number]
         begin = self._code.find(chain.root, chain.start)
         start = chain.start if self._code[chain.start] == "(" else begin
@@ -362,7 +158,7 @@ class _Program:
 
     def _of_patterns(self) -> Iterator[tuple[int, Advice]]:
         """Advise on keys that are taken out of an object that has none of them."""
-        for found in _PATTERN.finditer(self._code):
+        for found in PATTERN.finditer(self._code):
             chain = self._chain(found.end()) if found[1] is not None else None
             values = self.values(chain) if chain is not None else []
             names = [each.strip() for each in (found[1] or "").split(",") if each.strip()]
@@ -402,7 +198,7 @@ class _Program:
 
     def _of_loops(self) -> Iterator[tuple[int, Advice]]:
         """Advise on loops over the numbers of a list, and over an object as if it were a list."""
-        for found in _FOR.finditer(self._code):
+        for found in FOR.finditer(self._code):
             chain = self._chain(found.end())
             values = self.values(chain) if chain is not None else []
             if chain is None or not values:
@@ -421,9 +217,9 @@ class _Program:
     def _is_taken_for_item(self, name: str, code: str) -> bool:
         """Return whether something is read from a name, or an object of the program has it as a key."""
         name = re.escape(name)
-        if re.search(rf"(?<![\w$.\[]){name}\.{_NAME}", code):
+        if re.search(rf"(?<![\w$.\[]){name}\.{NAME}", code):
             return True
-        holders = {found[1] for found in re.finditer(rf"(?<![\w$.])({_NAME})\[{name}\]", code)}
+        holders = {found[1] for found in re.finditer(rf"(?<![\w$.])({NAME})\[{name}\]", code)}
         return bool(holders) and all(re.search(rf"\b{re.escape(each)}\s*=\s*\{{", self._code) for each in holders)
 
 
@@ -443,21 +239,3 @@ def advice_needed(values: list[JSONValue], key: str | int) -> bool:
         if isinstance(value, list) and re.fullmatch(r"[a-z]+(?:[A-Z]\w*)?", key) and key in _METHODS:
             return False
     return True
-
-
-_METHODS: Final = _names(
-    "reverse splice unshift findLast findLastIndex reduceRight fill copyWithin lastIndexOf toSorted toReversed with"
-)
-
-
-def _item(value: JSONValue, key: str | int) -> list[JSONValue]:
-    if isinstance(key, str):
-        return [value[key]] if isinstance(value, dict) and key in value else []
-    return [value[key]] if isinstance(value, list) and key < len(value) else []
-
-
-def _loaded(value: JSONValue) -> JSONValue:
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value

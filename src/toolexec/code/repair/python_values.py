@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.python_reads import PythonProgram, program_of
+from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.shapes import kind_of, shown_keys, time_as_text
 from toolexec.code.repair.source import calls_of, instead
 from toolexec.code.tools import Tools

@@ -1,0 +1,150 @@
+"""What the names and reads of a Python program have had, by the results of the calls that the run has made."""
+
+from __future__ import annotations
+
+import ast
+import json
+from itertools import islice
+from typing import Final
+
+from toolexec.code.repair.python_names import Bound, Part, PythonNames
+from toolexec.code.repair.shapes import results_of
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["PythonProgram", "program_of"]
+
+_MOST: Final = 200
+_DEPTH: Final = 12
+_SAME: Final = frozenset({"list", "sorted", "reversed", "tuple", "iter"})
+_BY_ID: Final = frozenset({"tools.run", "tools.run_tool", "call_tool", "run_tool", "tools.call"})
+
+
+def program_of(code: str, tools: Tools) -> PythonProgram | None:
+    """Return a program with what its names have had; None where it cannot be read."""
+    try:
+        return PythonProgram(ast.parse(code), code, tools)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class PythonProgram(PythonNames):
+    """A program with the values that its names and reads have had, by the results of its calls."""
+
+    def __init__(self, tree: ast.Module, code: str, tools: Tools) -> None:
+        super().__init__(tree, code)
+        self._tools = tools
+        self._open: set[str] = set()
+        self._is_circular = False
+        self._known: dict[str, list[JSONValue]] = {}
+        self._made: dict[str, list[JSONValue]] = {}
+
+    def values(self, node: Bound, depth: int = 0) -> list[JSONValue]:
+        """Return the values that *node* has had; none where they are not known."""
+        if depth > _DEPTH:
+            return []
+        if isinstance(node, Part):
+            return self._each(node, depth + 1)
+        if isinstance(node, ast.Await | ast.Starred):
+            return self.values(node.value, depth + 1)
+        if isinstance(node, ast.Name):
+            return self._named(node.id, depth)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            inner = self.values(node.elt, depth + 1)
+            return [inner] if inner else []
+        if isinstance(node, ast.List | ast.Tuple) and node.elts:
+            parts = [self.values(each, depth + 1) for each in node.elts]
+            return [[part[0] for part in parts]] if all(parts) else []
+        if isinstance(node, ast.BoolOp):
+            return self.values(node.values[0], depth + 1)
+        key = self._key(node)
+        if key is not None and not (isinstance(node, ast.Attribute) and self._is_tool(node)):
+            found = self.values(self._base(node), depth + 1)
+            return [each for base in found for each in _item(base, key)]
+        return self._called(node, depth) if isinstance(node, ast.Call) else []
+
+    def _named(self, name: str, depth: int) -> list[JSONValue]:
+        if name in self._open:
+            self._is_circular = True  # it is made of itself: its other bindings say what it is
+            return []
+        if name not in self._known:
+            self._open.add(name)
+            self._known[name] = self._bound_to(name, depth)
+            self._open.discard(name)
+        return self._known[name]
+
+    def _bound_to(self, name: str, depth: int) -> list[JSONValue]:
+        if name in self._unknown:
+            return []
+        found: list[JSONValue] = []
+        for bound in self._names.get(name, ()):
+            if isinstance(bound, ast.Constant) or (
+                isinstance(bound, ast.List | ast.Dict) and not ast.unparse(bound)[1:-1]
+            ):
+                continue
+            self._is_circular = False
+            values = self.values(bound, depth + 1)
+            if not values and not self._is_circular:
+                return []
+            found += values
+        return found[:_MOST]
+
+    def _each(self, part: Part, depth: int) -> list[JSONValue]:
+        of = part.of
+        called = of.func.id if isinstance(of, ast.Call) and isinstance(of.func, ast.Name) else ""
+        if isinstance(of, ast.Call) and called in ("zip", "enumerate"):
+            number = part.at if called == "zip" else part.at - 1
+            if part.at < 0 or not 0 <= number < len(of.args) or (called == "enumerate" and part.at == 0):
+                return []
+            return self._items(of.args[number], depth)
+        if part.at >= 0:
+            return [each for item in self._items(of, depth) for each in _item(item, part.at)]
+        return self._items(of, depth)
+
+    def _items(self, node: ast.expr, depth: int) -> list[JSONValue]:
+        found: list[JSONValue] = []
+        for each in self.values(node, depth + 1):
+            if isinstance(each, list | dict):
+                found += islice(each, _MOST)
+        return found[:_MOST]
+
+    def _is_tool(self, node: ast.expr) -> bool:
+        return isinstance(self._above.get(id(node)), ast.Call)
+
+    def _called(self, node: ast.Call, depth: int) -> list[JSONValue]:
+        name = ast.unparse(node.func)
+        if name in _SAME and node.args:
+            return self.values(node.args[0], depth + 1)
+        if name == "asyncio.gather":
+            given = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List) else node.args
+            parts = [self.values(each, depth + 1) for each in given]
+            if len(given) == 1 and isinstance(given[0], ast.Starred | ast.Name | ast.ListComp):
+                return parts[0]
+            return [[part[0] for part in parts]] if parts and all(parts) else []
+        if name == "json.loads" and node.args:
+            return [_loaded(each) for each in self.values(node.args[0], depth + 1)]
+        if name.endswith(".run_chain"):
+            calls = [call for call in self._tools.tool_calls() if call.error is None and not call.is_open]
+            return [calls[-1].value] if calls else []
+        if name in self._functions:
+            returned = self._functions[name]
+            return self.values(returned, depth + 1) if returned is not None else []
+        first = node.args[0] if node.args else None
+        if name in _BY_ID and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            name = first.value
+        if name not in self._made:
+            self._made[name] = results_of(self._tools, name)
+        return self._made[name]
+
+
+def _item(value: JSONValue, key: str | int) -> list[JSONValue]:
+    if isinstance(key, str):
+        return [value[key]] if isinstance(value, dict) and key in value else []
+    return [value[key]] if isinstance(value, list) and -len(value) <= key < len(value) else []
+
+
+def _loaded(value: JSONValue) -> JSONValue:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
