@@ -17,6 +17,7 @@ from toolexec.code.repair.calls import about_calls
 from toolexec.code.repair.chains import about_chains
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
+from toolexec.code.repair.held import about_held
 from toolexec.code.repair.languages import about_language
 from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.operands import about_operands
@@ -202,9 +203,13 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     advice = about_calls(failure, tools) or about_arguments(failure, tools) or about_chains(failure)
     advice = advice or about_operands(failure) or about_library_names(failure) or about_foreign(failure)
     advice = advice or about_results(failure, tools) or about_other_names(failure)
-    if advice := advice or about_language(failure):
+    advice = advice or about_language(failure)
+    if not advice and failure.language == "javascript":
+        advice = _about_javascript(failure)
+    if tools is None or " instead of " in advice:
         return advice
-    return _about_javascript(failure) if failure.language == "javascript" else ""
+    held = about_held(failure, tools, advice)
+    return f"{advice}; {held}" if advice and held else advice or held
 
 
 def _about_machine(failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:

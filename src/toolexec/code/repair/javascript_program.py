@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -55,6 +56,18 @@ class JavaScriptProgram(JavaScriptNames):
         else:
             found = self._named(chain.root, depth + 1)
         return self._stepped(found, steps)
+
+    def read_on(self, line: int) -> Iterator[tuple[str, list[JSONValue]]]:
+        """Yield the longest reads on a line whose values are known."""
+        for chain in self._chains():
+            if self._code.count("\n", 0, chain.end) + 1 != line:
+                continue
+            for count in range(len(chain.steps), -1, -1):
+                part = Chain(chain.root, chain.start, chain.end, chain.steps[:count])
+                if values := self.values(part):
+                    start = self._code.find(chain.root, chain.start)
+                    yield self._code[start : part.steps[-1].end if count else part.end].strip(), values
+                    break
 
     def _stepped(self, found: list[JSONValue], steps: list[Step]) -> list[JSONValue]:
         while steps and found:

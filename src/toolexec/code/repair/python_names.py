@@ -59,6 +59,15 @@ class PythonNames:
             self._unknown.add(node.arg)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             self._unknown.add(node.target.id)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+            self._fill(node.func, node.args[0])
+
+    def _fill(self, method: ast.Attribute, value: ast.expr) -> None:
+        """Take a list that the program fills for one of what it is given."""
+        if not isinstance(method.value, ast.Name) or method.attr not in ("append", "extend"):
+            return
+        filled = ast.ListComp(value, []) if method.attr == "append" else value
+        self._names.setdefault(method.value.id, []).append(filled)
 
     def _bind_lambda(self, node: ast.AST) -> Iterator[ast.arg]:
         """Yield the arguments of a lambda that is given each item of a list, as by `sorted` or `filter`."""
@@ -125,8 +134,11 @@ class PythonNames:
 
     @staticmethod
     def _key(node: ast.AST) -> str | int | None:
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load):
-            key = node.slice.value
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            at = node.slice
+            if isinstance(at, ast.UnaryOp) and isinstance(at.op, ast.USub) and isinstance(at.operand, ast.Constant):
+                return -at.operand.value if type(at.operand.value) is int else None
+            key = at.value if isinstance(at, ast.Constant) else None
             return key if type(key) in (str, int) else None  # pyright: ignore[reportReturnType] - as was looked
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             return node.attr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -15,8 +16,24 @@ from toolexec.model.json_value import JSONValue
 __all__ = ["PythonProgram", "program_of"]
 
 _MOST: Final = 200
+_LONG: Final = 2_000
 _DEPTH: Final = 12
 _SAME: Final = frozenset({"list", "sorted", "reversed", "tuple", "iter"})
+_ONE: Final = frozenset({"next", "max", "min"})
+_OF_DICTS: Final[Mapping[str, Callable[[dict[str, JSONValue]], JSONValue]]] = {
+    "items": lambda value: [[key, part] for key, part in islice(value.items(), _MOST)],
+    "keys": lambda value: [*islice(value, _MOST)],
+    "values": lambda value: [*islice(value.values(), _MOST)],
+    "copy": lambda value: value,
+}
+_OF_TEXT: Final[Mapping[str, Callable[..., JSONValue]]] = {
+    "split": lambda text, *by: [*text[:_LONG].split(*by)],
+    "splitlines": lambda text: [*text[:_LONG].splitlines()],
+    "strip": lambda text, *of: text[:_LONG].strip(*of),
+    "lower": lambda text: text[:_LONG].lower(),
+    "upper": lambda text: text[:_LONG].upper(),
+}
+_MADE: Final = frozenset({*_OF_DICTS, *_OF_TEXT, "pop"})
 _BY_ID: Final = frozenset({"tools.run", "tools.run_tool", "call_tool", "run_tool", "tools.call"})
 
 
@@ -55,13 +72,31 @@ class PythonProgram(PythonNames):
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
             parts = [self.values(each, depth + 1) for each in node.elts]
             return [[part[0] for part in parts]] if all(parts) else []
-        if isinstance(node, ast.BoolOp):
-            return self.values(node.values[0], depth + 1)
+        if isinstance(node, ast.BoolOp | ast.IfExp):
+            return self._chosen(node, depth + 1)
+        if isinstance(node, ast.Subscript) and self._key(node) is None:
+            return self._at_any(node, depth + 1)
         key = self._key(node)
         if key is not None and not (isinstance(node, ast.Attribute) and self._is_tool(node)):
             found = self.values(self._base(node), depth + 1)
             return [each for base in found for each in _item(base, key)]
         return self._called(node, depth) if isinstance(node, ast.Call) else []
+
+    def _chosen(self, node: ast.BoolOp | ast.IfExp, depth: int) -> list[JSONValue]:
+        """Return what a choice has had: a value that is not empty before `or`, what is behind `and`."""
+        if isinstance(node, ast.IfExp):
+            return self.values(node.body, depth)
+        if isinstance(node.op, ast.And):
+            return self.values(node.values[-1], depth)
+        found = self.values(node.values[0], depth)
+        return [each for each in found if each] or found
+
+    def _at_any(self, node: ast.Subscript, depth: int) -> list[JSONValue]:
+        """Return what is at a place that is not known, or the list or text that is cut."""
+        found = self.values(node.value, depth)
+        if isinstance(node.slice, ast.Slice):
+            return [each for each in found if isinstance(each, list | str)]
+        return [part for each in found for part in islice(_parts(each), _MOST)][:_MOST]
 
     def _named(self, name: str, depth: int) -> list[JSONValue]:
         if name in self._open:
@@ -115,6 +150,12 @@ class PythonProgram(PythonNames):
         name = ast.unparse(node.func)
         if name in _SAME and node.args:
             return self.values(node.args[0], depth + 1)
+        if name in _ONE and len(node.args) == 1:
+            return self._items(node.args[0], depth + 1)
+        if name == "filter" and len(node.args) == 2:
+            return self.values(node.args[1], depth + 1)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _MADE:
+            return self._made_by(node.func, node.args, depth + 1)
         if name == "asyncio.gather":
             given = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List) else node.args
             parts = [self.values(each, depth + 1) for each in given]
@@ -136,11 +177,30 @@ class PythonProgram(PythonNames):
             self._made[name] = results_of(self._tools, name)
         return self._made[name]
 
+    def _made_by(self, method: ast.Attribute, args: list[ast.expr], depth: int) -> list[JSONValue]:
+        """Return what a method of dicts, lists or strings gives."""
+        given = [each.value for each in args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        found: list[JSONValue] = []
+        for value in self.values(method.value, depth):
+            if isinstance(value, dict) and method.attr in _OF_DICTS:
+                found.append(_OF_DICTS[method.attr](value))
+            elif isinstance(value, str) and method.attr in _OF_TEXT and len(given) == len(args) < 2:
+                found.append(_OF_TEXT[method.attr](value, *(each for each in given if each)))
+            elif isinstance(value, list) and method.attr == "pop":
+                found += value[:_MOST]
+        return found[:_MOST]
+
 
 def _item(value: JSONValue, key: str | int) -> list[JSONValue]:
     if isinstance(key, str):
         return [value[key]] if isinstance(value, dict) and key in value else []
     return [value[key]] if isinstance(value, list) and -len(value) <= key < len(value) else []
+
+
+def _parts(value: JSONValue) -> Iterable[JSONValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _loaded(value: JSONValue) -> JSONValue:

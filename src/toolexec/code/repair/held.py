@@ -1,0 +1,119 @@
+"""What the values on the line that failed are, by the results of the calls that the run has made.
+
+Where no other advice has a text to write, this says what each read on the line has had: its kind with its keys or an
+example, where it is empty or None, and what makes of it what is usually meant, as `json.loads` of JSON as text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.javascript_program import JavaScriptProgram
+from toolexec.code.repair.python_program import program_of
+from toolexec.code.repair.shapes import kind_of, time_as_text
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["about_held", "described"]
+
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_SECONDS: Final = range(1_000_000_000, 10_000_000_000)
+_MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
+"""Numbers that are times between 2001 and 2286."""
+_MOST_NODES: Final = 300
+_MOST_SHOWN: Final = 3
+_LONGEST: Final = 60
+
+
+def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
+    """Return what the reads on the line of *failure* have had, but for those that *said* has; "" where that is not
+    known."""
+    if failure.kind == "SyntaxError" or not failure.line:
+        return ""
+    is_python = failure.language == "python"
+    if is_python:
+        read = _in_python(failure, tools)
+    elif failure.language == "javascript":
+        read = JavaScriptProgram(failure.code, tools).read_on(failure.line)
+    else:
+        return ""
+    held: dict[str, str] = {}
+    for text, values in read:
+        if len(text) <= _LONGEST and f"`{text}` is" not in said and f"`{text}` has" not in said:
+            held.setdefault(text, described(text, values, is_python=is_python))
+    return "; ".join(islice(held.values(), _MOST_SHOWN))
+
+
+def _in_python(failure: Failure, tools: Tools) -> Iterator[tuple[str, list[JSONValue]]]:
+    """Yield the longest reads on the line whose values are known."""
+    program = program_of(failure.code, tools)
+    if program is None:
+        return
+    within: set[int] = set()
+    known: list[tuple[ast.expr, list[JSONValue]]] = []
+    for node in program.nodes(failure.line)[:_MOST_NODES]:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) and (values := program.values(node)):
+            known.append((node, values))
+            within.update(id(part) for part in ast.walk(node) if part is not node)
+    for node, values in known:
+        if id(node) not in within:
+            yield program.text(node), values
+
+
+def described(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
+    """Return what these values of a read are."""
+    filled = [each for each in values if each not in (None, "", [], {})]
+    count, empty = len(values), len(values) - len(filled) - sum(each is None for each in values)
+    if not filled:
+        return f"`{text}` is {'empty' if empty else 'None' if is_python else 'null'} here"
+    said = [kind_of(filled[0])]
+    if meant := _meant(text, filled, is_python=is_python):
+        said.append(meant)
+    if count - len(filled) - empty:
+        said.append(f"{'None' if is_python else 'null'} in {count - len(filled) - empty} of {count}: check it first")
+    if empty:
+        said.append(f"empty in {empty} of {count}: check it first")
+    return f"`{text}` is {', '.join(said)}"
+
+
+def _meant(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
+    """Return what makes of such values what is usually meant."""
+    first = values[0]
+    if type(first) is int:
+        return _as_time(text, first, is_python=is_python)
+    if isinstance(first, dict):
+        kinds = {type(part) for part in first.values()}
+        pairs = f"{text}.items()" if is_python else f"Object.entries({text})"
+        return f"`{pairs}` gives its keys with what they have" if len(kinds) == 1 and len(first) > 1 else ""
+    if isinstance(first, list) and first and isinstance(first[0], list):
+        return f"read each by place, as `each[{min(1, max(len(first[0]) - 1, 0))}]`"
+    return _of_text(text, values, first, is_python=is_python) if isinstance(first, str) else ""
+
+
+def _as_time(text: str, value: int, *, is_python: bool) -> str:
+    if value not in _MILLISECONDS and value not in _SECONDS:
+        return ""
+    is_fine = value in _MILLISECONDS
+    if is_python:
+        made = f"datetime.fromtimestamp({text}{' / 1000' if is_fine else ''}, timezone.utc)"
+    else:
+        made = f"new Date({text}{'' if is_fine else ' * 1000'})"
+    return f"{'milliseconds' if is_fine else 'seconds'} since 1970 if it is a time: `{made}`"
+
+
+def _of_text(text: str, values: Iterable[JSONValue], first: str, *, is_python: bool) -> str:
+    if first.lstrip()[:1] in ("{", "["):
+        return f"JSON that `{'json.loads' if is_python else 'JSON.parse'}({text})` reads"
+    if time_as_text(values):
+        return f"a time that `{'datetime.fromisoformat' if is_python else 'new Date'}({text})` reads"
+    if _NUMBER.fullmatch(first):
+        return f"a number that `{'float' if is_python else 'Number'}({text})` reads"
+    if "\n" in first:
+        lines = f"{text}.splitlines()" if is_python else f'{text}.trim().split("\\n")'
+        return f"lines that `{lines}` gives"
+    return ""
