@@ -20,6 +20,8 @@ from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
 from toolexec.code.repair.languages import about_language
 from toolexec.code.repair.library_names import about_library_names
+from toolexec.code.repair.missing_imports import about_missing_imports
+from toolexec.code.repair.near_tools import about_near_tools
 from toolexec.code.repair.operands import about_operands
 from toolexec.code.repair.other_names import about_foreign, about_other_names
 from toolexec.code.repair.own_imports import own_import
@@ -39,7 +41,8 @@ _NUMBERS: Final = "use `math`, `statistics`, `fractions` and lists"
 _LEARNING: Final = f"no model can be loaded or trained here; {_TOOLS}"
 _CHART: Final = "nothing can be drawn here: return the numbers"
 _PARSE: Final = "use `html.parser` or `xml.etree.ElementTree`"
-_TIME: Final = "use `datetime` and `zoneinfo`"
+_TIME: Final = "use `datetime` and `zoneinfo`: `datetime.fromisoformat(text)` reads a time, `timedelta` adds to it"
+_ZONES: Final = "use `datetime` and `zoneinfo`: `zoneinfo.ZoneInfo(name)` is a time zone"
 
 INSTEAD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("requests", "httpx", "aiohttp", "urllib3", "websockets", "websocket", "paramiko"), _FETCH),
@@ -56,7 +59,8 @@ INSTEAD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sklearn", "torch", "tensorflow", "keras", "transformers", "xgboost", "nltk", "spacy"), _LEARNING),
     **dict.fromkeys(("matplotlib", "seaborn", "plotly"), _CHART),
     **dict.fromkeys(("bs4", "lxml", "html5lib"), _PARSE),
-    **dict.fromkeys(("dateutil", "pytz", "arrow", "pendulum", "tzlocal"), _TIME),
+    **dict.fromkeys(("dateutil", "arrow", "pendulum"), _TIME),
+    **dict.fromkeys(("pytz", "tzlocal"), _ZONES),
     **dict.fromkeys(("PIL", "cv2"), f"images cannot be read or drawn here; {_TOOLS}"),
     "yaml": "use `json` or `tomllib`; for YAML, read its lines",
     "toml": "use `tomllib`",
@@ -140,6 +144,8 @@ _OF_NODE: Final = {"process.env": "env", "process.argv": "args", "module.exports
 """What programs for Node.js write, and what they write here."""
 
 _OWN: Final = "`tools` is there without an import"
+_NO_VARIABLE: Final = re.compile(r"KeyError: '(\w+)'")
+_ENVIRONMENT: Final = re.compile(r"\benviron\b|\benv\[")
 _NO_FILE: Final = (
     "a program has only its own files: send it along with the program, or call a tool that reads it; "
     "`tools.search('read a file')` finds it if there is one"
@@ -196,16 +202,20 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     """
     if len(failure.source) > _LONGEST_LINE:
         failure = replace(failure, source="")
+    near = about_near_tools(failure, tools) if failure.is_isolated and tools is not None else ""
     if failure.is_isolated and (advice := _about_machine(failure, elsewhere)):
-        return advice
+        return f"{advice}; {near}" if near else advice
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    advice = about_calls(failure, tools) or about_arguments(failure, tools) or about_chains(failure)
+    advice = about_missing_imports(failure, tools) or about_calls(failure, tools)
+    advice = advice or about_arguments(failure, tools) or about_chains(failure)
     advice = advice or about_operands(failure) or about_library_names(failure) or about_foreign(failure)
     advice = advice or about_results(failure, tools) or about_other_names(failure)
     advice = advice or about_language(failure)
     if not advice and failure.language == "javascript":
         advice = _about_javascript(failure)
+    if near:
+        return f"{advice}; {near}" if advice else near
     if tools is None or " instead of " in advice:
         return advice
     held = about_held(failure, tools, advice)
@@ -219,6 +229,8 @@ def _about_machine(failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> st
     if needed_process(failure):
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in elsewhere))
         return f"{_NO_PROCESS}; they can be started in: {kinds}" if kinds else _NO_PROCESS
+    if (named := _NO_VARIABLE.match(failure.message)) and _ENVIRONMENT.search(failure.source):
+        return f"the environment has no `{named[1]}`: it has only what is sent with the program, as `env`"
     is_missing = failure.kind == "FileNotFoundError" and "No such file" in failure.message
     return _NO_FILE if is_missing else ""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.given_values import about_given_values, fits
 from toolexec.code.repair.signatures import signature_of
 from toolexec.code.repair.source import calls_of, end_of, instead, split
 from toolexec.code.tools import Tools
@@ -17,6 +18,7 @@ __all__ = ["about_arguments"]
 
 _REFUSED: Final = re.compile(r"(?:InputValidationError|ToolError): arguments of (\S+) are not valid: ")
 _UNKNOWN: Final = re.compile(r"'(\w+)' is not a known name(?!; did you mean)")
+_MEANT: Final = re.compile(r"is not a known name; did you mean '(\w+)'")
 _MISSING: Final = re.compile(r'\(root\): "(\w+)" is a required property')
 _MISSING_IN: Final = re.compile(r'/(\w+)(?:/\d+)?: "(\w+)" is a required property')
 _NOT_LIST: Final = re.compile(r'/(\w+): the value is not of type "array"')
@@ -50,13 +52,20 @@ def about_arguments(failure: Failure, tools: Tools | None = None) -> str:
     if refused is None:
         return ""
     advice, signature = _about_refused(refused, failure, tools), signature_of(refused[1], tools)
+    if " instead of " not in advice:
+        given, properties = _given(refused[1], tools), _properties_of(refused[1], tools)
+        call = _call_of(refused[1], failure)
+        kinds = about_given_values(call, given, properties, is_python=failure.language == "python")
+        advice = f"{advice}; {kinds}" if advice and kinds else advice or kinds
     return f"{signature}: {advice}" if signature and advice else signature or advice
 
 
 def _about_refused(refused: re.Match[str], failure: Failure, tools: Tools | None) -> str:
     """Return what to write for the first argument that does not fit."""
     properties = _properties_of(refused[1], tools)
-    unknown, missing = _UNKNOWN.findall(failure.message), _MISSING.findall(failure.message)
+    meant = _MEANT.findall(failure.message)
+    unknown = _UNKNOWN.findall(failure.message)
+    missing = [each for each in _MISSING.findall(failure.message) if each not in meant]
     if unknown and missing and (advice := _wrapped(unknown, missing, properties, refused[1], failure)):
         return advice
     if len(unknown) == 1 and len(missing) == 1:
@@ -141,9 +150,9 @@ def _by_another_name(
     tools: Tools | None,
 ) -> str:
     """Advise on the first name for which the tool has another one that means the same."""
-    given = {*_given(tool_id, tools)}
+    given = _given(tool_id, tools)
     unset = [name for name in properties if name not in given]
-    pairs = _paired(unknown, unset, missing)
+    pairs = _paired(unknown, unset, missing, given, properties)
     if pairs and (said := [_renamed(old, new, failure) for old, new in pairs.items()])[0]:
         return "; ".join(each for each in said if each)
     free = missing or unset
@@ -154,9 +163,15 @@ def _by_another_name(
     return ""
 
 
-def _paired(unknown: list[str], free: list[str], missing: list[str]) -> dict[str, str]:
+def _paired(
+    unknown: list[str],
+    free: list[str],
+    missing: list[str],
+    given: Mapping[str, Any],
+    properties: Mapping[str, Any],
+) -> dict[str, str]:
     """Return the name that the tool has for each that it does not know: one with a word of it, and at the end the only
-    one that is missing for the only one that is left."""
+    one that is missing for the only one that is left, or the only one whose value is of its kind."""
     found: dict[str, str] = {}
     for name in unknown:
         words = {*re.findall(r"[a-z]+", name.lower())}
@@ -167,6 +182,8 @@ def _paired(unknown: list[str], free: list[str], missing: list[str]) -> dict[str
         if len(close) == 1:
             found[name] = close[0]
     left, wanted = [each for each in unknown if each not in found], [e for e in missing if e not in found.values()]
+    if len(left) > 1 and len(wanted) == 1:
+        left = [each for each in left if each in given and fits(given[each], properties.get(wanted[0]))]
     if len(left) == len(wanted) == 1:
         found[left[0]] = wanted[0]
     return found

@@ -9,22 +9,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_program import JavaScriptProgram
-from toolexec.code.repair.python_program import program_of
-from toolexec.code.repair.shapes import kind_of, time_as_text
+from toolexec.code.repair.python_program import PythonProgram, program_of
+from toolexec.code.repair.shapes import kind_of, time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
 __all__ = ["about_held", "described"]
 
+_WARNING: Final = re.compile(r"check it first| here$")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-_SECONDS: Final = range(1_000_000_000, 10_000_000_000)
-_MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
-"""Numbers that are times between 2001 and 2286."""
 _MOST_NODES: Final = 300
 _MOST_SHOWN: Final = 3
 _LONGEST: Final = 60
@@ -44,9 +41,12 @@ def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
         return ""
     held: dict[str, str] = {}
     for text, values in read:
-        if len(text) <= _LONGEST and f"`{text}` is" not in said and f"`{text}` has" not in said:
-            held.setdefault(text, described(text, values, is_python=is_python))
-    return "; ".join(islice(held.values(), _MOST_SHOWN))
+        is_said = f"`{text}` is" in said or f"`{text}` has" in said
+        about = described(text, values, is_python=is_python)
+        if len(text) <= _LONGEST and (not is_said or about.count("`") > 2):
+            held.setdefault(text, about)
+    ordered = sorted(held, key=lambda text: (_WARNING.search(held[text]) is None, -held[text].count("`"), -len(text)))
+    return "; ".join(held[text] for text in ordered[:_MOST_SHOWN])
 
 
 def _in_python(failure: Failure, tools: Tools) -> Iterator[tuple[str, list[JSONValue]]]:
@@ -57,12 +57,22 @@ def _in_python(failure: Failure, tools: Tools) -> Iterator[tuple[str, list[JSONV
     within: set[int] = set()
     known: list[tuple[ast.expr, list[JSONValue]]] = []
     for node in program.nodes(failure.line)[:_MOST_NODES]:
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) and (values := program.values(node)):
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) or _hides(program, node):
+            continue
+        if values := program.values(node):
             known.append((node, values))
             within.update(id(part) for part in ast.walk(node) if part is not node)
     for node, values in known:
         if id(node) not in within:
             yield program.text(node), values
+
+
+def _hides(program: PythonProgram, node: ast.expr) -> bool:
+    """Return whether a read gives one of the items of what may have none: then that is what is said."""
+    if isinstance(node, ast.Subscript):
+        return [] in program.values(node.value)
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return called in ("max", "min", "next")
 
 
 def described(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
@@ -85,7 +95,8 @@ def _meant(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
     """Return what makes of such values what is usually meant."""
     first = values[0]
     if type(first) is int:
-        return _as_time(text, first, is_python=is_python)
+        made = time_of_number(text, first, is_python=is_python)
+        return f"the time `{made}` if it is one" if made else ""
     if isinstance(first, dict):
         kinds = {type(part) for part in first.values()}
         pairs = f"{text}.items()" if is_python else f"Object.entries({text})"
@@ -93,17 +104,6 @@ def _meant(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
     if isinstance(first, list) and first and isinstance(first[0], list):
         return f"read each by place, as `each[{min(1, max(len(first[0]) - 1, 0))}]`"
     return _of_text(text, values, first, is_python=is_python) if isinstance(first, str) else ""
-
-
-def _as_time(text: str, value: int, *, is_python: bool) -> str:
-    if value not in _MILLISECONDS and value not in _SECONDS:
-        return ""
-    is_fine = value in _MILLISECONDS
-    if is_python:
-        made = f"datetime.fromtimestamp({text}{' / 1000' if is_fine else ''}, timezone.utc)"
-    else:
-        made = f"new Date({text}{'' if is_fine else ' * 1000'})"
-    return f"{'milliseconds' if is_fine else 'seconds'} since 1970 if it is a time: `{made}`"
 
 
 def _of_text(text: str, values: Iterable[JSONValue], first: str, *, is_python: bool) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from toolexec.code.repair.source import ends_of
+from toolexec.code.repair.source import ends_of, split
 
 __all__ = ["FOR", "NAME", "PATTERN", "Bound", "Chain", "JavaScriptNames", "Step"]
 
@@ -23,7 +23,9 @@ _BINDING: Final = re.compile(
     rf"(?:\b(?:const|let|var)\s+)?(?<![\w$.])({NAME})(?:\s*:\s*[\w$<>\[\]., ]+?)?\s*=(?![=>])\s*"
 )
 PATTERN: Final = re.compile(r"\b(?:const|let|var)\s*(?:\{([^{}=]*)\}|\[([^\[\]=]*)\])\s*=\s*")
-FOR: Final = re.compile(rf"\bfor\s*\(\s*(?:const|let|var)\s+({NAME})\s+(of|in)\s+")
+FOR: Final = re.compile(
+    rf"\bfor\s*(?:await\s*)?\(\s*(?:const|let|var)\s+({NAME}|\{{[^{{}}]*\}}|\[[^\[\]]*\])\s+(of|in)\s+"
+)
 _TAKES_EACH: Final = re.compile(
     rf"\.(map|filter|forEach|find|some|every|flatMap|findIndex|reduce)\(\s*(?:async\s*)?(?:\(([^()]*)\)|({NAME}))\s*=>"
 )
@@ -91,7 +93,7 @@ class JavaScriptNames:
         for found in FOR.finditer(code):
             chain = self._chain(found.end())
             if chain is not None:
-                self._add(found[1], Bound(chain, each=True) if found[2] == "of" else None)
+                self._take(found[1], chain if found[2] == "of" else None)
         for found in _FUNCTION.finditer(code):
             for name in re.findall(NAME, found[1]):
                 self._add(name, None)
@@ -105,10 +107,20 @@ class JavaScriptNames:
                 if found is None:
                     continue
                 of = Chain(chain.root, chain.start, chain.end, chain.steps[:number])
-                given = [each.strip() for each in (found[2] or found[3] or "").split(",")]
+                given = split(found[2] or found[3] or "")
                 at = 1 if found[1] == "reduce" else 0
-                if len(given) > at and re.fullmatch(NAME, given[at]):
-                    self._add(given[at], Bound(of, each=True))
+                if len(given) > at:
+                    self._take(given[at], of)
+
+    def _take(self, target: str, of: Chain | None) -> None:
+        """Take a name, or the names of a pattern, for each item of a chain, or parts of it."""
+        if re.fullmatch(NAME, target):
+            self._add(target, Bound(of, each=True) if of is not None else None)
+            return
+        for number, part in enumerate(target[1:-1].split(",")):
+            key, _, name = (each.strip() for each in part.partition(":"))
+            if re.fullmatch(NAME, name or key):
+                self._add(name or key, Bound(of, number if target[0] == "[" else key, True) if of is not None else None)
 
     def _add(self, name: str, bound: Bound | None) -> None:
         self._names.setdefault(name, []).append(bound)

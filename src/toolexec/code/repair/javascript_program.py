@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,11 @@ __all__ = ["JavaScriptProgram"]
 
 _SAME: Final = frozenset({"filter", "slice", "sort", "reverse", "toSorted", "concat"})
 _ONE: Final = frozenset({"find", "at", "pop", "shift"})
+_OF_OBJECTS: Final[Mapping[str | int | None, Callable[[dict[str, JSONValue]], JSONValue]]] = {
+    "entries": lambda value: [[key, part] for key, part in islice(value.items(), _MOST)],
+    "keys": lambda value: [*islice(value, _MOST)],
+    "values": lambda value: [*islice(value.values(), _MOST)],
+}
 _MOST: Final = 200
 _FEW: Final = 10
 _LONG: Final = 2_000
@@ -53,6 +58,11 @@ class JavaScriptProgram(JavaScriptNames):
             inner = JavaScriptProgram._chain(self._within(steps[1].inner), 0)
             found = [_loaded(each) for each in self.values(inner, depth + 1)] if inner is not None else []
             steps = steps[2:]
+        elif chain.root == "Object" and len(steps) > 1 and steps[0].key in _OF_OBJECTS:
+            inner = JavaScriptProgram._chain(self._within(steps[1].inner), 0)
+            objects = self.values(inner, depth + 1) if inner is not None else []
+            found = [_OF_OBJECTS[steps[0].key](each) for each in objects if isinstance(each, dict)]
+            steps = steps[2:]
         else:
             found = self._named(chain.root, depth + 1)
         return self._stepped(found, steps)
@@ -64,10 +74,18 @@ class JavaScriptProgram(JavaScriptNames):
                 continue
             for count in range(len(chain.steps), -1, -1):
                 part = Chain(chain.root, chain.start, chain.end, chain.steps[:count])
-                if values := self.values(part):
+                if (values := self.values(part)) and not self._is_short(part):
                     start = self._code.find(chain.root, chain.start)
                     yield self._code[start : part.steps[-1].end if count else part.end].strip(), values
                     break
+
+    def _is_short(self, chain: Chain) -> bool:
+        """Return whether a list is read at a place that some have not, or an object by a key."""
+        last = chain.steps[-1].key if chain.steps else None
+        if last is None or chain.root == "tools":
+            return False
+        before = Chain(chain.root, chain.start, chain.end, chain.steps[:-1])
+        return any(not _item(each, last) for each in self.values(before))
 
     def _stepped(self, found: list[JSONValue], steps: list[Step]) -> list[JSONValue]:
         while steps and found:
@@ -117,7 +135,8 @@ class JavaScriptProgram(JavaScriptNames):
     def _of(self, bound: Bound, depth: int) -> list[JSONValue]:
         values = self.values(bound.chain, depth + 1)
         if bound.each:
-            return [each for value in values if isinstance(value, list) for each in islice(value, _MOST)]
+            items = [each for value in values if isinstance(value, list) for each in islice(value, _MOST)]
+            return items if bound.key is None else [part for each in items for part in _item(each, bound.key)]
         if bound.key is not None:
             return [each for value in values for each in _item(value, bound.key)]
         return values

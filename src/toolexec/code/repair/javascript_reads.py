@@ -27,6 +27,7 @@ from toolexec.model.json_value import JSONValue
 __all__ = ["about_javascript_reads", "about_not_a_number", "javascript_advice"]
 
 _OPERAND: Final = re.compile(r"(?:[-+*/]=?|\bNumber\(|\bparseFloat\(|\bnew Date\()\s*(?=[A-Za-z_$])(?!new\b)")
+_AT_LENGTH: Final = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]*(?:\.\w+)*)\[\1\.length\](?!\s*=(?!=))")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_CHAINS: Final = 2_000
 
@@ -115,6 +116,7 @@ class _Reads(JavaScriptProgram):
                     yield self._code.count("\n", 0, step.end) + 1, advice
                 if values and advice_needed(values, step.key):
                     break
+        yield from self._of_ends()
         yield from self._of_loops()
 
     def _about(self, chain: Chain, number: int, values: list[JSONValue]) -> Advice | None:
@@ -196,6 +198,13 @@ class _Reads(JavaScriptProgram):
                                 ),
                             )
 
+    def _of_ends(self) -> Iterator[tuple[int, Advice]]:
+        """Advise on a list that is read at its length, where nothing is."""
+        for found in islice(_AT_LENGTH.finditer(self._code), _MOST_CHAINS):
+            new = f"{found[1]}[{found[1]}.length - 1]"
+            about = f"the last of `{found[1]}` is at its length less one: {instead(found[0], new)}"
+            yield self._code.count("\n", 0, found.start()) + 1, Advice(about, True)
+
     def _of_loops(self) -> Iterator[tuple[int, Advice]]:
         """Advise on loops over the numbers of a list, and over an object as if it were a list."""
         for found in FOR.finditer(self._code):
@@ -207,7 +216,12 @@ class _Reads(JavaScriptProgram):
             text = self._code[found.end() : end]
             line = self._code.count("\n", 0, found.start()) + 1
             is_list = all(isinstance(each, list) for each in values)
-            if found[2] == "in" and is_list and self._is_taken_for_item(found[1], self._code[end:]):
+            is_pair = found[1].startswith("[")
+            if is_pair and found[2] == "of" and all(isinstance(each, dict) for each in values):
+                old = f"{found[1]} of {text}"
+                new = f"{found[1]} of Object.entries({text})"
+                yield line, Advice(f"`{text}` is an object with {shown_keys(values)}: {instead(old, new)}", True)
+            elif found[2] == "in" and is_list and self._is_taken_for_item(found[1], self._code[end:]):
                 old = f"{found[1]} in {text}"
                 yield line, Advice(f"`in` gives the numbers of a list: {instead(old, f'{found[1]} of {text}')}", True)
             elif found[2] == "of" and all(isinstance(each, dict) for each in values) and (listed := only_list(values)):

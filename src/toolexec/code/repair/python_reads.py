@@ -124,7 +124,7 @@ class _Reads(PythonProgram):
         later = (after,) if isinstance(after, str) else self._read_later(above, node)
         tail = self._tail(node) if key in WRAPPERS else ""
         is_item = isinstance(base, ast.Name) and any(isinstance(each, Part) for each in self._names.get(base.id, ()))
-        is_part = is_item or isinstance(base, ast.Subscript)
+        is_part = is_item or isinstance(base, ast.Subscript | ast.Attribute)
         takers = takers_of(values[0], text, self._tools) if is_item and isinstance(values[0], int) else ""
         if takers:
             of = [self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)]

@@ -14,7 +14,7 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.python_program import PythonProgram, program_of
-from toolexec.code.repair.shapes import kind_of, shown_keys, time_as_text
+from toolexec.code.repair.shapes import kind_of, shown_keys, time_as_text, time_of_number
 from toolexec.code.repair.source import calls_of, instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
@@ -128,6 +128,9 @@ def _of_operations(program: PythonProgram, nodes: Sequence[ast.AST], message: st
             yield from _of_items(program, node)
             continue
         known = [(each, program.values(each)) for each in operands]
+        if said := _of_times(program, node, known):
+            yield said, True
+            continue
         wanted = _wanted(node, known, message)
         if not wanted:
             continue
@@ -144,6 +147,18 @@ def _of_operations(program: PythonProgram, nodes: Sequence[ast.AST], message: st
             continue
         about = ", ".join(said)
         yield (f"{about}: {instead(old, new)}", True) if is_written and new != old else (about, False)
+
+
+def _of_times(program: PythonProgram, node: ast.AST, known: Sequence[tuple[ast.expr, list[JSONValue]]]) -> str:
+    """Advise on a number that is read as a time, or as one of another unit."""
+    method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    if method not in ("fromisoformat", "strptime", "fromtimestamp", "utcfromtimestamp") or not known:
+        return ""
+    text, values = program.text(known[0][0]), known[0][1]
+    made = time_of_number(text, values[0], is_python=True) if values else ""
+    if not made or not isinstance(node, ast.Call) or made == program.text(node):
+        return ""
+    return f"`{text}` is {kind_of(values[0])}: {instead(program.text(node), made)}"
 
 
 def _operands(node: ast.AST) -> list[ast.expr]:

@@ -30,6 +30,7 @@ __all__ = [
     "shown_keys",
     "shown_value",
     "time_as_text",
+    "time_of_number",
     "what_to_write",
 ]
 
@@ -56,6 +57,9 @@ _MOST: Final = 200
 _MOST_SHOWN: Final = 20
 _OF_EACH: Final = frozenset({"map", "filter", "forEach", "reduce", "some", "every", "find", "flatMap"})
 _LONGEST_SHOWN: Final = 60
+_SECONDS: Final = range(1_000_000_000, 10_000_000_000)
+_MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
+"""Numbers that are times between 2001 and 2286."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
@@ -135,6 +139,11 @@ def what_to_write(read: Read, language: str) -> Advice | None:
     if kind is type(None):
         return Advice(f"`{read.base}` is {'None' if is_python else 'null'}: the tool gives no value; do not read one")
     if read.is_part and not read.is_wrapper:
+        made = time_of_number(read.base, read.values[0], is_python=is_python) if of_a_time(read.key) else ""
+        if made:
+            new = made + read.whole.removeprefix(read.base)
+            about = f"`{read.base}` is a number, such as {shown_value(read.values[0])}"
+            return Advice(f"{about}: {instead(read.whole, new)}")
         about = f"`{read.base}` is {_KINDS[kind]}, such as {shown_value(read.values[0])}: nothing is read from it"
         return Advice(f"{about}; {read.takers}" if read.takers else about)
     return Advice(f"{VALUE}, here {_KINDS[kind]}: {read.unwrapped()}", is_certain=True)
@@ -178,6 +187,15 @@ def time_as_text(values: Iterable[JSONValue]) -> bool:
     """Return whether all of these are a date or a time as text."""
     found = list(values)
     return bool(found) and all(isinstance(each, str) and _TIME.fullmatch(each) for each in found)
+
+
+def time_of_number(text: str, value: JSONValue, *, is_python: bool) -> str:
+    """Return what makes a time of a number of seconds or milliseconds since 1970; "" of any other value."""
+    if type(value) is not int or (value not in _MILLISECONDS and value not in _SECONDS):
+        return ""
+    if is_python:
+        return f"datetime.fromtimestamp({text}{' / 1000' if value in _MILLISECONDS else ''}, timezone.utc)"
+    return f"new Date({text}{'' if value in _MILLISECONDS else ' * 1000'})"
 
 
 def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: bool) -> Advice | None:
