@@ -175,7 +175,9 @@ def _paired(
     found: dict[str, str] = {}
     for name in unknown:
         words = {*re.findall(r"[a-z]+", name.lower())}
-        own = {other: {*re.findall(r"[a-z]+", other.lower())} for other in free if other not in found.values()}
+        unset = (each for each in free if each not in found.values())
+        could = [each for each in unset if _could_be(given.get(name), properties.get(each))]
+        own = {other: {*re.findall(r"[a-z]+", other.lower())} for other in could}
         close = [other for other, of in own.items() if words & of]
         close = close or [other for other, of in own.items() if any(words & same and of & same for same in _SAME_WORDS)]
         close = close if len(close) == 1 else [other for other in close if other in missing]
@@ -187,6 +189,11 @@ def _paired(
     if len(left) == len(wanted) == 1:
         found[left[0]] = wanted[0]
     return found
+
+
+def _could_be(value: JSONValue, schema: object) -> bool:
+    """Return whether a value may be meant for an argument: one of an object has parts."""
+    return isinstance(value, dict | list | None) or not _inner(schema) or fits(value, schema)
 
 
 def _given(tool_id: str, tools: Tools | None) -> Mapping[str, Any]:

@@ -31,13 +31,16 @@ _CONVERSIONS: Final = {"integer": ("int", "Number"), "number": ("float", "Number
 
 
 def fits(value: JSONValue, schema: object) -> bool:
-    """Return whether a value is of the kind of a schema, as far as that says one."""
+    """Return whether a value is of the kind of a schema, as far as that says one, and has the parts that it needs."""
     if not isinstance(schema, Mapping):
         return True
     if isinstance(ways := schema.get("anyOf"), list):
         return any(fits(value, each) for each in ways)
     kind = schema.get("type")
     kinds = _KINDS.get(kind) if isinstance(kind, str) else None
+    needed = schema.get("required")
+    if isinstance(value, dict) and isinstance(needed, list) and not {*needed} <= {*value}:
+        return False
     return kinds is None or (isinstance(value, kinds) and (isinstance(value, bool) is (kind == "boolean")))
 
 
