@@ -18,11 +18,12 @@ BLIND_FLOORS = {
     "blind4": {"python": (0.35, 0.95), "javascript": (0.4, 0.95)},
     "blind5": {"python": (0.25, 0.94), "javascript": (0.32, 0.95)},
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
+    "blind7": {"python": (0.29, 0.84), "javascript": (0.32, 0.82)},
 }
-"""The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last three sets.
+"""The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last four sets.
 One of the first set finds another tool than its author thought."""
 
-LATEST = {"blind5", "blind6"}
+LATEST = {"blind5", "blind6", "blind7"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
 NOT_FIXED = {"ways-python-133"}
