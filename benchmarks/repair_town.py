@@ -1,4 +1,4 @@
-"""The tools that the seventh blind set of programs calls: a bank, a clinic, parcels, metrics, tables, a drive, a school."""
+"""The tools that the seventh blind set of programs calls: a bank, a clinic, parcels, metrics, files, a school."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from toolexec.code.repair.shapes import (
     Advice,
     Read,
     kind_of,
+    named_list,
     nouns_of,
     only_list,
     shown_keys,
@@ -127,12 +128,15 @@ class _Reads(JavaScriptProgram):
         base, whole = self._code[start:end], self._code[start : step.end]
         objects = [each for each in values if isinstance(each, dict)]
         if len(objects) == len(values) and (isinstance(step.key, int) or step.key in _OF_LISTS):
-            listed = only_list(objects)
+            listed = only_list(objects) or named_list(objects, base.strip())
             if isinstance(step.key, str) and any(step.key in each for each in objects):
                 return None
             if not listed:
                 about = f"`{base}` is an object with {shown_keys(objects)}, and no array"
                 new = f"Object.values({base}){whole.removeprefix(base)}"
+                holds_lists = any(isinstance(part, list) for each in objects for part in each.values())
+                if holds_lists:
+                    return Advice(f"`{base}` is an object with {shown_keys(objects)}: take the array from it")
                 return Advice(f"{about}: {instead(whole, new)}") if step.key in _TAKING_EACH else None
             new = f"{base}.{listed}{whole.removeprefix(base)}"
             return Advice(f"`{base}` is an object, and the list is in `{listed}`: {instead(whole, new)}", True)

@@ -41,8 +41,15 @@ _METHODS_IN_PYTHON: Final[Mapping[str, str]] = {
     "replaceAll": "{0}.replace(old, new)",
     "padStart": "{0}.rjust(width)",
     "padEnd": "{0}.ljust(width)",
+    "mean": "statistics.mean({0})",
+    "median": "statistics.median({0})",
+    "sum": "sum({0})",
+    "max": "max({0})",
+    "min": "min({0})",
+    "unique": "set({0})",
+    "tolist": "list({0})",
 }
-"""Method of JavaScript → what Python has in its place."""
+"""Method of JavaScript, or of arrays of numpy → what Python has in its place."""
 
 _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "append": "{0}.push(value)",

@@ -14,6 +14,7 @@ from toolexec.code.repair.shapes import (
     WRAPPERS,
     Advice,
     Read,
+    named_list,
     nouns_of,
     of_a_time,
     only_list,
@@ -187,7 +188,8 @@ class _Reads(PythonProgram):
         for bound in self._names.get(base.id, ()) if isinstance(base, ast.Name) else ():
             values = self.values(bound.of) if isinstance(bound, Part) and bound.at < 0 else []
             if isinstance(bound, Part) and values and all(isinstance(each, dict) for each in values):
-                of, listed = self.text(bound.of), only_list(values)
+                of, objects = self.text(bound.of), [each for each in values if isinstance(each, dict)]
+                listed = only_list(values) or named_list(objects, of)
                 if not listed:
                     about = f"`for {bound.target} in {of}` gives its keys, `{of}.values()` what they have"
                     return Advice(f"`{of}` is a dict with {shown_keys(values)}: {about}")

@@ -212,6 +212,9 @@ def _made(text: str, values: Sequence[JSONValue], wanted: str) -> str:
         return f"({text} or 0)"
     if wanted == "number" and all(isinstance(each, str) and _NUMBER.fullmatch(each) for each in values):
         return f"float({text})"
+    lists = [each for each in values if isinstance(each, list)]
+    if wanted == "text" and len(lists) == len(values) and all(_fits(each, "number") for each in lists):
+        return f"map(str, {text})"
     if wanted == "text" and all(isinstance(each, int | float) for each in values):
         return f"str({text})"
     objects = [each for each in values if isinstance(each, dict)]

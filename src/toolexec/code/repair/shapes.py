@@ -24,6 +24,7 @@ __all__ = [
     "Advice",
     "Read",
     "fold",
+    "named_list",
     "nouns_of",
     "only_list",
     "results_of",
@@ -121,6 +122,13 @@ def only_list(values: Iterable[JSONValue]) -> str:
         tuple(key for key, part in each.items() if isinstance(part, list)) for each in values if type(each) is dict
     }
     return next(iter(names))[0] if len(names) == 1 and len(next(iter(names))) == 1 else ""
+
+
+def named_list(values: Sequence[Mapping[str, JSONValue]], name: str) -> str:
+    """Return the key under which each of these objects has a list, by the name that a program gives to it all; ""
+    without one."""
+    keys = [key for key in values[0] if fold(key) == fold(name)] if values else []
+    return keys[0] if keys and all(isinstance(each.get(keys[0]), list) for each in values) else ""
 
 
 def what_to_write(read: Read, language: str) -> Advice | None:
@@ -285,7 +293,7 @@ def _of_places(read: Read, *, is_python: bool) -> Advice | None:
     if read.key.isdigit():
         return Advice(f"`{read.base}` is a list: {instead(read.whole, f'{read.base}[{read.key}]')}", is_certain=True)
     first = next((each for each in read.values if isinstance(each, list) and each), None)
-    if not read.is_part or read.is_wrapper or first is None or isinstance(first[0], dict | list):
+    if not read.is_part or first is None or isinstance(first[0], dict | list):
         return None
     about = f"`{read.base}` is {'a list' if is_python else 'an array'}, such as {shown_value(first)}"
     return Advice(f"{about}, without `{read.key}`: read it by place, as `{read.base}[0]`")
