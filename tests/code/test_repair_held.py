@@ -97,7 +97,7 @@ REPAIRED: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("language", "code", "value"), REPAIRED)
 async def test_what_a_message_repairs(ex: Exec, language: str, code: str, value: Any) -> None:
-    """A program fails, or has another value, and what its message says to write mends it."""
+    """A program fails, or has another value, and what its message says to write fixes it."""
     result = await ex.execute_code(code, language=language)
     assert result.error is not None
     for _ in range(4):

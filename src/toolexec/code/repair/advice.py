@@ -41,9 +41,7 @@ _NUMBERS: Final = "use `math`, `statistics`, `fractions` and lists"
 _LEARNING: Final = f"no model can be loaded or trained here; {_TOOLS}"
 _CHART: Final = "nothing can be drawn here: return the numbers"
 _PARSE: Final = "use `html.parser` or `xml.etree.ElementTree`"
-_TIME: Final = (
-    "use `datetime` and `zoneinfo`: `datetime.fromisoformat(text)` reads a time"
-)
+_TIME: Final = "use `datetime` and `zoneinfo`: `datetime.fromisoformat(text)` reads a time"
 _ZONES: Final = "use `datetime` and `zoneinfo`: `zoneinfo.ZoneInfo(name)` is a time zone"
 
 INSTEAD: Final[Mapping[str, str]] = {

@@ -31,7 +31,7 @@ _CONVERSIONS: Final = {"integer": ("int", "Number"), "number": ("float", "Number
 
 
 def fits(value: JSONValue, schema: object) -> bool:
-    """Return whether a value is of the kind of a schema, as far as that says one, and has the parts that it needs."""
+    """Return whether a value is of the kind of a schema, where that says one, and has the parts that it needs."""
     if not isinstance(schema, Mapping):
         return True
     if isinstance(ways := schema.get("anyOf"), list):
