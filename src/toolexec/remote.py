@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.router import Runtime, effective_profile
     from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
     from toolexec.runtime.sessions import GuestSession, Stop
+    from toolexec.server.http.turns import Turns
 else:
     _HOMES = {
         "toolexec.backend.failures": ("cancel_begun",),
@@ -85,6 +86,7 @@ else:
         "toolexec.runtime.router": ("Runtime", "effective_profile"),
         "toolexec.runtime.sandboxes": ("SandboxSettings", "make_runtime"),
         "toolexec.runtime.sessions": ("GuestSession", "Stop"),
+        "toolexec.server.http.turns": ("Turns",),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
@@ -115,6 +117,7 @@ __all__ = [
     "Stream",
     "TenantQuota",
     "ToolCallRecord",
+    "Turns",
     "cancel_begun",
     "check_lending",
     "check_names",

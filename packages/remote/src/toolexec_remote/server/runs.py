@@ -26,6 +26,7 @@ from toolexec.remote import (
     Runtime,
     RuntimeServerSettings,
     Stream,
+    Turns,
     effective_profile,
     is_small,
     judged_kind,
@@ -190,6 +191,7 @@ class RunService:
         self._kept_bytes = 0
         self._sessions: dict[tuple[str, str], OpenSession] = {}
         self._pinned: dict[str, Runtime] = {}
+        self._large = Turns()
         metrics.watch(self.admission, self.shares)
 
     # -- taking runs --------------------------------------------------------------------------------------------------
@@ -383,7 +385,7 @@ class RunService:
                     error = SandboxFailedError(f"the program was lost after it had begun: {error.message}")
                 result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=error)
             span.finish(result)
-        return await self._outcome(result)
+        return await self._outcome(run.account, result)
 
     def _place(self, run: RemoteRun, request: ExecuteRequest, session: OpenSession | None) -> SandboxSession | Runtime:
         """Return what runs it; raises SandboxUnavailableError when the kind that it asks for is not here."""
@@ -416,13 +418,15 @@ class RunService:
             return Outcome.refused(why)
         result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=why)
         result.tool_calls = request.gateway.tool_calls() if isinstance(request.gateway, RelayGateway) else []
-        return await self._outcome(result)
+        return await self._outcome(run.account, result)
 
-    async def _outcome(self, result: CodeResult) -> Outcome:
-        """Return the outcome of a run, which is encoded off the event loop where it is large."""
+    async def _outcome(self, account: str, result: CodeResult) -> Outcome:
+        """Return the outcome of a run, which is encoded off the event loop where it is large: one of a tenant at a
+        time, as threads that compute take the interpreter from the loop, each for 5 ms."""
         if is_small([result.value, result.stdout, result.stderr]) and not result.files:
             return self._encoded(result)
-        return await walked(lambda: self._encoded(result))
+        async with self._large.taken(account, large=True):
+            return await walked(lambda: self._encoded(result))
 
     def _encoded(self, result: CodeResult) -> Outcome:
         """Return the outcome of a run, whose value may be too large, or not JSON."""
