@@ -53,7 +53,12 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *(path for package in packages() for path in sorted(package.directory.glob("*.md"))),
 ]
-WITH_CODE = [path for path in DOCUMENTS if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)]
+AWAY = {package.directory for package in packages() if package not in installed()}
+WITH_CODE = [
+    path
+    for path in DOCUMENTS
+    if path.parent not in AWAY and re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)
+]
 DOCTESTED = [
     path
     for source in (SOURCE, *(package.source for package in installed()))

@@ -156,7 +156,7 @@ class TestOtherSandboxes:
     async def test_a_container_has_it(self) -> None:
         """The sandbox is named, by what its image is known to have."""
         error = await self.asked(Having({"python": frozenset({"pandas"})}))
-        assert "; the sandbox docker has it (python)" in error
+        assert "; the sandbox bubblewrap has it (python)" in error
 
     async def test_one_that_cannot_be_used(self) -> None:
         """A sandbox that is not available, or not allowed, is not named."""
@@ -189,7 +189,7 @@ class Having(ScriptedSandbox):
     ok = True
 
     def __init__(self, packages: Mapping[str, frozenset[str]], isolation: Any = "container") -> None:
-        super().__init__(kind="docker", isolation=isolation)
+        super().__init__(kind="bubblewrap", isolation=isolation)
         self._packages = packages
 
     def packages(self) -> Mapping[str, frozenset[str]]:
@@ -213,12 +213,12 @@ class TestRouting:
     """Where a program runs that needs more than the embedded sandbox has, if the operator allows it."""
 
     PROGRAMS = {
-        "import pandas as pd": "docker",
-        "def f():\n    from pandas.io import json\nreturn 1": "docker",
-        "import subprocess": "docker",
-        "import os\nawait tools.a.b()\nos.system('ls')": "docker",
-        "import asyncio\nawait asyncio.create_subprocess_exec('ls')": "docker",
-        "from os import popen, path": "docker",
+        "import pandas as pd": "bubblewrap",
+        "def f():\n    from pandas.io import json\nreturn 1": "bubblewrap",
+        "import subprocess": "bubblewrap",
+        "import os\nawait tools.a.b()\nos.system('ls')": "bubblewrap",
+        "import asyncio\nawait asyncio.create_subprocess_exec('ls')": "bubblewrap",
+        "from os import popen, path": "bubblewrap",
         "import json, os\nreturn os.path.join('a', 'b')": "wasm",
         "import requests": "wasm",
         "import pandas, requests": "wasm",
@@ -271,7 +271,7 @@ class TestRouting:
 async def test_processes_in_the_sandbox(code: str) -> None:
     """The error of a program that starts a process names the sandboxes that start them."""
     alone = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
-    for others, advice in (([], alone), ([Having({})], f"{alone}; they can be started in: docker")):
+    for others, advice in (([], alone), ([Having({})], f"{alone}; they can be started in: bubblewrap")):
         async with Exec(runtime_backends=[WasmBackend(), *others]) as ex:
             error = (await ex.execute_code(code)).error
         assert error is not None

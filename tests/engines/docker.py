@@ -38,9 +38,6 @@ __all__ = [
     "wait_until",
 ]
 
-pytest.register_assert_rewrite(
-    "packages.containers.tests.engines.docker_cases"
-)  # which its importers import after this
 
 IMAGE = TEST_IMAGE
 _START = 60.0

@@ -52,7 +52,7 @@ def executor(ex: Exec, sandbox: ScriptedSandbox, profile: str = "") -> Executor:
 
 def test_its_languages_are_those_of_the_sandboxes() -> None:
     """All of them together; it keeps the deadline itself."""
-    runtime = Runtime([ScriptedSandbox(), ScriptedSandbox(kind="docker", languages=["go", "python"])])
+    runtime = Runtime([ScriptedSandbox(), ScriptedSandbox(kind="bubblewrap", languages=["go", "python"])])
     assert runtime.languages == {"python", "go"}
     assert runtime.keeps_deadline
     assert Runtime([]).languages == frozenset()

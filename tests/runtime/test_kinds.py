@@ -65,14 +65,15 @@ def test_what_was_never_measured_runs_only_where_it_is_named() -> None:
     assert [backend.kind for backend in given.candidates("hardened")] == usable(("kata", "wasm"))
 
 
-async def test_the_doctor_says_how_to_use_an_experimental_kind() -> None:
+@pytest.mark.parametrize("kind", usable(("firecracker", "kata")))
+async def test_the_doctor_says_how_to_use_an_experimental_kind(kind: str) -> None:
     """Shows it as not set up, with the setting that names it."""
     found = {
         finding.kind: finding for finding in await examine(make_runtime(SandboxSettings(use=("wasm",))), measure=False)
     }
-    assert found["kata"].state == "not_set_up"
-    assert "experimental" in found["kata"].reason
-    assert "name it in use of [sandboxes]" in str(found["kata"])
+    assert found[kind].state == "not_set_up"
+    assert "experimental" in found[kind].reason
+    assert "name it in use of [sandboxes]" in str(found[kind])
 
 
 def test_a_kind_that_was_taken_out_has_a_hint(tmp_path: Path) -> None:

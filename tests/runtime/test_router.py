@@ -124,18 +124,18 @@ class TestBackends:
 
     async def test_the_order_can_be_changed(self, request_of: Make) -> None:
         """By operators who prefer another sandbox."""
-        sandboxes = [ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="container")]
-        runtime = Runtime(sandboxes, order={"standard": ["docker", "wasm"]})
-        assert (await runtime.execute(request_of())).backend.kind == "docker"
-        assert [backend.kind for backend in runtime.candidates("standard")] == ["docker", "wasm"]
-        assert [backend.kind for backend in runtime.candidates("hardened")] == ["docker", "wasm"]
+        sandboxes = [ScriptedSandbox(), ScriptedSandbox(kind="bubblewrap", isolation="container")]
+        runtime = Runtime(sandboxes, order={"standard": ["bubblewrap", "wasm"]})
+        assert (await runtime.execute(request_of())).backend.kind == "bubblewrap"
+        assert [backend.kind for backend in runtime.candidates("standard")] == ["bubblewrap", "wasm"]
+        assert [backend.kind for backend in runtime.candidates("hardened")] == ["wasm"]
 
     async def test_a_fault_is_not_hidden_by_another_sandbox(self, request_of: Make) -> None:
         """The run is refused with what is wrong; what is only absent makes room for the next one."""
-        first, second = ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="container")
+        first, second = ScriptedSandbox(), ScriptedSandbox(kind="bubblewrap", isolation="container")
         runtime = Runtime([first, second])
         first.availability = Availability(ok=False, reason="not built")
-        assert (await runtime.execute(request_of())).backend.kind == "docker"
+        assert (await runtime.execute(request_of())).backend.kind == "bubblewrap"
         first.availability = Availability(ok=False, reason="it was planted", is_fault=True)
         with pytest.raises(SandboxUnavailableError, match="wasm: it was planted"):
             await runtime.execute(request_of())
@@ -143,17 +143,17 @@ class TestBackends:
 
     async def test_a_profile_that_nothing_configured_serves(self, request_of: Make) -> None:
         """The run is refused with the sandboxes that there are; the profile is not lowered to what they serve."""
-        runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")], order={"hardened": []})
-        with pytest.raises(SandboxUnavailableError, match=r"serves profile 'hardened'; there is: docker"):
+        runtime = Runtime([ScriptedSandbox(kind="bubblewrap", isolation="container")], order={"hardened": []})
+        with pytest.raises(SandboxUnavailableError, match=r"serves profile 'hardened'; there is: bubblewrap"):
             await runtime.execute(request_of(profile="hardened"))
 
     async def test_what_is_away_for_a_moment_gets_the_run(self, request_of: Make) -> None:
         """Where no other sandbox takes it: that one waits by itself. What it does not know to hold is not risked, and the
         error says that another attempt may succeed."""
         away = SandboxUnavailableError("unreachable", retryable=True, details={"endpoints": {"a": "unreachable"}})
-        first, second = ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="container")
+        first, second = ScriptedSandbox(), ScriptedSandbox(kind="bubblewrap", isolation="container")
         first.availability = Availability(ok=False, reason="unreachable", error=away)
-        assert (await Runtime([first, second]).execute(request_of())).backend.kind == "docker"
+        assert (await Runtime([first, second]).execute(request_of())).backend.kind == "bubblewrap"
         second.availability = Availability(ok=False, reason="not built")
         assert (await Runtime([first, second]).execute(request_of())).backend.kind == "wasm"
         with pytest.raises(SandboxUnavailableError, match="not built") as caught:
@@ -166,7 +166,7 @@ class TestBackends:
 
     async def test_wasm_is_a_profile_of_one_sandbox(self, request_of: Make) -> None:
         """No other sandbox serves that profile."""
-        runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")])
+        runtime = Runtime([ScriptedSandbox(kind="bubblewrap", isolation="container")])
         with pytest.raises(SandboxUnavailableError):
             await runtime.execute(request_of(profile="wasm"))
         wasm = ScriptedSandbox()
@@ -179,12 +179,19 @@ class TestBackends:
 
     async def test_every_reason_is_told(self, request_of: Make) -> None:
         """One sandbox is denied, one speaks another language, one is not there."""
-        wasm, docker = ScriptedSandbox(), ScriptedSandbox(kind="docker", isolation="none", languages=["python", "go"])
+        wasm, shared = (
+            ScriptedSandbox(),
+            ScriptedSandbox(kind="bubblewrap", isolation="none", languages=["python", "go"]),
+        )
         wasm.availability = Availability(ok=False, reason="not built", remedy="toolexec sandbox build")
         other = ScriptedSandbox(kind="remote", isolation="vm", languages=["go"])
         with pytest.raises(SandboxUnavailableError) as caught:
-            await Runtime([wasm, docker, other]).execute(request_of(language="python"))
-        for reason in ("wasm: not built (toolexec sandbox build)", "docker gives the isolation", "remote does not run"):
+            await Runtime([wasm, shared, other]).execute(request_of(language="python"))
+        for reason in (
+            "wasm: not built (toolexec sandbox build)",
+            "bubblewrap gives the isolation",
+            "remote does not run",
+        ):
             assert reason in str(caught.value)
 
 
@@ -296,7 +303,7 @@ class TestClosing:
 
     async def test_every_failure_is_told(self) -> None:
         """All sandboxes are closed, whatever one of them says."""
-        first, second = ScriptedSandbox(), ScriptedSandbox(kind="docker")
+        first, second = ScriptedSandbox(), ScriptedSandbox(kind="bubblewrap")
         first.closing_error = OSError("stuck")
         with pytest.raises(ExceptionGroup, match="some sandboxes failed to close") as caught:
             await Runtime([first, second]).aclose()

@@ -62,8 +62,8 @@ class RuntimeTestbed:
         self.begun: asyncio.Event = asyncio.Event()
         """Set once a program waits."""
         self.wasm: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="wasm", isolation="wasm")
-        self.docker: ScriptedSandbox = ScriptedSandbox(
-            self._programs(), kind="docker", isolation="container", languages=["python", "go"]
+        self.bubblewrap: ScriptedSandbox = ScriptedSandbox(
+            self._programs(), kind="bubblewrap", isolation="container", languages=["python", "go"]
         )
         self.gvisor: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="gvisor", isolation="gvisor")
         self.unsafe: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="unsafe_host", isolation="none")
@@ -160,13 +160,14 @@ async def an_unknown_profile_is_refused(testbed: RuntimeTestbed) -> None:
 
 async def a_profile_without_a_sandbox_is_refused(testbed: RuntimeTestbed) -> None:
     """No sandbox of another profile steps in, and the error says which could serve it."""
-    error = await _refused(testbed.runtime(testbed.docker), testbed.request(profile="hardened"), SandboxDeniedError)
+    testbed.wasm.isolation = "container"
+    error = await _refused(testbed.runtime(testbed.wasm), testbed.request(profile="hardened"), SandboxDeniedError)
     assert "container" in str(error)
     error = await _refused(
         testbed.runtime(testbed.gvisor), testbed.request(profile="standard"), SandboxUnavailableError
     )
-    assert "docker" in str(error)
-    assert testbed.docker.requests == testbed.gvisor.requests == []
+    assert "bubblewrap" in str(error)
+    assert testbed.wasm.requests == testbed.gvisor.requests == []
 
 
 async def nothing_falls_back_to_the_host(testbed: RuntimeTestbed) -> None:
@@ -181,9 +182,9 @@ async def nothing_falls_back_to_the_host(testbed: RuntimeTestbed) -> None:
 
 async def isolation_is_judged_by_what_is_underneath(testbed: RuntimeTestbed) -> None:
     """Require that a sandbox that only looks like a safe one is denied for a safe profile."""
-    testbed.docker.isolation = "none"
-    await _refused(testbed.runtime(testbed.docker), testbed.request(profile="standard"), SandboxDeniedError)
-    assert testbed.docker.requests == []
+    testbed.bubblewrap.isolation = "none"
+    await _refused(testbed.runtime(testbed.bubblewrap), testbed.request(profile="standard"), SandboxDeniedError)
+    assert testbed.bubblewrap.requests == []
 
 
 async def dev_can_be_denied(testbed: RuntimeTestbed) -> None:
@@ -195,12 +196,12 @@ async def dev_can_be_denied(testbed: RuntimeTestbed) -> None:
 
 async def candidates_are_tried_in_order(testbed: RuntimeTestbed) -> None:
     """Require that the first candidate that is available and runs the language is used, in any order of addition."""
-    runtime = testbed.runtime(testbed.docker, testbed.wasm)
+    runtime = testbed.runtime(testbed.bubblewrap, testbed.wasm)
     assert _where(await runtime.execute(testbed.request())) == "wasm"
-    assert _where(await runtime.execute(testbed.request(language="go"))) == "docker"
+    assert _where(await runtime.execute(testbed.request(language="go"))) == "bubblewrap"
     testbed.wasm.availability = Availability(ok=False, reason="it is not built", remedy="build it")
-    assert _where(await runtime.execute(testbed.request())) == "docker"
-    testbed.docker.availability = Availability(ok=False, reason="no daemon")
+    assert _where(await runtime.execute(testbed.request())) == "bubblewrap"
+    testbed.bubblewrap.availability = Availability(ok=False, reason="no daemon")
     error = await _refused(runtime, testbed.request(), SandboxUnavailableError)
     assert "build it" in str(error)
     assert "no daemon" in str(error)
@@ -260,14 +261,14 @@ async def cancelling_stops_the_program(testbed: RuntimeTestbed) -> None:
 
 async def closing_stops_everything(testbed: RuntimeTestbed) -> None:
     """Runs end, every sandbox is closed, and nothing can be run any more."""
-    runtime = testbed.runtime(testbed.wasm, testbed.docker)
+    runtime = testbed.runtime(testbed.wasm, testbed.bubblewrap)
     task = asyncio.ensure_future(runtime.execute(testbed.request("waits")))
     await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     await asyncio.wait_for(runtime.aclose(), _PATIENCE)
     await asyncio.wait([task], timeout=_PATIENCE)
     assert not task.cancelled()
     assert isinstance(task.exception(), ClosedError)
-    assert testbed.wasm.closed == testbed.docker.closed == 1
+    assert testbed.wasm.closed == testbed.bubblewrap.closed == 1
     assert testbed.wasm.running == 0
     await _refused(runtime, testbed.request(), SandboxUnavailableError)
 
