@@ -262,8 +262,8 @@ def test_a_sandbox_whose_package_is_missing_says_what_to_type(tmp_path: Path) ->
 
 
 def test_engines_of_containers_whose_package_is_missing_say_what_to_type(tmp_path: Path) -> None:
-    """Their keys are read as ever; naming one, and checking it, have the line that installs it. Bubblewrap is there, and
-    all other sandboxes work."""
+    """Their keys are read as ever; naming one, and checking it, have the line that installs it. Bubblewrap is there, all
+    other sandboxes work, and what an engine of a remote runtime isolates is known."""
     (tmp_path / "engines.toml").write_text('[sandboxes]\ndocker_host = "unix:///d.sock"\nrunsc = "/opt/g/runsc"\n')
     program = """
     import asyncio
@@ -275,6 +275,7 @@ def test_engines_of_containers_whose_package_is_missing_say_what_to_type(tmp_pat
     from toolexec.config.load import load_settings
     from toolexec.errors import ConfigurationError, MissingExtraError
     from toolexec.runtime.doctor import examine
+    from toolexec.runtime.kinds import isolations
     from toolexec.runtime.router import Runtime
     from toolexec.runtime.sandboxes import SandboxSettings, make_runtime, make_sandbox
     from typer.testing import CliRunner
@@ -300,6 +301,7 @@ def test_engines_of_containers_whose_package_is_missing_say_what_to_type(tmp_pat
     with Exec(runtime_backends=settings).sync as ex:
         there = [backend.kind for backend in make_runtime(settings).backends]
         print(ex.execute_code("return 6 * 7").value, "bubblewrap" in there, {*there} & {*kinds})
+    print(*(isolations()[kind] for kind in (*kinds, "qemu", "firecracker")))
     """
     lines = [
         f"the sandbox {kind} needs the 'containers' extra; install it with: pip install 'toolexec[containers]'"
@@ -312,6 +314,7 @@ def test_engines_of_containers_whose_package_is_missing_say_what_to_type(tmp_pat
         f"2 error: {lines[0]}",
         "not_set_up True",
         "42 True set()",
+        "container container gvisor vm vm vm",
     ]
 
 

@@ -132,3 +132,5 @@ def test_what_has_workers_elsewhere_is_used_only_where_it_is_named() -> None:
 def test_the_kinds_that_run_code_are_known_without_their_packages() -> None:
     """Count the kind of a package, whether that is installed or not."""
     assert [*lent_kinds()] == [*isolations()]
+    there = {plugin.kind: plugin.isolation for plugin in map(plugin_of, usable(SANDBOXES))}
+    assert {**there, **isolations()} == {**isolations(), **there}

@@ -48,6 +48,8 @@ its settings."""
 WITH_KEYS: Final = frozenset({"containerd", "docker", "firecracker", "gvisor", "kata", "qemu"})
 """Those of them whose settings are keys of `[sandboxes]`, such as `docker_host` and `vm_image`, and no table of their
 own."""
+_STRONGER: Final = {"firecracker": "vm", "gvisor": "gvisor", "kata": "vm", "qemu": "vm"}
+"""Those of them that isolate more than a container, known without their package, as a remote runtime may have it."""
 SANDBOXES: Final = (*_HOMES, *PACKAGED)
 """Every kind of sandbox that toolexec and its packages have; an experimental one is used only when it is named."""
 KINDS: Final = (*SANDBOXES, *RELAYED)
@@ -127,8 +129,8 @@ def lent_kinds() -> tuple[str, ...]:
 def isolations() -> dict[str, str]:
     """Return the kinds of toolexec that run code by themselves, and the isolation that each usually gives.
 
-    One whose package is not installed here may still be elsewhere: it counts as a container, the least of them.
+    One whose package is not installed here may still be elsewhere.
     """
     present = {plugin.kind: plugin.isolation for plugin in present_plugins()}
-    found = {kind: present.get(kind, "container") for kind in SANDBOXES if kind not in ELSEWHERE}
+    found = {kind: present.get(kind, _STRONGER.get(kind, "container")) for kind in SANDBOXES if kind not in ELSEWHERE}
     return {kind: isolation for kind, isolation in found.items() if isolation}
