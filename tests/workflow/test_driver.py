@@ -190,3 +190,21 @@ def test_steps_of_a_run_can_be_lowered(ex: Exec) -> None:
     error = drive(ex, "for i in range(1000) { x := i }", budget=Budget(100)).error
     assert isinstance(error, LimitExceededError)
     assert error.details["line"] == 1
+
+
+async def test_a_program_that_is_dropped_half_way_waits_for_nothing() -> None:
+    """It may be closed on the event loop of another run, where a timer of it would count as one of that."""
+    entered, left = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        entered.set()
+        await left.wait()
+
+    async with Exec() as ex:
+        ex.add(slow, "t:slow")
+        source = 'return parallel { one: run("t:slow"), other: run("t:slow") }'
+        work = run_workflow(program_of(source), None, tools_of(ex))
+        work.send(None)
+        await entered.wait()
+        work.close()  # raises RuntimeError where it waits
+        left.set()

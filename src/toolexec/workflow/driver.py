@@ -141,6 +141,10 @@ class Driver:
                 else:
                     self._begin(outcome)
                     await self._deliver()
+        except GeneratorExit:  # it is dropped half-way, and closed on any event loop: nothing can be awaited
+            self._tasks.clear()
+            self._stopped.clear()
+            raise
         finally:
             await self._stop()
 
