@@ -27,18 +27,11 @@ from toolexec.journal import (
     CallSpec,
     DurableRunner,
     Host,
-    Index,
     JSONDict,
-    JSONObject,
-    JSONValue,
     RefusedArgs,
     Replay,
     RunSpec,
-    Signal,
     ToolCall,
-    Wait,
-    WaitKind,
-    Waits,
     approval_of,
     error_to_json,
     is_repeatable,
@@ -74,6 +67,7 @@ from toolexec_temporal.messages import (
 from toolexec_temporal.places import HOLD, Place
 from toolexec_temporal.settings import queue_of_places
 from toolexec_temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
+from toolexec_temporal.waits import Log, Waits
 
 __all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
 
@@ -115,7 +109,7 @@ class _Run:
         self._signals: list[JSONDict] = [*carried.signals]
         self._children = Children(carried.children)
         self._open: set[str] = set()
-        self._waits = _Waits(_Log(self), self._host.index)
+        self._waits = Waits(Log(self), self._host.index)
         self._moving = False
         self._too_large = False
         self._minds_limits = False
@@ -406,77 +400,6 @@ class _Run:
         return host_of(workflow.info().task_queue)
 
 
-class _Log:
-    """What the runner of a run knows of the journal: here that is the workflow's own state."""
-
-    is_remote = False
-
-    def __init__(self, run: _Run) -> None:
-        self.run_id: str = run.run_id
-        self._run = run
-
-    def begin(self, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
-        self._run.note(call, delivered)
-
-    def end(self, step: str, state: str, outcome: Mapping[str, Any]) -> None:
-        self._run.note_end(step, state, outcome)
-
-    def find(self, step: str, name: str) -> bool:
-        """Return whether there is a signal for a step."""
-        return self._run.signal_for(step, name) is not None
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether a held run may make calls by now."""
-        return self._run.is_resumed
-
-    def take(self, step: str, name: str) -> Signal | None:
-        signal = self._run.signal_for(step, name)
-        if signal is None:
-            return None
-        signal["taken_by"] = step
-        return Signal(**signal)
-
-
-class _Waits(Waits):
-    """What a run on Temporal waits for: by timers and signals of its workflow, for as long as it takes."""
-
-    def __init__(self, log: _Log, index: Index) -> None:
-        super().__init__(log, index, clock=workflow.time)
-        self._signals = log
-
-    async def question(self, record: CallRecord, kind: WaitKind, details: JSONObject) -> JSONValue:
-        """Return what was answered to a question about a call: whether it may be made, or whether it was done."""
-        name = f"{'approve' if kind == 'approval' else kind}:{record.step}"
-        signal = await self._until(record, kind, name, details, None)
-        return signal.payload if signal is not None else None
-
-    async def until_resumed(self, record: CallRecord) -> None:
-        """Return once a held run may make its calls."""
-        if self._signals.is_resumed:
-            return
-        step, details = record.step, {"tool": record.tool}
-        self.open[step] = Wait(step=step, kind="signal", name=RESUMED, details=details, since=record.began)
-        try:
-            await workflow.wait_condition(lambda: self._signals.is_resumed)
-        finally:
-            del self.open[step]
-
-    async def _until(
-        self, record: CallRecord, kind: WaitKind, name: str, details: JSONObject | None, due: float | None
-    ) -> Signal | None:
-        step = record.step
-        self.open[step] = Wait(step=step, kind=kind, name=name, details=details, due=due, since=record.began)
-        left = None if due is None else timedelta(seconds=max(due - workflow.time(), 0.001))
-        try:
-            await workflow.wait_condition(lambda: bool(name) and self._signals.find(step, name), timeout=left)
-        except TimeoutError:
-            return None
-        finally:
-            del self.open[step]
-        return self._signals.take(step, name)
-
-
 class _Steps(_Run):
     """A run whose program runs here: a chain or a workflow. Its calls are answered by activities."""
 
@@ -489,7 +412,7 @@ class _Steps(_Run):
         repeat_here(self._checked, limits.limit if self._minds_limits else None)
         replay = Replay(record.id, record.kind, [read_call(call) for call in self._calls.values()], self._delivered)
         self._replay = replay
-        runner = DurableRunner(_Activities(self), self._host.find, _Log(self), replay, self._waits)
+        runner = DurableRunner(_Activities(self), self._host.find, Log(self), replay, self._waits)
         replay.sleeper = runner.sleep
         pausing = asyncio.create_task(self._pause(limits)) if self._minds_limits else None
         try:
