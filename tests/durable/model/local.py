@@ -19,16 +19,19 @@ import toolexec.durable.clock as host_clock
 import toolexec.durable.run as durable_run
 import toolexec.durable.sql as durable_sql
 from toolexec import Exec
+from toolexec.durable.postgres import PostgresJournal
 from toolexec.durable.sql import Execute, SQLJournal
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import RunBusyError, RunError
 from toolexec.journal import Signal, Wait
 from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["LocalDriver", "Machine", "MortalSQLite"]
+__all__ = ["LocalDriver", "Machine", "MortalPostgres", "MortalSQLite"]
 
 _STILL = 0.03
 """For how many seconds nothing moves in a process that only waits for the time."""
+_STILL_REMOTE = 0.2
+"""The same where each write goes to a server and back."""
 _process: ContextVar[str] = ContextVar("process", default="")
 
 
@@ -57,6 +60,10 @@ class _Mortal(SQLJournal):
 
 class MortalSQLite(_Mortal, SQLiteJournal):
     """Such a journal in a file."""
+
+
+class MortalPostgres(_Mortal, PostgresJournal):
+    """Such a journal on a server."""
 
 
 class Machine:
@@ -176,13 +183,14 @@ class LocalDriver:
         """Return when the process has ended, is dead, or waits for the time only."""
         moves, still = -1, 0.0
         loop = asyncio.get_running_loop()
+        long = _STILL_REMOTE if process.journal.is_remote else _STILL
 
         def rests() -> bool:
             nonlocal moves, still
             if process.life.is_dead or process.task.done():
                 return True
             if process.life.moves != moves or self._machine.time.first() is None:
-                moves, still = process.life.moves, loop.time() + _STILL
+                moves, still = process.life.moves, loop.time() + long
             return loop.time() > still
 
         await until(rests)

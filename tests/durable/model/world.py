@@ -14,7 +14,7 @@ from toolexec import Exec, Gate, Policy, Rule, Tool, ToolAnnotations
 from toolexec.errors import ExecutionError, JournalError, ToolTimeoutError
 from toolexec.run.layers.approval import Approval
 
-__all__ = ["Effects", "Life", "Time", "add_tools", "open_plain", "value_of"]
+__all__ = ["Effects", "Life", "Silence", "Time", "add_tools", "open_plain", "value_of"]
 
 _SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 _SHORT = 1.0
@@ -96,6 +96,14 @@ class Life:
         self.reach(f"after {where}")
 
 
+class Silence(Exception):
+    """Raised by what has an effect in a process that is dead, and whose tools are to say nothing until it is *over*."""
+
+    def __init__(self, over: threading.Event) -> None:
+        super().__init__("this process is dead")
+        self.over = over
+
+
 class Effects:
     """What was done in the world, and cannot be undone."""
 
@@ -136,9 +144,19 @@ def add_tools(
 
         async def slowly(args: dict[str, Any]) -> Any:
             await asyncio.sleep(0)
-            return work(args)
+            try:
+                return work(args)
+            except Silence:
+                await asyncio.Event().wait()
 
-        return work if kind == "plain" else slowly
+        def plainly(args: dict[str, Any]) -> Any:
+            try:
+                return work(args)
+            except Silence as error:
+                error.over.wait()
+                raise
+
+        return plainly if kind == "plain" else slowly
 
     for kind in ("do", "plain", "checked", "read", "fails", "large", "guarded"):
         meta = {"toolexec/check": "fx:has"} if kind == "checked" else {}
