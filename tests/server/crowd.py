@@ -164,10 +164,12 @@ JSON_HEADERS = {"accept": "application/json, text/event-stream", "content-type":
 @dataclass
 class Crowd:
     """Callers that call now and then, each with a connection of its own, every second one in a session of the older
-    era. `answered` counts their calls, `errors` what was wrong with some, `took` is how many seconds each took."""
+    era; each calls the *tools* in turn. `answered` counts their calls, `errors` what was wrong with some, `took` is how
+    many seconds each took."""
 
     url: str
     callers: list[str]
+    tools: tuple[str, ...] = ("load:echo",)
     answered: Counter[str] = field(default_factory=Counter[str])
     errors: list[str] = field(default_factory=list[str])
     took: list[float] = field(default_factory=list[float])
@@ -201,7 +203,7 @@ class Crowd:
         """Have a caller make one call."""
         client, headers = self._clients[name]
         text = f"{name}-{number}"
-        arguments = {"tool_id": "load:echo", "args": {"text": text}}
+        arguments = {"tool_id": self.tools[number % len(self.tools)], "args": {"text": text}}
         if headers:
             params = {"name": "run_tool", "arguments": arguments}
             body = json.dumps({"jsonrpc": "2.0", "id": number + 2, "method": "tools/call", "params": params}).encode()

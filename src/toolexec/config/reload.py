@@ -50,10 +50,11 @@ class _Prepared:
 class Reload:
     """Takes over what *load* returns into what was *built* for a server, each time it is called.
 
-    What has changed is made first, all of it; then it is exchanged in one turn of the event loop. A call goes by the
-    settings of the moment it began, and reaches the backend that it began with. Servers that are the same keep their
-    connections, and so do those of which only another part is chosen; one that is out or changed is closed once the
-    calls have ended that began before. When anything is wrong nothing changes: the log and `problem` say what. The
+    What has changed is made first, all of it, and what takes the place of a server is started, for up to the Exec's
+    `start_timeout`; then it is exchanged in one turn of the event loop. A call goes by the settings of the moment it
+    began, and reaches the backend that it began with. Servers that are the same keep their connections, and so do those
+    of which only another part is chosen; one that is out or changed is closed once the calls have ended that began
+    before. When anything is wrong nothing changes: the log and `problem` say what. The
     audit log has a record of what was changed, by name.
 
     *keys* are the API keys of the server, if it takes any, *endpoints* those beside its main one; *notify* is called
@@ -108,7 +109,7 @@ class Reload:
             prepared = None
             try:
                 prepared = await asyncio.to_thread(self._prepare)
-                self._exchange(prepared)
+                await self._take_over(prepared)
             except ToolExecError as error:
                 return self._failed(_one_line(error), prepared)
             except Exception as error:
@@ -131,7 +132,7 @@ class Reload:
             known = [*(server.name for server in self._loaded.servers), *self._loaded.providers]
             if name not in known:
                 raise BackendNotFoundError(f"the settings have no backend {name!r}; {did_you_mean(name, known)}")
-            self._exchange(await asyncio.to_thread(self._prepare, again=name))
+            await self._take_over(await asyncio.to_thread(self._prepare, again=name))
             logger.warning("backend %s is started again", name)
 
     async def aclose(self) -> None:
@@ -213,6 +214,34 @@ class Reload:
             add_skills=[loaded.tools[name].skill for name in changes.tools if name in loaded.tools],
         )
 
+    async def _take_over(self, prepared: _Prepared) -> None:
+        """Start what takes the place of other servers, then exchange everything; raises with nothing exchanged, and
+        nothing started."""
+        try:
+            await self._start_successors(prepared)
+            self._exchange(prepared)
+        except BaseException:
+            await asyncio.gather(*(each.aclose() for each in prepared.backends), return_exceptions=True)
+            raise
+
+    async def _start_successors(self, prepared: _Prepared) -> None:
+        """Have servers that are called now replaced by ones that are connected: no call waits for a process to start.
+
+        One that takes longer, or fails, takes the place in its turn all the same, as the settings want it.
+        """
+        ex = self._built.ex
+        starting: list[asyncio.Task[None]] = []
+        for backend in prepared.backends:
+            before = ex.backends.get(backend.name)
+            if before is None or not (before.enabled and before.status().available):
+                continue
+            follow = getattr(backend, "follow", None)
+            if follow is not None:
+                follow(before)
+            starting.append(self._begin(_started(backend)))
+        if starting:
+            await asyncio.wait(starting, timeout=ex.options.start_timeout)
+
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""
         ex, changes = self._built.ex, prepared.changes
@@ -251,10 +280,11 @@ class Reload:
         for name in sorted({*changes.added} & {*self._built.ex.backends.names()}):
             raise ConfigurationError(f"a backend named {name} is there already; choose another name")
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+        return task
 
     async def _read_tools(self, names: Collection[str]) -> None:
         """Read again the tools of servers of which another part is chosen: what is new is there from then on."""
@@ -291,6 +321,11 @@ class Reload:
                 await self._built.ex.backends.release(backend)
             except Exception:
                 logger.exception("backend %s was removed, and did not close", backend.name)
+
+
+async def _started(backend: Backend) -> None:
+    with suppress(Exception):  # the Exec starts it once more, and says why it fails
+        await backend.start()
 
 
 def _one_line(error: ToolExecError) -> str:

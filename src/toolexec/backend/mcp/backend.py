@@ -145,6 +145,12 @@ class MCPBackend:
             await self._instances.aclose()
         await self._connection.aclose()
 
+    def follow(self, before: object) -> None:
+        """Answer what the server asks as *before* does, whose place this takes; to be called before the start, as a
+        server learns then what it may ask."""
+        if isinstance(before, MCPBackend):
+            self.relay.active = before.relay.active
+
     def end_session(self, session: str) -> None:
         """Close the instances of a session that is over; see `KeepsSessions.end_session`."""
         if self._instances is not None:
