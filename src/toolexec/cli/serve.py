@@ -302,6 +302,8 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
 
     settings = built.serve
     server = ToolServer(built.ex, settings, results=built.results, index=lambda: built.index)
+    if server.logins is not None:
+        server.logins.audit = built.audit
     metrics.watch_backends(built.ex.backend_statuses)
     meter = built.ex.meter if built.ex.meter.counts else None
     if meter is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.server.test_endpoints import MAIN, endpoint, keys, serving
 
 from toolexec import Exec
 from toolexec.model.origin import Caller
+from toolexec.run.audit import AuditLog
 from toolexec.server.app import ToolServer
 from toolexec.server.auth import ApiKey, AuthSettings
 from toolexec.server.auth.credentials import hash_key
@@ -255,6 +257,31 @@ async def test_answers_that_are_forged_or_come_twice_are_refused(running: Runnin
         back = await ann.authorize(await ann.start(await running.link("ann")))
         assert (await ann.http.get(back)).status_code == 200
         assert (await ann.http.get(back)).status_code == 403
+
+
+async def test_the_audit_log_has_how_each_login_ended_and_no_secret(running: Running, tmp_path: Path) -> None:
+    """A link in other hands, an answer from another browser, a forged one and a login that is kept are four notes, with
+    the caller, the backend and the outcome."""
+    links = running.server.logins
+    assert links is not None
+    links.audit = AuditLog.open(tmp_path / "audit.jsonl", state=tmp_path)
+    with closing(links.audit):
+        async with Browser(running, "ann") as ann, Browser(running, "bob") as bob:
+            link = await running.link("ann")
+            assert (await bob.prove(link)).status_code == 403
+            back = await ann.authorize(await ann.start(link))
+            assert (await bob.http.get(back)).status_code == 403
+            query = {**dict(parse_qsl(urlsplit(back).query)), "iss": "https://evil.example"}
+            assert (await ann.http.get(f"{back.partition('?')[0]}?{urlencode(query)}")).status_code == 502
+            assert (await ann.log_in(await running.link("ann"))).status_code == 200
+        text = (tmp_path / "audit.jsonl").read_text()
+    notes = [each for each in map(json.loads, text.splitlines()) if each["kind"] == "note"]
+    assert [each["outcome"] for each in notes] == ["another_caller", "another_browser", "login", "ok"]
+    assert {each["backend"] for each in notes} == {"notes"}
+    assert [each["caller"]["id"] for each in notes] == ["ann"] * 4
+    assert notes[0]["by"]["id"] == "bob"
+    secrets = ["key-of-ann", "key-of-bob", query["code"], query["state"], *running.there.tokens]
+    assert [secret for secret in secrets if secret in text] == []
 
 
 async def test_a_token_endpoint_that_redirects_is_not_followed(running: Running) -> None:

@@ -17,10 +17,13 @@ from urllib.parse import quote
 from toolexec.backend.base import LoginBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.backend.secrets.callers import caller_key
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller
 from toolexec.net.oauth.login import CodeLogin, begin_code_login, end_code_login
 from toolexec.net.oauth.session import OAuthSession
+from toolexec.run.audit.log import AuditLog
+from toolexec.run.audit.record import inside
 
 __all__ = ["CALLBACK", "LOGIN_PATH", "BegunLogin", "LoginLinks", "NoLoginError", "PendingLogin", "cookie_of"]
 
@@ -90,6 +93,8 @@ class LoginLinks:
         self._links: OrderedDict[str, PendingLogin] = OrderedDict()
         self._latest: dict[_Key, PendingLogin] = {}
         self._begun: OrderedDict[str, BegunLogin] = OrderedDict()
+        self.audit: AuditLog | None = None
+        """Where it is written down how each login ended, and who opened a link of another caller; never a secret."""
 
     def ask(self, caller: Caller, backend: str, scopes: tuple[str, ...]) -> PendingLogin | None:
         """Return the login that *caller* is to make: the one that is waited for already, if there is one. None for a
@@ -131,6 +136,7 @@ class LoginLinks:
         whose = (caller.method, caller.realm, caller.id)
         if whose != pending.key[:3]:
             logger.warning("a login link of one caller was opened by another, %s", caller.id[:100])
+            self._note("another_caller", pending, by=caller)
             raise NoLoginError("This link was made for another caller. Do not go on: ask who sent it to you.")
         self._drop(pending)
         backend = self._backends.get(pending.backend)
@@ -158,22 +164,49 @@ class LoginLinks:
             raise NoLoginError("This is not the answer to a login that is waited for.")
         if not hmac.compare_digest(found.browser, _digest(cookies.get(cookie_of(state), ""))):
             logger.warning("the answer to the login of %s came from another browser", found.pending.caller.id[:100])
+            self._note("another_browser", found.pending)
             raise NoLoginError("This login was begun in another browser. Do not go on: ask who sent you the link.")
         del self._begun[state]  # before anything is awaited: an answer counts once
         pending = found.pending
+        outcome = "unknown"  # broken off: it may be kept, or not
         try:
             await end_code_login(found.session, found.login, answer)
+            outcome = "ok"
             logger.info("caller %s has logged in to %s", pending.caller.id[:100], pending.backend)
+        except ToolExecError as error:
+            outcome = error.code
+            raise
         finally:
+            self._note(outcome, pending)
             pending.done.set()
             for listener in pending.listeners:
                 listener()
         return pending
 
+    def _note(self, outcome: str, pending: PendingLogin, *, by: Caller | None = None) -> None:
+        """Write down what became of a login: where that cannot be, no call is made until it can."""
+        if self.audit is None:
+            return
+        facts = {
+            "kind": "note",
+            "note": "a login at the login page",
+            "caller": _named(pending.caller),
+            "backend": pending.backend,
+            "outcome": outcome,
+            "by": _named(by) if by is not None else None,
+        }
+        self.audit.write_late(inside(facts))
+
     def _drop(self, pending: PendingLogin) -> None:
         self._links.pop(pending.nonce, None)
         if self._latest.get(pending.key) is pending:
             del self._latest[pending.key]
+
+
+def _named(caller: Caller) -> JSONDict:
+    """Return who a caller is, by name."""
+    named = {"id": caller.id, "method": caller.method, "realm": caller.realm, "endpoint": caller.endpoint}
+    return {key: value for key, value in named.items() if value}
 
 
 def cookie_of(state: str) -> str:
