@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
-from toolexec.errors import InputValidationError, OutputValidationError, ToolTimeoutError
+from toolexec.errors import InputValidationError, OutputValidationError, ToolExecError, ToolTimeoutError
 from toolexec.model.schema import Schema
 from toolexec.server.replies import failure
 from toolexec.server.tools.errors import error_object, short_errors
@@ -52,3 +54,38 @@ def test_steps_of_a_chain_are_short_as_well() -> None:
     assert short["results"][0]["error"].keys() == {"code", "message"}
     broken = error_object(OutputValidationError(SCHEMA.violations({}), tool_id="a:b", value={}))
     assert short_errors({"error": broken})["error"].keys() == broken.keys() - {"details"}
+
+
+class _Large:
+    """What a call has been given."""
+
+
+def test_nothing_of_a_call_is_kept_once_its_error_is_shown() -> None:
+    """The frames that an error and its cause have passed are gone at once, without the garbage collector, also where
+    they have the error."""
+    known: list[weakref.ref[_Large]] = []
+    message = None
+
+    def cause() -> None:
+        large, error = _Large(), ValueError("it is too large")
+        known.append(weakref.ref(large))
+        raise error
+
+    def call() -> None:
+        large = _Large()
+        known.append(weakref.ref(large))
+        try:
+            cause()
+        except ValueError as before:
+            error = ToolExecError("it failed")
+            raise error from before
+
+    gc.disable()
+    try:
+        try:
+            call()
+        except ToolExecError as error:
+            message = error_object(error)["message"]
+        assert (message, [each() for each in known]) == ("it failed", [None, None])
+    finally:
+        gc.enable()

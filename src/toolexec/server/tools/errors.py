@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from toolexec.errors import RemoteToolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
@@ -31,7 +31,11 @@ _OF_THE_CALL: Final = frozenset({"tool_id", "op", "retryable", "outcome"})
 
 
 def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSONDict:
-    """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size."""
+    """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size.
+
+    That ends the way of the error: it has no traceback any more.
+    """
+    _let_go(error)
     shown = error.public()
     if shown is not error:
         logger.warning("%s", visible(redactor.text(str(error)), _MAX_MESSAGE))  # what operators should know of it
@@ -47,6 +51,25 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSON
     if details:
         data["details"] = _bounded(details)
     return {key: redactor.value(value) for key, value in data.items()}
+
+
+def _let_go(error: BaseException) -> None:
+    """Drop the tracebacks of an error and of those before it.
+
+    Frames that an error has passed have the call's arguments and results, and some have the error: such a cycle would
+    keep them all until the garbage collector comes by, megabytes for each call.
+    """
+    todo: list[BaseException] = [error]
+    seen: set[int] = set()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        todo += [before for before in (each.__cause__, each.__context__) if before is not None]
+        if isinstance(each, BaseExceptionGroup):
+            todo += cast("BaseExceptionGroup[BaseException]", each).exceptions
 
 
 def error_reply(error: ToolExecError, **beside: JSONValue) -> MetaReply:
