@@ -189,7 +189,8 @@ def _until_done(waits_for: Any, ends: float | None = None) -> Generator[Any, Any
         return
     wait = _Wait(waits_for)
     waits_for._asyncio_future_blocking = False  # noqa: SLF001 - as code that awaits a future must set it
-    timer = None if ends is None else waits_for.get_loop().call_at(ends, wait.end)
+    # A timer that was cancelled stays with the loop until its time, and with it its context: all that the call knows.
+    timer = None if ends is None else waits_for.get_loop().call_at(ends, wait.end, context=Context())
     try:
         yield wait
     finally:
@@ -272,7 +273,8 @@ class _Alarm:
         self._cancelling = task.cancelling()
         self._scoped = False
         self.rang = False
-        self._timer = task.get_loop().call_later(seconds, self._ring)
+        # As above: without a context of its own it would keep that of the call for so many seconds.
+        self._timer = task.get_loop().call_later(seconds, self._ring, context=Context())
 
     def _ring(self) -> None:
         self.rang = True

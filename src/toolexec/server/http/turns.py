@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Final
 
 __all__ = ["Turns"]
@@ -116,7 +117,7 @@ class _Turn:
 
     def _start(self) -> asyncio.TimerHandle:
         due = self._loop.time() + self._seconds
-        return self._loop.call_at(due, self._look, due)
+        return self._loop.call_at(due, self._look, due, context=Context())  # not that of the request, until then
 
     def _look(self, due: float) -> None:
         now = self._loop.time()
