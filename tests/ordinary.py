@@ -1,8 +1,9 @@
-"""A sandbox as an ordinary user starts it, in a process of its own: `python -m tests.ordinary KIND IMAGE WHAT`.
+"""A sandbox as an ordinary user starts it, in a process of its own: `python -m tests.ordinary KIND IMAGE WHAT`; for a kind
+that has a server, IMAGE is the place of that.
 
 That process begins as root, which may read this tree, and runs `WHAT` once so that all is imported. Then it becomes a
 user without rights, does the same, and prints what came of it as JSON: `wall` and `held_out`, what got out of `tests.wall`
-and `tests.held_out`, or `all`, the run of a check with the whole battery, for `tests.promises`.
+and `tests.held_out`, `both`, the two of these by name, or `all`, the run of a check with the whole battery, for `tests.promises`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from tests.engines.gvisor import require_runsc
 from tests.engines.images import seen_at, test_image
 from tests.engines.microvm import require_qemu
 from tests.held_out.running import escaped
+from tests.served import SERVED, USER, sandbox, served
 from tests.wall import fallen
 from tests.workspace import usable
 
-from toolexec.runtime.containers.backend import ContainerBackend
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.containers.config import DEFAULT_LIMITS
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.images.tree import open_to_all
@@ -38,10 +41,10 @@ from toolexec.testing.matrix import measure
 __all__ = ["ORDINARY", "SMALL", "programs_for", "run_as_user"]
 
 ORDINARY: Final = (*usable(("bubblewrap", "gvisor", "qemu")),)
-"""The kinds whose programs run with the rights of who starts them; a daemon has its own."""
+"""The kinds whose programs run with the rights of who starts them; a daemon has its own (`SERVED`)."""
 SMALL: Final = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
 """The limits of machines in tests."""
-_USER: Final = 65534
+_RUNS: Final = {"wall": fallen, "held_out": escaped}
 _SLOWER: Final = 4.0
 """How many seconds longer programs may take in a machine whose processor is software."""
 
@@ -61,9 +64,12 @@ def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
         directory.chmod(0o755)
         for name in ("root", "user"):
             (directory / name).mkdir()
-        os.chown(directory / "user", _USER, _USER)
+        os.chown(directory / "user", USER, USER)
         with ExitStack() as held:
-            image, before = _image(kind, directory, held)
+            if kind in SERVED:
+                image, before = json.dumps(held.enter_context(served(kind))), ()
+            else:
+                image, before = _image(kind, directory, held)
             done = subprocess.run(
                 [*before, sys.executable, "-m", "tests.ordinary", kind, image, what],
                 capture_output=True,
@@ -111,7 +117,9 @@ def _image(kind: str, directory: Path, held: ExitStack) -> tuple[str, Sequence[s
             return str(copied), ()
 
 
-def _backend(kind: str, image: str) -> ContainerBackend:
+def _backend(kind: str, image: str) -> SandboxBackend:
+    if kind in SERVED:
+        return sandbox(kind, json.loads(image))
     match kind:
         case "bubblewrap":
             from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
@@ -128,7 +136,7 @@ def _backend(kind: str, image: str) -> ContainerBackend:
 
 
 def _main(kind: str, image: str, what: str) -> None:
-    asyncio.run(fallen(_backend(kind, image)))
+    _run_once(kind, image)
     if what == "all":  # the battery, too, is imported by who may read it
         asyncio.run(_measured(kind, image, most=1))
     place = os.environ["TOOLEXEC_TEST_PLACE"]
@@ -137,13 +145,26 @@ def _main(kind: str, image: str, what: str) -> None:
     sys.executable = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     os.chdir("/")
     os.setgroups([])
-    os.setgid(_USER)
-    os.setuid(_USER)
+    os.setgid(USER)
+    os.setuid(USER)
     if what == "all":
         print(json.dumps(asyncio.run(_measured(kind, image))))
     else:
-        run = escaped if what == "held_out" else fallen
-        print(json.dumps(asyncio.run(run(_backend(kind, image)))))
+        found = {name: asyncio.run(run(_backend(kind, image))) for name, run in _RUNS.items() if what in (name, "both")}
+        print(json.dumps(found if what == "both" else found[what]))
+
+
+def _run_once(kind: str, image: str) -> None:
+    """Run `WHAT` as root. A user's Podman reads the filter itself, which root's cache has for itself only."""
+    try:
+        asyncio.run(fallen(_backend(kind, image)))
+    except SandboxUnavailableError:
+        if kind != "podman":
+            raise
+        filters = [*Path(os.environ["TOOLEXEC_CACHE"], "seccomp").glob("*.profile")]
+        public = shutil.copy(filters[0], os.environ["TOOLEXEC_TEST_PLACE"])
+        Path(public).chmod(0o644)
+        asyncio.run(fallen(sandbox(kind, {**json.loads(image), "seccomp": public})))
 
 
 async def _measured(kind: str, image: str, most: int = len(ESCAPES)) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Measure what the engines of the tests promise, and record it: `python -m tests.record_promises [KIND...]`.
 
-Each kind is measured with the whole battery as root, or with `KIND:user` as an ordinary user, for those that run with
-the rights of who starts them; without a word all are. See `tests.promises` for the record and the table.
+Each kind is measured with the whole battery as root, or with `KIND:user` as an ordinary user, for those that such
+a user can have; without a word all are. See `tests.promises` for the record and the table.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.engines.images import test_image
 from tests.engines.microvm import require_qemu
 from tests.ordinary import ORDINARY, SMALL, programs_for, run_as_user
 from tests.promises import RECORD, merged, read_record, table, write
+from tests.served import SERVED
 
 from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.escape_battery import Outcome
@@ -30,7 +31,7 @@ __all__ = ["ALL", "main"]
 ALL: Final = (
     *("wasm", "bubblewrap", "docker", "podman", "containerd", "kubernetes", "gvisor", "qemu"),
     *("remote", "proxmox_lxc"),
-    *(f"{kind}:user" for kind in ORDINARY),
+    *(f"{kind}:user" for kind in (*ORDINARY, *SERVED)),
 )
 """What can be measured on one Linux machine with the engines of `.ci/engines`."""
 _SECONDS: Final = 3600.0

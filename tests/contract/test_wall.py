@@ -18,7 +18,9 @@ from tests.engines.backends import (  # noqa: F401 - fixtures
     maker,
 )
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
+from tests.held_out.running import unknown
 from tests.ordinary import ORDINARY, run_as_user
+from tests.served import SERVED
 from tests.wall import NAMES, PROGRAM, broken, fallen, judge
 
 from toolexec.runtime.wasm.backend import WasmBackend
@@ -54,3 +56,14 @@ async def test_the_wall_keeps_it_for_users_too(kind: str) -> None:
     """Started by a user without rights; a machine boots for that, which takes long."""
     found = await asyncio.to_thread(run_as_user, kind, "wall", seconds=300.0)
     assert broken(kind, "user", found) == {}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("kind", SERVED)
+async def test_users_of_servers_have_the_same_wall(kind: str) -> None:
+    """A user without rights who may open a daemon's socket, has a Podman of their own, or serves a runtime: all that is
+    recorded as kept is, and no attack that the battery lacks gets out."""
+    found = await asyncio.to_thread(run_as_user, kind, "both", seconds=300.0)
+    assert broken(kind, "user", found["wall"]) == {}
+    assert unknown(kind, found["held_out"]) == {}

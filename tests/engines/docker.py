@@ -103,13 +103,14 @@ class DockerDaemon:
     """A daemon with everything that belongs to it in one short-named directory. `stop` removes all of it.
 
     It listens on a Unix socket and, with TLS for clients that have a certificate in `certificates`, on `tls_host`.
+    Its directory is in *parent*, if that is given, as all that `tempfile` makes is closed to other users.
     """
 
-    def __init__(self, *, live_restore: bool = False) -> None:
+    def __init__(self, *, live_restore: bool = False, parent: str | None = None) -> None:
         if os.name != "posix" or os.geteuid() != 0:
             missing("only root can start a Docker daemon", "sudo -E bash .ci/run")
         self._program = require_program("dockerd", "docker.io")
-        self.directory = Path(tempfile.mkdtemp(prefix="dk"))
+        self.directory = Path(tempfile.mkdtemp(prefix="dk", dir=parent))
         self.socket = str(self.directory / "docker.sock")
         self.host = f"unix://{self.socket}"
         self.log = self.directory / "log"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,21 @@ async def _counted(request: ExecuteRequest) -> object:
     return (await request.gateway.run_tool("shop:count", {"item": int(request.code)})).value
 
 
-async def serve(kind: str, given: dict[str, Any]) -> None:
-    """Serve one sandbox until SIGTERM."""
-    stop = asyncio.Event()
+def _say_ready() -> None:
+    print("ready", flush=True)
+
+
+async def serve(
+    kind: str,
+    given: Mapping[str, Any],
+    ready: Callable[[], None] = _say_ready,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve one sandbox until SIGTERM, or until *stop* is set; call *ready* when it listens."""
+    stop = stop or asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    image = given.pop("image", "")
-    settings = RuntimeServerSettings(keys=[KEY], **given)
+    image = given.get("image", "")
+    settings = RuntimeServerSettings(keys=[KEY], **{name: given[name] for name in given if name != "image"})
     backends = [ScriptedSandbox(default=_counted)]
     if kind != "scripted":
         backends = make_runtime(SandboxSettings(use=(kind,), image=image, max_running=64)).backends
@@ -38,7 +48,7 @@ async def serve(kind: str, given: dict[str, Any]) -> None:
             runtime,
             settings,
             Path(settings.state_directory),
-            ready=lambda _: print("ready", flush=True),
+            ready=lambda _: ready(),
             stop=stop,
         )
 

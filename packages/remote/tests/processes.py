@@ -40,7 +40,8 @@ class RemoteServer:
     """A server process with one sandbox, of *kind* (`scripted`: a program is a number, which it has counted); *fields*
     are further settings of it.
 
-    It listens at *host*, in front of *command* (to be in another network namespace, for one). `with` starts and ends
+    It listens at *host*, in front of *command* (to be in another network namespace, for one). With *user*, which needs
+    root, it is served by the user of that number, who must own *directory*. `with` starts and ends
     it; `kill` and `start` may be called in between, on the same port and with the same state.
     """
 
@@ -51,6 +52,7 @@ class RemoteServer:
         *,
         host: str = "127.0.0.1",
         command: Sequence[str] = (),
+        user: int | None = None,
         **fields: Any,
     ) -> None:
         self.port = free_port()
@@ -62,6 +64,11 @@ class RemoteServer:
         self._given = {"host": host, "port": self.port, "state_directory": str(state), **fields}
         self._kind = kind
         self._command = command
+        self._module = ["packages.remote.tests.process"]
+        self._environment: dict[str, str] = {}
+        if user is not None:
+            self._module = ["packages.remote.tests.as_user", str(user)]
+            self._environment = {"TOOLEXEC_TEST_PLACE": str(directory)}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -69,7 +76,8 @@ class RemoteServer:
         given = json.dumps({"kind": self._kind, "settings": self._given})
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, sys.executable, "-m", "packages.remote.tests.process", given],
+                [*self._command, sys.executable, "-m", *self._module, given],
+                env={**os.environ, **self._environment},
                 cwd=Path(__file__).parents[3],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -57,13 +57,13 @@ class ContainerdDaemon:
     Programs in its directory `bin` are found by it before all others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: str | None = None) -> None:
         if os.name != "posix" or os.geteuid() != 0:
             missing("only root can start containerd", "sudo -E bash .ci/run")
         self._program = _require("containerd", "containerd")
         self._ctr = _require("ctr", "containerd")
         _require("runc", "runc")
-        self.directory = Path(tempfile.mkdtemp(prefix="cd"))
+        self.directory = Path(tempfile.mkdtemp(prefix="cd", dir=parent))
         self.socket = str(self.directory / "c.sock")
         self.log = self.directory / "log"
         self.bin = self.directory / "bin"

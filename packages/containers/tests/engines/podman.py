@@ -46,13 +46,13 @@ class PodmanService(DockerDaemon):
     Its own default bounds of files and processes are over what some machines let even root have.
     """
 
-    def __init__(self, runtime: str = "runc") -> None:
+    def __init__(self, runtime: str = "runc", parent: str | None = None) -> None:
         if os.name != "posix" or os.geteuid() != 0:
             missing("only root can start this Podman", "sudo -E bash .ci/run")
         self._program = require_program("podman", "podman")
         require_program("runc", "runc")
         self._runtime = runtime
-        self.directory = Path(tempfile.mkdtemp(prefix="pm"))
+        self.directory = Path(tempfile.mkdtemp(prefix="pm", dir=parent))
         self.socket = str(self.directory / "podman.sock")
         self.host = f"unix://{self.socket}"
         self.log = self.directory / "log"
