@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from toolexec.containers import JSONDict
 from toolexec.machines import host_facts, other_host
+from toolexec_microvms.firecracker.vmm import _problem  # pyright: ignore[reportPrivateUsage]
 from toolexec_microvms.guest import MachineControl
 from toolexec_microvms.machine import Machine, Shape, VmFiles
 from toolexec_microvms.snapshots import SnapshotCache
@@ -73,7 +75,10 @@ def test_what_is_different_is_named(tmp_path: Path) -> None:
 class FakeVmm:
     """Boots and saves nothing, and has a version."""
 
-    name, version, accelerator, snapshots = "qemu", "1", "kvm", True
+    accelerator, snapshots = "kvm", True
+
+    def __init__(self, name: str = "qemu", version: str = "1") -> None:
+        self.name, self.version = name, version
 
     async def save(self, machine: Machine, directory: Path) -> None:
         (directory / "ram").write_bytes(b"ram")
@@ -95,10 +100,10 @@ class _Nothing:
     async def aclose(self) -> None: ...
 
 
-async def saved(cache: Path, host: JSONDict) -> Path:
-    """Return the machine that a new process on *host* takes."""
+async def saved(cache: Path, host: JSONDict, *vmm: str) -> Path:
+    """Return the machine that a new process on *host* takes; *vmm* are the name and the version of what boots it."""
     files = VmFiles(kernel=cache, vmlinux=cache, initrd=cache, rootfs=cache, digest="sha256:1")
-    templates = FakeTemplates(FakeVmm, SnapshotCache(cache), 5.0, host=lambda: host)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    templates = FakeTemplates(lambda: FakeVmm(*vmm), SnapshotCache(cache), 5.0, host=lambda: host)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     try:
         return (await templates.snapshot(files, Shape(memory_mib=128), GuestAhead())).directory
     finally:
@@ -155,6 +160,37 @@ async def test_a_machine_of_another_release_is_made_again(tmp_path: Path, monkey
     first = await saved(cache, host)
     monkeypatch.setattr("toolexec_microvms.templates.__version__", "0.0.1")
     assert await saved(cache, host) != first
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="a system without /proc/cpuinfo")
+@pytest.mark.parametrize("vmm", ["firecracker", "qemu"])
+async def test_a_machine_is_bound_to_each_fact_of_this_host(tmp_path: Path, vmm: str) -> None:
+    """Takes a machine again where kernel, processor, microcode, flags and the VMM's version are what they were, and
+    makes another one where a single one of them is not."""
+    cache, here = tmp_path / "machines", host_facts()
+    assert {*here} == {"kernel", "processor", "microcode", "flags"}
+    assert here["kernel"]
+    assert here["flags"]
+    first = await saved(cache, here, vmm, "1.12.0")
+    assert await saved(cache, host_facts(), vmm, "1.12.0") == first
+    flags = str(here["flags"])
+    others = [{**here, name: f"{here[name]} another"} for name in here]
+    others += [{**here, "flags": flags.replace(flag, "", 1)} for flag in flags.split()[:3]]
+    found = [await saved(cache, other, vmm, "1.12.0") for other in others]
+    found.append(await saved(cache, here, vmm, "1.13.0"))
+    assert len({first, *found}) == 1 + len(found)
+
+
+def test_firecracker_refuses_what_another_version_saved(tmp_path: Path) -> None:
+    """Looks at what was saved itself, whoever asks for it: version and sizes."""
+    for name in ("state", "memory"):
+        (tmp_path / name).write_bytes(b"saved")
+    about = {"version": "1.12.0", "sizes": {"state": 5, "memory": 5}}
+    (tmp_path / "firecracker.json").write_text(json.dumps(about), "ascii")
+    assert _problem(tmp_path, "1.12.0") == ""
+    assert _problem(tmp_path, "1.13.0") == "it is of Firecracker 1.12.0, and this is 1.13.0"
+    (tmp_path / "memory").write_bytes(b"save")
+    assert _problem(tmp_path, "1.12.0") == "a file of it has another size"
 
 
 async def _make(directory: Path) -> None:
