@@ -87,7 +87,10 @@ class Aggregator:
             raise InvalidToolIDError(f"{tool_id} names no backend; write backend:tool", tool_id=tool_id)
         found = await self._find(tool_id, parsed)
         entry = Registered(found.tool, (found.binding,), found.binding)
-        return await found.backend.call(found.binding.tool, attempt_at(ToolCall(tool_id, args), entry))
+        attempt = attempt_at(ToolCall(tool_id, args), entry)
+        if (effect := attempt.origin.on_effect) is not None and (kept := effect()) is not None:
+            await kept
+        return await found.backend.call(found.binding.tool, attempt)
 
     async def _find(self, tool_id: str, parsed: ToolID) -> HostedTool:
         """Return the tool listed under the ID, else the one that the backend named in it calls so."""

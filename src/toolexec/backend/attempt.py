@@ -52,10 +52,9 @@ def attempt_at(call: ToolCall, entry: Registered, number: int = 1) -> Attempt:
     """Return *call* as the attempt to make it with the tool and the binding of *entry*.
 
     The gate's `Door` does so with what its rules have admitted; the runner and the `Aggregator` do where there is no
-    gate. A test over the sources holds that nothing else does. Raises what the origin's `on_effect` does.
+    gate. A test over the sources holds that nothing else does. Who gives it to a backend first awaits what the
+    origin's `on_effect` returns.
     """
-    if call.origin.on_effect is not None:
-        call.origin.on_effect()
     # Each by hand: this costs 0.3 µs, `dataclasses.replace` 1.5 µs, and every call passes here.
     attempt = _new(Attempt)
     attempt.tool_id = call.tool_id

@@ -21,6 +21,7 @@ __all__ = [
     "JOURNALS",
     "PACKAGES",
     "SANDBOXES",
+    "STATES",
     "known_plugins",
     "load_plugin",
     "owners_of",
@@ -33,6 +34,8 @@ SANDBOXES: Final = "toolexec.sandboxes"
 """Kinds of sandboxes: each a `SandboxPlugin`."""
 JOURNALS: Final = "toolexec.journals"
 """Kinds of journals and engines of durable runs: each a `JournalPlugin`."""
+STATES: Final = "toolexec.states"
+"""Stores of a server's state, by the scheme of their address: each a function from the address to a `StateStore`."""
 PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     BACKENDS: {"grpc": "toolexec-grpc"},
     JOURNALS: {"temporal": "toolexec-temporal"},
@@ -47,6 +50,12 @@ PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
         "proxmox_lxc": "toolexec-remote",
         "remote": "toolexec-remote",
         "temporal": "toolexec-temporal",
+    },
+    STATES: {
+        "redis": "toolexec-valkey",
+        "rediss": "toolexec-valkey",
+        "valkey": "toolexec-valkey",
+        "valkeys": "toolexec-valkey",
     },
 }
 """By group, the kinds of the packages beside the core, each with its distribution. The extra `NAME` of toolexec has

@@ -143,8 +143,6 @@ class Executor:
 
         A request that comes with the tools of another run as its gateway is a part of that run.
         """
-        if request.origin.on_effect is not None:
-            request.origin.on_effect()
         config = self.config
         check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()
@@ -197,7 +195,16 @@ class Executor:
         return limits, granted(request.timeout, config.default_timeout, config.max_timeout)
 
     async def run(self, request: ExecuteRequest, tools: Tools, work: Any) -> CodeResult:
-        """Await the engine's *work* for prepared parameters, within the deadline, and complete its result."""
+        """Await the engine's *work* for prepared parameters, within the deadline, and complete its result. Raises what
+        the origin's `on_effect` does; then nothing has run."""
+        if (effect := request.origin.on_effect) is not None:
+            try:
+                if (kept := effect()) is not None:
+                    await kept
+            except BaseException:
+                tools.close()
+                work.close()
+                raise
         started = perf_counter()
         timeout = request.timeout
         try:

@@ -68,6 +68,7 @@ ToolExecError
 │   ├─ RunBusyError                retryable: another process runs it, or it has not ended
 │   └─ RunWaitingError             it is suspended until something happens
 ├─ JournalError                    the journal of durable runs cannot be read or written
+├─ StateError                      retryable: the store of a server's sessions and waiting calls cannot be reached
 ├─ CassetteError                   a file of recorded calls cannot be used; no tool was called
 │   ├─ CassetteMissError           no call like this one is recorded
 │   └─ CassetteDriftError          a tool has other schemas than when it was recorded
@@ -117,6 +118,7 @@ from toolexec.errors.durable import (
     RunBusyError,
     RunError,
     RunWaitingError,
+    StateError,
 )
 from toolexec.errors.gate import (
     ApprovalDeniedError,
@@ -233,6 +235,7 @@ __all__ = [
     "SandboxUnavailableError",
     "SandboxViolationError",
     "SecretError",
+    "StateError",
     "StreamNotSupportedError",
     "ToolCallLimitError",
     "ToolConflictError",

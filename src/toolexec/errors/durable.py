@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from toolexec.errors.base import ToolExecError
 
-__all__ = ["JournalError", "RunBusyError", "RunError", "RunWaitingError"]
+__all__ = ["JournalError", "RunBusyError", "RunError", "RunWaitingError", "StateError"]
 
 
 class RunError(ToolExecError):
@@ -52,3 +52,13 @@ class JournalError(ToolExecError):
     """The journal of durable runs cannot be read or written; nothing was done that could not be recorded."""
 
     code = "journal"
+
+
+class StateError(ToolExecError):
+    """The store of a server's sessions and waiting calls cannot be reached; the same may succeed later.
+
+    What was to be written may have been: whoever writes it again has to look first.
+    """
+
+    code = "state"
+    default_retryable = True

@@ -138,6 +138,8 @@ class DefaultRunner:
         entry = attempt.entry
         if (checked := self._check(entry.tool, attempt)) is not None:
             await checked
+        if (effect := attempt.origin.on_effect) is not None and (kept := effect()) is not None:
+            await kept
         try:
             raw = await self._backends.resolve(entry.binding).call(entry.target, attempt)
         except ExecutionError as error:
@@ -183,7 +185,11 @@ class DefaultRunner:
 
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call of a local tool with a sync handler; see `ThreadRunner.run_in_thread`."""
-        return step_here(self.run(call), wait) if self.runs_in_thread(call, within) else None
+        if not self.runs_in_thread(call, within):
+            return None
+        if (effect := call.origin.on_effect) is not None and (kept := effect()) is not None:
+            wait(kept)
+        return step_here(self.run(call), wait)
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
@@ -203,6 +209,8 @@ class DefaultRunner:
                 )
             yield last_event(await self.run(attempt))
             return
+        if (effect := attempt.origin.on_effect) is not None and (kept := effect()) is not None:
+            await kept
         events = backend.stream(entry.binding.tool, attempt)
         try:
             async for event in events:

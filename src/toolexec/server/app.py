@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -255,7 +255,7 @@ class ToolServer:
         self._listen.close()
         await self._tasks.aclose()
         await self._suspended.aclose()
-        self.state.close()
+        await self.state.aclose()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -307,7 +307,7 @@ class ToolServer:
             server.middleware.append(announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
-        if settings.state_path:
+        if settings.state_path or settings.state_url:
             server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
             server.middleware.append(server.kept_sessions.note)
         server.middleware.append(self.state.sealed)
@@ -410,7 +410,7 @@ class ToolServer:
         args: JSONObject = params.arguments if params.arguments is not None else {}
         digest, left = digest_of(params.name, args), None
         if params.request_state is not None:
-            run = self._resumed(params, requester, digest)
+            run = await self._resumed(params, requester, digest)
             if run.task is not None:
                 async with run.line.open(ctx):
                     return await self._advance(run, ctx, params.name, requester)
@@ -498,7 +498,7 @@ class ToolServer:
         self._note_session(ctx, requester)
         digest, left = digest_of(what, args), None
         if params.request_state is not None:
-            run = self._resumed(params, requester, digest)
+            run = await self._resumed(params, requester, digest)
             if run.task is not None:
                 async with run.line.open(ctx):
                     return await self._replied(run)
@@ -513,10 +513,12 @@ class ToolServer:
             run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, begun, logins))
             return await self._replied(run)
 
-    def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
+    async def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
         """Return the call that a request goes on with; without work where another server has left it."""
         replies = params.input_responses or {}
-        return self._suspended.resume(params.request_state or "", requester.key, digest, replies, requester.source)
+        return await self._suspended.resume(
+            params.request_state or "", requester.key, digest, replies, requester.source
+        )
 
     async def _replied(self, run: SuspendedRun) -> JSONDict | InputRequiredResult:
         result = await self._suspended.advance(run)
@@ -625,7 +627,7 @@ class ToolServer:
         line: Line,
         wants_progress: bool,
         answer: ClientAnswerer | None = None,
-        on_effect: Callable[[], None] | None = None,
+        on_effect: Callable[[], Awaitable[None] | None] | None = None,
         logins: LoginAsk | None = None,
     ) -> JSONDict:
         link = logins.link if logins is not None else None

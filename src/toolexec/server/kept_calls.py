@@ -6,17 +6,20 @@ its beginning as long as nothing was done for it, and with the answers that its 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
+import secrets
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NoReturn, TypeVar
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from toolexec.errors import ApprovalRequiredError, ConfigurationError
+from toolexec.errors import ApprovalRequiredError, ConfigurationError, StateError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
 from toolexec.server.elicitation import answer_in
@@ -25,9 +28,15 @@ from toolexec.server.state import StateStore, key_of
 __all__ = ["KeptCall", "KeptCalls", "about", "refuse_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-_USED: Final = '{"used": true}'
+T = TypeVar("T")
 _SLACK: Final = 60.0
 _REMEMBERED: Final = 3600.0
+
+
+def _used() -> str:
+    """Return the record of a call that somebody goes on with: no other is the same, so that who has written it knows it
+    again."""
+    return json.dumps({"used": secrets.token_hex(8)})
 
 
 def about(request: ApprovalRequest) -> str:
@@ -50,6 +59,9 @@ class KeptCall:
     """The record of one call, as the server that works on it sees it.
 
     `is_begun` says that something was done for it: from then on no server begins it again.
+
+    The store may be a server that fails between a change and its answer. So a change that may have been made already is
+    known again by its text, which nobody else writes, and a record that may not be there is made by who needs it.
     """
 
     def __init__(self, calls: KeptCalls, key: str, owner: str, digest: str) -> None:
@@ -58,39 +70,74 @@ class KeptCall:
         self._key = key
         self._facts: JSONDict = {"owner": owner, "digest": digest}
         self._text = ""
+        self._is_sure = True
+        self._used = _used()
+        self._guard = threading.Lock()
+        self._is_waiting = False
+        self._order = asyncio.Lock()
 
-    def wait(self, number: int, asked: Mapping[str, str], timeout: float) -> None:
+    async def wait(self, number: int, asked: Mapping[str, str], timeout: float) -> None:
         """Keep that it waits for at most *timeout* seconds, for the answers number *number*: to *asked*, what its
         questions are about. Where that cannot be kept, this process alone can go on with it."""
-        facts = {**self._facts, "number": number, "asked": dict(asked), "until": time.time() + timeout}
-        self._text = self._calls.write(self._key, {**facts, "begun": self.is_begun}, timeout)
+        with self._guard:
+            self._is_waiting = True  # from here on nothing begins without a look at the record
+        async with self._order:
+            facts = {**self._facts, "number": number, "asked": dict(asked), "until": time.time() + timeout}
+            text = json.dumps({**facts, "begun": self.is_begun})
+            is_kept = await self._calls.write(self._key, text, timeout)
+            self._text, self._is_sure, self._used = text if is_kept is not False else "", is_kept is True, _used()
+            self._is_waiting = bool(self._text)
 
-    def claim(self) -> bool:
+    async def claim(self) -> bool:
         """Return whether this server may go on with it: no other one does then. Raises MCPError where that cannot be
-        found out."""
-        text, self._text = self._text, ""
-        return not text or self._calls.swap(self._key, text, _USED)
+        found out; it can be tried again."""
+        async with self._order:
+            if self._text and not await self._replace(self._used):
+                return False
+            self._text, self._is_waiting = "", False
+            return True
 
-    def begin(self) -> None:
-        """Keep, before it is done, that something is done for it; any thread may call this.
+    def begin(self) -> Awaitable[None] | None:
+        """Keep, before it is done, that something is done for it; any thread may call this, and awaits what it returns
+        on the event loop, before it is done.
 
-        Raises ApprovalRequiredError where another server goes on with it, or that cannot be found out.
+        That raises ApprovalRequiredError where another server goes on with it, or where this cannot be found out.
         """
-        if self.is_begun:
-            return
-        text = self._text
-        if text:
-            facts = json.loads(text)
-            begun = json.dumps({**facts, "begun": True})
-            try:
-                left = max(facts["until"] - time.time(), 0.0) + _SLACK
-                is_ours = self._calls.swap(self._key, text, begun, left)
-            except MCPError as error:
-                raise ApprovalRequiredError("the store of waiting calls cannot be reached", retryable=True) from error
-            if not is_ours:
-                raise ApprovalRequiredError("another server goes on with this call")
-            self._text = begun
-        self.is_begun = True
+        with self._guard:
+            if self.is_begun:
+                return None
+            if not self._is_waiting:
+                self.is_begun = True
+                return None
+        return self._begin()
+
+    async def _begin(self) -> None:
+        async with self._order:
+            if self.is_begun:
+                return
+            if self._text:
+                facts = json.loads(self._text)
+                begun = json.dumps({**facts, "begun": True})
+                try:
+                    left = max(facts["until"] - time.time(), 0.0) + _SLACK
+                    is_ours = await self._replace(begun, left)
+                except MCPError as error:
+                    raise ApprovalRequiredError(
+                        "the store of waiting calls cannot be reached", retryable=True
+                    ) from error
+                if not is_ours:
+                    raise ApprovalRequiredError("another server goes on with this call")
+                self._text, self._is_sure = begun, True
+            self.is_begun = True
+
+    async def _replace(self, new: str, ttl: float = _REMEMBERED) -> bool:
+        """Have the record be *new* in place of what this server has written; return whether it is."""
+        if await self._calls.swap(self._key, self._text, new, ttl):
+            return True
+        found = await self._calls.read(self._key)
+        if found is None and not self._is_sure:
+            return await self._calls.add(self._key, new, ttl) or await self._calls.read(self._key) == new
+        return found == new
 
 
 class KeptCalls:
@@ -104,19 +151,19 @@ class KeptCalls:
         """Return the record of a call of *owner* with the ID *name*; nothing is written yet."""
         return KeptCall(self, key_of(self._endpoint, name), owner, digest)
 
-    def take(
+    async def take(
         self, name: str, number: str, owner: str, digest: str, replies: Mapping[str, object]
     ) -> dict[str, list[ApprovalAnswer]]:
         """Take over a call that another process has left, and return the answers among *replies* by what they are
         about. Raises MCPError where there is no such call, or it is not to be made again."""
         key = key_of(self._endpoint, name)
-        text = self._read(key)
+        text = await self.read(key)
         if text is None:
             refuse_state("this requestState is not good any more: it is not known here, or has expired; "
                          "nothing was run again")  # fmt: skip
         facts: Any = json.loads(text)
         used = "this requestState is not good any more: it was used before; nothing was run again"
-        if text == _USED:
+        if "used" in facts:
             refuse_state(used)
         if facts["owner"] != owner or facts["digest"] != digest:
             refuse_state("this requestState belongs to another call")
@@ -127,7 +174,7 @@ class KeptCalls:
         if facts["begun"]:  # it is left to that server, which may live
             refuse_state("another server works on this call, or has ended; what it did until then is unknown, and "
                          "nothing was run again")  # fmt: skip
-        if not self.swap(key, text, _USED):
+        if not await self.swap(key, text, _used()):
             refuse_state(used)
         answers: dict[str, list[ApprovalAnswer]] = {}
         for asked, what in facts["asked"].items():
@@ -135,34 +182,37 @@ class KeptCalls:
                 answers.setdefault(what, []).append(answer_in(replies[asked]))
         return answers
 
-    def write(self, key: str, facts: JSONDict, timeout: float) -> str:
-        """Write a record, and return it; empty where nothing is kept."""
-        text = json.dumps(facts)
+    async def write(self, key: str, text: str, timeout: float) -> bool | None:
+        """Write a record, and return whether it is kept; None where that is not known."""
         try:
             if (store := self._store()) is None:
-                return ""
-            store.put("suspended", key, text, timeout + _SLACK)
-        except ConfigurationError as error:
+                return False
+            await store.put("suspended", key, text, timeout + _SLACK)
+        except (ConfigurationError, StateError) as error:
             logger.error("a call that waits would not outlive this server: %s", error)
-            return ""
-        return text
+            return None if isinstance(error, StateError) else False
+        return True
 
-    def swap(self, key: str, old: str, new: str, ttl: float = _REMEMBERED) -> bool:
+    async def swap(self, key: str, old: str, new: str, ttl: float = _REMEMBERED) -> bool:
         """Replace a record that is *old*; return whether it was. Raises MCPError where the store cannot be reached."""
+        return await self._do(lambda store: store.swap("suspended", key, old, new, ttl)) or False
+
+    async def add(self, key: str, text: str, ttl: float) -> bool:
+        """Keep a record where there is none; return whether there was none. Raises MCPError as `swap` does."""
+        return await self._do(lambda store: store.add("suspended", key, text, ttl)) or False
+
+    async def read(self, key: str) -> str | None:
+        """Return a record, if there is one. Raises MCPError as `swap` does."""
+        return await self._do(lambda store: store.get("suspended", key))
+
+    async def _do(self, do: Callable[[StateStore], Awaitable[T]]) -> T | None:
         try:
             store = self._store()
-            return store is not None and store.swap("suspended", key, old, new, ttl)
-        except ConfigurationError as error:
-            raise _unreachable(error) from None
-
-    def _read(self, key: str) -> str | None:
-        try:
-            store = self._store()
-            return store.get("suspended", key) if store is not None else None
-        except ConfigurationError as error:
-            raise _unreachable(error) from None
-
-
-def _unreachable(error: ConfigurationError) -> MCPError:
-    logger.error("%s", error)
-    return MCPError(code=INTERNAL_ERROR, message="the store of waiting calls cannot be reached; try again later")
+            return await do(store) if store is not None else None
+        except (ConfigurationError, StateError) as error:
+            logger.error("%s", error)
+            raise MCPError(
+                code=INTERNAL_ERROR,
+                message="the store of waiting calls cannot be reached; try again later",
+                data={"reason": "state_unavailable", "retryable": True},
+            ) from None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from mcp.server.context import CallNext, HandlerResult
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, StateError
 from toolexec.model.json_value import JSONDict
 from toolexec.server.callers import RequestContext, connection_of, is_modern
 from toolexec.server.http.replies import caller_key
@@ -25,19 +26,22 @@ _STATE: Final = "toolexec.kept_session"
 _LONGEST: Final = 64 * 1024
 _SUBSCRIPTIONS: Final = 1000
 _LATER: Final = 1.1
+T = TypeVar("T")
 _METHODS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 @dataclass(slots=True)
 class KeptSession:
     """What a session is made of: the key of its caller, the parameters of its `initialize`, the level of its log, and
-    the resources that it watches. `id` is what its client knows it by, and is not kept."""
+    the resources that it watches. `id` is what its client knows it by, and is not kept. `keeping` is held while it is
+    written down, so that what is written last is what was last."""
 
     id: str
     owner: str
     params: JSONDict
     level: str = ""
     watched: list[str] = field(default_factory=list[str])
+    keeping: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     def messages(self) -> list[JSONDict]:
         """Return the messages that make a session what this one was; requests have an ID."""
@@ -74,48 +78,56 @@ class KeptSessions:
             elif ctx.method == "initialize" and scope is not None and connection.session_id:
                 session = KeptSession(connection.session_id, caller_key(scope), dict(ctx.params))
                 connection.state[_STATE] = session
-                self._keep(session)
+                await self._keep(session)
             elif (session := connection.state.get(_STATE)) is not None and _has_changed(session, ctx):
-                self._keep(session)
+                await self._keep(session)
         return result
 
-    def find(self, session_id: str, owner: str) -> KeptSession | None:
-        """Return the session that the caller with the key *owner* had under this ID, if it is kept."""
-        text = self._try(lambda store: store.get("session", self._key(session_id)))
+    async def find(self, session_id: str, owner: str) -> KeptSession | None:
+        """Return the session that the caller with the key *owner* had under this ID, if it is kept. Raises StateError
+        where that cannot be found out now."""
+        try:
+            store = self._store()
+            text = await store.get("session", self._key(session_id)) if store is not None else None
+        except ConfigurationError as error:
+            logger.error("a session cannot go on here: %s", error)
+            return None
         if text is None:
             return None
         facts = json.loads(text)
         return KeptSession(session_id, **facts) if facts["owner"] == owner else None
 
-    def use(self, session_id: str) -> None:
+    async def use(self, session_id: str) -> None:
         """Keep that a session is used."""
 
-        def again(store: StateStore) -> None:
-            text = store.get("session", self._key(session_id))
+        async def again(store: StateStore) -> None:
+            text = await store.get("session", self._key(session_id))
             if text is not None:
-                store.swap("session", self._key(session_id), text, text, self._ttl)
+                await store.swap("session", self._key(session_id), text, text, self._ttl)
 
-        self._try(again)
+        await self._try(again)
 
-    def forget(self, session_id: str) -> None:
+    async def forget(self, session_id: str) -> None:
         """Forget a session that is over."""
-        self._try(lambda store: store.delete("session", self._key(session_id)))
+        await self._try(lambda store: store.delete("session", self._key(session_id)))
 
-    def _keep(self, session: KeptSession) -> None:
-        facts = asdict(session)
-        del facts["id"]
-        text = json.dumps(facts)
-        if len(text) <= _LONGEST:
-            self._try(lambda store: store.put("session", self._key(session.id), text, self._ttl))
+    async def _keep(self, session: KeptSession) -> None:
+        async with session.keeping:
+            facts = {
+                "owner": session.owner, "params": session.params, "level": session.level, "watched": session.watched,
+            }  # fmt: skip
+            text = json.dumps(facts)
+            if len(text) <= _LONGEST:
+                await self._try(lambda store: store.put("session", self._key(session.id), text, self._ttl))
 
     def _key(self, session_id: str) -> str:
         return key_of(self._endpoint, session_id)
 
-    def _try(self, do: Callable[[StateStore], Any]) -> Any:
+    async def _try(self, do: Callable[[StateStore], Awaitable[T]]) -> T | None:
         try:
             store = self._store()
-            return do(store) if store is not None else None
-        except ConfigurationError as error:
+            return await do(store) if store is not None else None
+        except (ConfigurationError, StateError) as error:
             logger.error("a session would not outlive this server: %s", error)
             return None
 

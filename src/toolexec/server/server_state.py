@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import cached_property
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, StateError
 from toolexec.server.callers import RequestContext, Requester
 from toolexec.server.settings import ServeSettings
 from toolexec.server.state import FileState, StateStore, sealing_key
+from toolexec.server.state_plugins import open_state
 
 __all__ = ["ServerState"]
 
@@ -21,16 +21,22 @@ _SLACK = 60.0
 
 
 class ServerState:
-    """The state of the server with these *settings*, or of its *endpoint*; the first request that needs it opens it."""
+    """The state of the server with these *settings*, or of its *endpoint*; the first request that needs it opens it.
+
+    Raises ConfigurationError for a store at an address that cannot be one, and MissingExtraError without its package.
+    """
 
     def __init__(self, settings: ServeSettings, endpoint: str = "") -> None:
         self._settings = settings
         self.endpoint = endpoint
-        self._store: StateStore | None = None
+        self._store: StateStore | None = open_state(settings.state_url) if settings.state_url else None
         self._failed = False
+        self._own_key = os.urandom(32)
+        self._boundary: RequestStateBoundary | None = None
 
     def store(self) -> StateStore | None:
-        """Return where it is kept; None where the settings name no file, or that cannot be used, which is logged."""
+        """Return where it is kept; None where the settings name nothing, or the file cannot be used, which is
+        logged."""
         if self._store is None and self._settings.state_path and not self._failed:
             try:
                 self._store = FileState(self._settings.state_path)
@@ -41,30 +47,39 @@ class ServerState:
 
     async def sealed(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Open the state that a client sends back, and seal what it is sent; it is bound to the caller."""
-        return await self._boundary(ctx, call_next)
+        boundary = self._boundary if self._boundary is not None else await self._make_boundary()
+        return await boundary(ctx, call_next)
 
-    @cached_property
-    def _boundary(self) -> RequestStateBoundary:
+    async def _make_boundary(self) -> RequestStateBoundary:
+        """Return what seals with the key that is shared, and opens with this process's own, too. While the store cannot
+        be reached, it seals with its own, and the next request asks the store again."""
+        keys: list[str | bytes] = list(self._settings.state_keys)
+        is_final = True
+        if not keys:
+            try:
+                if (store := self.store()) is not None:
+                    keys.append(await sealing_key(store))
+            except StateError as error:
+                is_final = False
+                logger.warning("the key that seals waiting calls is that of this process for now: %s", error)
+            except ConfigurationError as error:
+                logger.error("the key that seals waiting calls is that of this process: %s", error)
+            keys.append(self._own_key)
         settings = self._settings
         security = RequestStateSecurity(
-            keys=list(settings.state_keys) or [self._key()],
+            keys=keys,
             ttl=settings.approval_timeout + _SLACK,
             bind_principal=lambda ctx: Requester.of(ctx).key or None,
         )
         audience = f"{settings.name}/{self.endpoint}" if self.endpoint else settings.name
-        return RequestStateBoundary(security, default_audience=audience)
+        boundary = RequestStateBoundary(security, default_audience=audience)
+        if is_final:
+            self._boundary = boundary
+        return boundary
 
-    def _key(self) -> bytes:
-        try:
-            if (store := self.store()) is not None:
-                return sealing_key(store)
-        except ConfigurationError as error:
-            logger.error("the key that seals waiting calls is that of this process: %s", error)
-        return os.urandom(32)
-
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Release it."""
         store, self._store = self._store, None
         self._failed = True
         if store is not None:
-            store.close()
+            await store.aclose()

@@ -83,6 +83,8 @@ class ServeSettings:
 
     `state_path` is the file, SQLite, of what a server must not forget when it ends, and what several servers on one
     machine share: the sessions of clients over HTTP, and the calls that wait for answers (empty: in memory only).
+    `state_url` is the address of a store in its place that servers on many machines share, or a secret reference to
+    it, such as `secretref:env:STATE`; `valkey://` and `valkeys://` (with TLS) need the extra `valkey`.
 
     `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
     `max_line_bytes` is how long a line on stdin may be. `tasks` is for calls that outlive their request; `http` and
@@ -115,6 +117,9 @@ class ServeSettings:
     )
     state_path: FileName = setting(
         "", "The file of sessions and of such calls, SQLite; empty: server.db in the state directory."
+    )
+    state_url: str = setting(
+        "", "A store in place of the file, for many machines: valkeys://..., or secretref:env:NAME.", secret=True
     )
     max_line_bytes: Bytes = setting(16 * 1024**2, "The longest message over stdio.", least=1)
     max_result_bytes: int | None = setting(None, "The longest result, as JSON; longer ones are cut.", least=1)

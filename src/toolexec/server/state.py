@@ -33,31 +33,34 @@ CREATE INDEX IF NOT EXISTS state_by_end ON state (until);
 class StateStore(Protocol):
     """Records of text by kind and key, each for *ttl* seconds. Several servers may share them.
 
-    A method is done before it returns, and at once for all who share the records: of several that swap one record for
-    another, or add it, one succeeds. Every method raises ConfigurationError when the store cannot be reached.
+    What a method does is done before it returns, and at once for all who share the records: of several that swap one
+    record for another, or add it, one succeeds. None of them holds up the event loop for longer than a local disk does.
+
+    Every method raises ConfigurationError when the store cannot be used: then nothing was changed. Where the store is
+    a server that cannot be reached, or does not answer, it raises StateError: then a change may have been made.
     """
 
-    def get(self, kind: StateKind, key: str) -> str | None:
+    async def get(self, kind: StateKind, key: str) -> str | None:
         """Return a record; None when there is none, or its time is over."""
         ...
 
-    def put(self, kind: StateKind, key: str, value: str, ttl: float) -> None:
+    async def put(self, kind: StateKind, key: str, value: str, ttl: float) -> None:
         """Keep a record, in the place of one that was there."""
         ...
 
-    def add(self, kind: StateKind, key: str, value: str, ttl: float) -> bool:
+    async def add(self, kind: StateKind, key: str, value: str, ttl: float) -> bool:
         """Keep a record unless there is one, and return whether there was none."""
         ...
 
-    def swap(self, kind: StateKind, key: str, old: str, new: str, ttl: float) -> bool:
+    async def swap(self, kind: StateKind, key: str, old: str, new: str, ttl: float) -> bool:
         """Replace a record that is *old*, and return whether it was."""
         ...
 
-    def delete(self, kind: StateKind, key: str) -> None:
+    async def delete(self, kind: StateKind, key: str) -> None:
         """Forget a record, if it is there."""
         ...
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Release what the store holds; closing twice is fine."""
         ...
 
@@ -67,10 +70,11 @@ def key_of(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=24).hexdigest()
 
 
-def sealing_key(store: StateStore) -> bytes:
-    """Return the key that all who share *store* seal states with; the first makes it. Raises ConfigurationError."""
-    store.add("key", "requestState", secrets.token_hex(32), _FOREVER)
-    found = store.get("key", "requestState")
+async def sealing_key(store: StateStore) -> bytes:
+    """Return the key that all who share *store* seal states with; the first makes it. Raises ConfigurationError, and
+    StateError."""
+    await store.add("key", "requestState", secrets.token_hex(32), _FOREVER)
+    found = await store.get("key", "requestState")
     if found is None:
         raise ConfigurationError("the store of a server's state has not kept the key that was put there")
     return bytes.fromhex(found)
@@ -79,7 +83,8 @@ def sealing_key(store: StateStore) -> bytes:
 class FileState:
     """Records in the SQLite database *path*, which only its owner may read.
 
-    Any number of processes of one machine may share the file. What is written outlives the death of the process, not
+    Any number of processes of one machine may share the file. A method takes some ten microseconds, less than a switch
+    to a thread and back, and is made where it is called. What is written outlives the death of the process, not
     always that of the machine. *clock* gives seconds since 1970. Raises ConfigurationError when the file cannot be
     used, as every method does.
     """
@@ -95,21 +100,21 @@ class FileState:
             use_wal(self._database, sync=False)
             self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            self.close()
+            self._close()
             raise self._cannot(error) from error
 
-    def get(self, kind: StateKind, key: str) -> str | None:
+    async def get(self, kind: StateKind, key: str) -> str | None:
         """Return a record; see `StateStore.get`."""
         with self._using() as database:
             query = "SELECT value FROM state WHERE kind = ? AND key = ? AND until > ?"
             row = database.execute(query, (kind, key, self._clock())).fetchone()
         return row[0] if row is not None else None
 
-    def put(self, kind: StateKind, key: str, value: str, ttl: float) -> None:
+    async def put(self, kind: StateKind, key: str, value: str, ttl: float) -> None:
         """Keep a record; see `StateStore.put`."""
         self._change("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", kind, key, value, self._clock() + ttl)
 
-    def add(self, kind: StateKind, key: str, value: str, ttl: float) -> bool:
+    async def add(self, kind: StateKind, key: str, value: str, ttl: float) -> bool:
         """Keep a record unless there is one; see `StateStore.add`."""
         now = self._clock()
         query = (
@@ -118,18 +123,21 @@ class FileState:
         )
         return self._change(query, kind, key, value, now + ttl, now)
 
-    def swap(self, kind: StateKind, key: str, old: str, new: str, ttl: float) -> bool:
+    async def swap(self, kind: StateKind, key: str, old: str, new: str, ttl: float) -> bool:
         """Replace a record that is *old*; see `StateStore.swap`."""
         now = self._clock()
         query = "UPDATE state SET value = ?, until = ? WHERE kind = ? AND key = ? AND value = ? AND until > ?"
         return self._change(query, new, now + ttl, kind, key, old, now)
 
-    def delete(self, kind: StateKind, key: str) -> None:
+    async def delete(self, kind: StateKind, key: str) -> None:
         """Forget a record; see `StateStore.delete`."""
         self._change("DELETE FROM state WHERE kind = ? AND key = ?", kind, key)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Release the file; closing twice is fine."""
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             database, self._database = self._database, None
             if database is not None:

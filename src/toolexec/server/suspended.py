@@ -57,6 +57,7 @@ class SuspendedRun:
         self.digest = digest
         self.id: str = secrets.token_urlsafe(16)
         self.round = 0
+        self.is_claimed = False
         self.task: asyncio.Task[Outcome] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.patience: float | None = None
@@ -96,7 +97,8 @@ class SuspendedRun:
             raise self._given_up
         if self.patience is not None:
             return None
-        self.record.begin()
+        if (kept := self.record.begin()) is not None:
+            await kept
         self._runs.admit(self)
         self._asked += 1
         key = f"input-{self._asked}"
@@ -273,7 +275,7 @@ class SuspendedRuns:
         else:
             run.give_up(error)
 
-    def resume(
+    async def resume(
         self, state: str, owner: str, digest: str, replies: Mapping[str, object], source: str = ""
     ) -> SuspendedRun:
         """Return the call that *state* belongs to, with *replies* given to it; one that another server has left has no
@@ -285,15 +287,21 @@ class SuspendedRuns:
         if run is None:
             if name in self._gone:
                 refuse_state(used)
-            answers = self.kept.take(name, number, owner, digest, replies)
+            answers = await self.kept.take(name, number, owner, digest, replies)
             run = SuspendedRun(self, owner, digest, source)
             run.answers = answers
             return run
         if run.owner != owner or run.digest != digest:
             refuse_state("this requestState belongs to another call")
-        if number != str(run.round) or not run.record.claim():
+        if number != str(run.round) or run.is_claimed:
             refuse_state(used)
-        del self._waiting[name]
+        run.is_claimed = True
+        try:
+            is_ours = await run.record.claim()
+        finally:
+            run.is_claimed = False
+        if not is_ours or self._waiting.pop(name, None) is None:
+            refuse_state(used)
         self._active.add(run)
         if run.timer is not None:
             run.timer.cancel()
@@ -310,6 +318,11 @@ class SuspendedRuns:
         try:
             with anyio.move_on_after(within):
                 result = await run.outcome()
+            if result is not None and run.task is not None and not run.task.done():
+                run.round += 1
+                asked = {key: about(request) for key, request in run.questions().items() if key in result}
+                await run.record.wait(run.round, asked, self._timeout)
+                return self._suspend(run, result)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run.stop()
@@ -324,12 +337,12 @@ class SuspendedRuns:
         if run.task.done():
             self._forget(run)
             return result
-        run.round += 1
-        asked = {key: about(request) for key, request in run.questions().items() if key in result}
-        run.record.wait(run.round, asked, self._timeout)
+        raise AssertionError("questions of a call whose work has ended")
+
+    def _suspend(self, run: SuspendedRun, asked: dict[str, InputRequest]) -> InputRequiredResult:
         self._waiting[run.id] = run
         run.timer = asyncio.get_running_loop().call_later(self._timeout, self._expire, run)
-        return InputRequiredResult(input_requests=result, request_state=f"{run.id}.{run.round}")
+        return InputRequiredResult(input_requests=asked, request_state=f"{run.id}.{run.round}")
 
     def keep(self, run: SuspendedRun) -> None:
         """Count a run that has begun, and goes on without a request, until its work ends; `aclose` stops it."""

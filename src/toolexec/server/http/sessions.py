@@ -16,6 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
+from toolexec.errors import StateError
 from toolexec.model.origin import Caller
 from toolexec.model.shares import NoShareError, giving_way
 from toolexec.server.auth.credentials import CALLER
@@ -141,7 +142,7 @@ class Sessions:
         for session_id, session in [(key, held.pop(key)) for key in gone]:
             await self.end_one(session_id, session)
             if forget:
-                self.forget(session_id)
+                await self.forget(session_id)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -162,21 +163,25 @@ class Sessions:
         try:
             for session_id, session in ended:
                 await session.home.end_one(session_id, session)
-                session.home.forget(session_id)
+                await session.home.forget(session_id)
             yield
         finally:
             opening[owner] -= 1
             if not opening[owner]:
                 del opening[owner]
 
-    def forget(self, session_id: str) -> None:
+    async def forget(self, session_id: str) -> None:
         """Have a session go on nowhere else."""
         if self._kept is not None:
-            self._kept.forget(session_id)
+            await self._kept.forget(session_id)
 
     async def _continue(self, session_id: str, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         if self._kept is not None and session_id not in self._room.open:
-            await self._restore(self._kept, session_id, owner, scope)
+            try:
+                await self._restore(self._kept, session_id, owner, scope)
+            except StateError as error:  # no 404: with that the client would give up a session that there is
+                await _refuse_for_now(send, error)
+                return
         found = self._room.open.get(session_id)
         if found is not None and found.home is self and found.inner:
             scope = {**scope, "headers": _renamed(scope["headers"], found.inner)}
@@ -187,9 +192,11 @@ class Sessions:
             return
         self._room.open.move_to_end(session_id)
         session.requests += 1
-        self._use(session_id, session)
-        renewing = asyncio.create_task(self._renew(session_id, session)) if self._kept and is_stream(scope) else None
+        renewing: asyncio.Task[None] | None = None
         try:
+            await self._use(session_id, session)
+            if self._kept is not None and is_stream(scope):
+                renewing = asyncio.create_task(self._renew(session_id, session))
             await self._manager.asgi_app(scope, receive, watched)
         finally:
             session.requests -= 1
@@ -197,17 +204,17 @@ class Sessions:
             if renewing is not None:
                 renewing.cancel()
 
-    def _use(self, session_id: str, session: _Session) -> None:
+    async def _use(self, session_id: str, session: _Session) -> None:
         """Have the record of a session last longer, where that was not done just now."""
         if self._kept is not None and monotonic() - session.kept >= self._kept.pause:
             session.kept = monotonic()
-            self._kept.use(session_id)
+            await self._kept.use(session_id)
 
     async def _renew(self, session_id: str, session: _Session) -> None:
         """Have the record of a session last as long as a stream of it."""
         while self._kept is not None:
             await asyncio.sleep(self._kept.pause)
-            self._use(session_id, session)
+            await self._use(session_id, session)
 
     async def _restore(self, kept: KeptSessions, session_id: str, owner: str, scope: Scope) -> None:
         """Open a session again that another server had, if it is the caller's and there is room; requests of one
@@ -215,7 +222,7 @@ class Sessions:
         lock = self._restoring.setdefault(session_id, asyncio.Lock())
         try:
             async with lock:
-                session = None if session_id in self._room.open else kept.find(session_id, caller_key(scope))
+                session = None if session_id in self._room.open else await kept.find(session_id, caller_key(scope))
                 if session is None:
                     return
                 async with self._opening(owner):
@@ -237,14 +244,14 @@ class Sessions:
     def _watched(self, send: Send, scope: Scope, owner: str, session_id: str | None) -> Send:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._note(scope, owner, session_id, message)
+                await self._note(scope, owner, session_id, message)
                 if session_id is not None:
                     message = {**message, "headers": _renamed(message.get("headers", ()), session_id)}
             await send(message)
 
         return watch
 
-    def _note(self, scope: Scope, owner: str, session_id: str | None, start: Message) -> None:
+    async def _note(self, scope: Scope, owner: str, session_id: str | None, start: Message) -> None:
         """Keep a session that an answer opens, and forget one that it says is over."""
         status: int = start["status"]
         if session_id is None:
@@ -256,7 +263,7 @@ class Sessions:
         elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
             del self._room.open[session_id]
             if scope["method"] == "DELETE":
-                self.forget(session_id)
+                await self.forget(session_id)
 
     async def end_one(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""
@@ -282,6 +289,13 @@ def _renamed(headers: Iterable[tuple[bytes, bytes]], session_id: str) -> list[tu
 
 def _is_of(caller: object, method: str, ids: frozenset[str]) -> bool:
     return isinstance(caller, Caller) and caller.method == method and caller.id in ids
+
+
+async def _refuse_for_now(send: Send, error: StateError) -> None:
+    logger.error("a session cannot go on for now: %s", error)
+    message = "It is not known whether this session goes on: its store cannot be reached; try again later"
+    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _INTERNAL_ERROR, "message": message}}
+    await reply_json(send, 503, reply, [("retry-after", "5")])
 
 
 async def _refuse(send: Send, most: int) -> None:
