@@ -16,6 +16,7 @@ import toolexec.machines
 import toolexec.provider
 import toolexec.remote
 import toolexec.sandbox
+import toolexec.state
 
 CONSTANTS = ("PLUGIN_API", "JOURNAL_API", "NOBODY", "OWNER_LABEL", "PROCESSES", "GREETING", "TOOK", "SETTLE_QUESTION")
 GUIDE = (Path(__file__).parent.parent / "docs/extending.md").read_text()
@@ -42,7 +43,15 @@ def test_a_plugin_is_short(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [toolexec.sandbox, toolexec.containers, toolexec.machines, toolexec.remote, toolexec.provider, toolexec.journal],
+    [
+        toolexec.sandbox,
+        toolexec.containers,
+        toolexec.machines,
+        toolexec.remote,
+        toolexec.provider,
+        toolexec.journal,
+        toolexec.state,
+    ],
 )
 def test_every_name_is_explained(module: ModuleType) -> None:
     """The guide has a row for each name, each is there, and each says what it is."""

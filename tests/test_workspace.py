@@ -29,6 +29,7 @@ PUBLIC = {
     "toolexec.provider",
     "toolexec.remote",
     "toolexec.sandbox",
+    "toolexec.state",
     "toolexec.testing",
 }
 """What a package may import of the core."""
@@ -61,7 +62,7 @@ def _of_core(path: Path) -> set[str]:
 
 def test_there_are_packages() -> None:
     """The checks below have something to check."""
-    assert {"containers", "grpc", "kubernetes", "microvms", "remote", "temporal"} <= {
+    assert {"containers", "grpc", "kubernetes", "microvms", "remote", "temporal", "valkey"} <= {
         package.name for package in packages()
     }
 
@@ -150,7 +151,7 @@ ABSENT = """
     every = metadata.entry_points
     beside = (
         "toolexec-containers", "toolexec-grpc", "toolexec-kubernetes", "toolexec-microvms", "toolexec-remote",
-        "toolexec-temporal",
+        "toolexec-temporal", "toolexec-valkey",
     )
     metadata.entry_points = lambda **wanted: [each for each in every(**wanted) if each.dist.name not in beside]
 """

@@ -155,6 +155,7 @@ API_PAGES: Final = (
     _page("machines", "Write sandboxes of virtual machines.", "toolexec.machines"),
     _page("remote", "Write sandboxes of other machines.", "toolexec.remote"),
     _page("journal", "Write a journal of durable runs of your own.", "toolexec.journal"),
+    _page("state", "Write a store of the state of servers.", "toolexec.state"),
     _page(
         "testing",
         "Test your tools, agents and parts with fakes and contract suites.",
@@ -180,6 +181,7 @@ API_PAGES: Final = (
         "toolexec_remote.signature",
     ),
     _page("toolexec_temporal", "Have Temporal keep durable runs.", "toolexec_temporal"),
+    _page("toolexec_valkey", "Share the state of servers on many machines.", "toolexec_valkey"),
 )
 """The pages of the API, in their order."""
 

@@ -118,6 +118,7 @@ NAVIGATION: Final = (
                 ),
             ),
             ("Temporal", "packages/temporal.md"),
+            ("Valkey", "packages/valkey.md"),
             ("Benchmarks", "benchmarks.md"),
         ),
     ),

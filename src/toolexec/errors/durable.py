@@ -57,7 +57,7 @@ class JournalError(ToolExecError):
 class StateError(ToolExecError):
     """The store of a server's sessions and waiting calls cannot be reached; the same may succeed later.
 
-    What was to be written may have been: whoever writes it again has to look first.
+    What was to be written may have been: look before it is written again.
     """
 
     code = "state"

@@ -34,8 +34,8 @@ _REMEMBERED: Final = 3600.0
 
 
 def _used() -> str:
-    """Return the record of a call that somebody goes on with: no other is the same, so that who has written it knows it
-    again."""
+    """Return the record of a call that a server goes on with; no other is the same, so the server that wrote it knows
+    it again."""
     return json.dumps({"used": secrets.token_hex(8)})
 
 
@@ -61,7 +61,7 @@ class KeptCall:
     `is_begun` says that something was done for it: from then on no server begins it again.
 
     The store may be a server that fails between a change and its answer. So a change that may have been made already is
-    known again by its text, which nobody else writes, and a record that may not be there is made by who needs it.
+    known again by its text, which no other process writes, and a record that may not be there is made by who needs it.
     """
 
     def __init__(self, calls: KeptCalls, key: str, owner: str, digest: str) -> None:

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from toolexec.testing.sandbox_suite import check_sandbox
     from toolexec.testing.scripted_sandbox import ScriptedSandbox
     from toolexec.testing.searcher_suite import check_searcher
+    from toolexec.testing.state_suite import check_state
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "toolexec.testing.backend_suite": ("check_backend",),
+            "toolexec.testing.state_suite": ("check_state",),
             "toolexec.testing.escape_battery": ("run_battery",),
             "toolexec.testing.gateway_suite": ("check_gateway",),
             "toolexec.testing.index_suite": ("check_index",),
@@ -64,6 +66,7 @@ __all__ = [
     "check_runtime",
     "check_sandbox",
     "check_searcher",
+    "check_state",
     "loop_not_held",
     "run_battery",
 ]

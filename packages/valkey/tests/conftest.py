@@ -1,0 +1,72 @@
+"""A real server on a Unix-like machine, for each test that wants one: Valkey where it is installed, else Redis."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PASSWORD = "a-pass/word"
+
+
+class Server:
+    """A server that can be killed, and started again over the same directory."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self._program = program
+        self._directory = directory
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"valkey://:a-pass%2Fword@127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        words = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
+        words += ["--requirepass", PASSWORD, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        with (self._directory / "log").open("wb") as log:
+            self._process = subprocess.Popen([self._program, *words], stdout=log, stderr=log)
+        for _ in range(600):
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=20) as there:
+                    there.sendall(f"AUTH {PASSWORD}\r\nPING\r\n".encode())
+                    if b"PONG" in there.recv(100) + there.recv(100):
+                        return
+            except OSError:
+                pass
+            assert self._process.poll() is None, (self._directory / "log").read_text()
+            time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[Server]:
+    """A server that runs, with a password, whose records survive a kill."""
+    program = shutil.which("valkey-server") or shutil.which("redis-server")
+    if program is None:
+        why = "there is no valkey-server or redis-server; apt-get install redis-server"
+        assert os.environ.get("CI") != "true", why
+        pytest.skip(why)
+    directory = tmp_path / "valkey"
+    directory.mkdir()
+    server = Server(program, directory)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
