@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
+from redis.exceptions import RedisError
 
 PASSWORD = "a-pass/word"
 
@@ -37,11 +39,10 @@ class Server:
             self._process = subprocess.Popen([self._program, *words], stdout=log, stderr=log)
         for _ in range(600):
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=20) as there:
-                    there.sendall(f"AUTH {PASSWORD}\r\nPING\r\n".encode())
-                    if b"PONG" in there.recv(100) + there.recv(100):
-                        return
-            except OSError:
+                with Redis(port=self.port, password=PASSWORD, socket_timeout=20) as client:
+                    client.ping()
+                    return
+            except RedisError:
                 pass
             assert self._process.poll() is None, (self._directory / "log").read_text()
             time.sleep(0.05)

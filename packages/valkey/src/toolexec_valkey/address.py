@@ -46,7 +46,7 @@ class ValkeyAddress:
             query = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
             database = int(parts.path.removeprefix("/") or 0)
         except ValueError:
-            raise _wrong("it is no URL with a port and the number of a database") from None
+            raise _wrong("it is not a URL with a port and the number of a database") from None
         if parts.scheme not in (*_PLAIN, *_WITH_TLS):
             raise _wrong("it begins with valkey:// or valkeys://")
         if not host:
