@@ -57,7 +57,7 @@ class Server:
 
 @pytest.fixture
 def valkey(tmp_path: Path) -> Iterator[Server]:
-    """A server that runs, with a password, whose records survive a kill."""
+    """Yield a server that runs, with a password, whose records survive a kill; it is killed at the end."""
     program = shutil.which("valkey-server") or shutil.which("redis-server")
     if program is None:
         why = "there is no valkey-server or redis-server; apt-get install redis-server"
