@@ -193,7 +193,7 @@ def test_steps_of_a_run_can_be_lowered(ex: Exec) -> None:
 
 
 async def test_a_program_that_is_dropped_half_way_waits_for_nothing() -> None:
-    """It may be closed on the event loop of another run, where a timer of it would count as one of that."""
+    """A coroutine may be closed on the event loop of another run, where its timer would count as one of that run."""
     entered, left = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
