@@ -19,7 +19,7 @@ async def check_state(store: StateStore, other: StateStore, *, steps: int = 300,
     """Check that *store* and *other*, two over the same records, of which there are none yet, keep the contract.
 
     Both are used at random for *steps* steps, and must answer as a plain dictionary does; then many change one record
-    at once, of which one may succeed. *seed* is where the steps come from. Raises AssertionError, which names the step.
+    at once, of which one may succeed; at the end both are closed. *seed* is where the steps come from. Raises AssertionError, which names the step.
     """
     await _check_steps((store, other), steps, random.Random(seed))  # noqa: S311 - not for secrets
     await _check_races(store, other)
@@ -73,5 +73,5 @@ async def _check_end(store: StateStore, other: StateStore) -> None:
     assert not await other.swap("session", "ends", "b", "c", 3600)
     assert await other.add("session", "ends", "d", 3600)
     assert await store.get("session", "ends") == "d"
-    for _ in range(2):
-        await store.aclose()
+    for each in (store, other, store):  # closing twice is fine
+        await each.aclose()
