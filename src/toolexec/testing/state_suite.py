@@ -18,8 +18,9 @@ _VALUES = ("", "a", "b", '{"used": "\u00e9\u2028"}', "x" * 70_000)
 async def check_state(store: StateStore, other: StateStore, *, steps: int = 300, seed: int = 1) -> None:
     """Check that *store* and *other*, two over the same records, of which there are none yet, keep the contract.
 
-    Both are used at random for *steps* steps, and must answer as a plain dictionary does; then many change one record
-    at once, of which one may succeed; at the end both are closed. *seed* is where the steps come from. Raises AssertionError, which names the step.
+    Both are used at random for *steps* steps, and must answer as a plain dictionary does; then many change one
+    record at once, of which one may succeed; at the end both are closed. *seed* is where the steps come from.
+    Raises AssertionError, which names the step.
     """
     await _check_steps((store, other), steps, random.Random(seed))  # noqa: S311 - not for secrets
     await _check_races(store, other)
