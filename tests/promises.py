@@ -32,6 +32,10 @@ _WHO: Final = {"root": "root", "user": "a user without rights"}
 
 KNOWN_GAPS: Final[Mapping[str, Mapping[str, str]]] = {
     "kubernetes": {"cpu_budget": "CPU time can be read only with permissions that would allow much more"},
+    "podman:user": dict.fromkeys(
+        ("cpu_budget", "fork_bomb", "memory_list", "threads"),
+        "a rootless Podman has no control groups of the first version, and results say so",
+    ),
     "gvisor:user": {"memory_list": "an ordinary user can make no control groups, and results say so"},
 }
 """By kind of sandbox, with `:user` as an ordinary user starts it: the programs that get out of it, each with the reason.

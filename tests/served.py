@@ -67,7 +67,7 @@ def served(kind: str) -> Generator[Mapping[str, Any]]:
 
 @contextmanager
 def _afar() -> Generator[Mapping[str, Any]]:
-    """A runtime in a process of the user, on which its client depends: it is imported by root, as all here is."""
+    """Serve a runtime in a process of the user, which root lets import what only root may read."""
     from packages.remote.tests.processes import KEY, RemoteServer
 
     directory = Path(tempfile.mkdtemp(prefix="rm", dir=_PLACE))

@@ -182,7 +182,7 @@ async def test_a_machine_is_bound_to_each_fact_of_this_host(tmp_path: Path, vmm:
 
 
 def test_firecracker_refuses_what_another_version_saved(tmp_path: Path) -> None:
-    """Looks at what was saved itself, whoever asks for it: version and sizes."""
+    """Looks at what was saved itself, with its version and sizes."""
     for name in ("state", "memory"):
         (tmp_path / name).write_bytes(b"saved")
     about = {"version": "1.12.0", "sizes": {"state": 5, "memory": 5}}
