@@ -21,6 +21,7 @@ from toolexec_kubernetes.spec import (
     policy_body,
     random_user,
     spec_hash,
+    with_one_user,
     with_user,
 )
 
@@ -70,6 +71,15 @@ def test_a_pod_is_made_from_what_the_profiles_promise() -> None:
     assert replace(CONFIG, seccomp="profiles/code.json").guest_drops == ()
     assert replace(CONFIG, runtime_class="gvisor").guest_drops == ()
     assert '"seccomp"' in " ".join(python_pod(CONFIG)["containers"][0]["command"])
+
+
+def test_pods_that_are_alike_have_the_user_that_is_prescribed() -> None:
+    """Those of a warm pool, too: they are found by what they are."""
+    config = replace(CONFIG, run_as_user=4000)
+    pod = python_pod(config)
+    assert pod["securityContext"]["runAsUser"] == pod["containers"][0]["securityContext"]["runAsUser"] == 4000
+    assert with_one_user(made(), CONFIG) == made()
+    assert spec_hash(pod, config) != spec_hash(python_pod(CONFIG), CONFIG)
 
 
 def test_pods_have_users_of_their_own_on_request() -> None:

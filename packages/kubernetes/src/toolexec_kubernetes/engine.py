@@ -33,6 +33,7 @@ from toolexec_kubernetes.spec import (
     pod_spec,
     random_user,
     spec_hash,
+    with_one_user,
     with_user,
 )
 
@@ -205,7 +206,8 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces, beside=beside)
         labels = labels_of(spec, owner, run, config.labels)
         seconds = min(config.lifetime, spec.seconds or config.lifetime)
-        pool = (self._pools or {}).get(spec_hash(pod_spec(image.reference, spec, config), config))
+        alike = pod_spec(image.reference, with_one_user(spec, config), config)
+        pool = (self._pools or {}).get(spec_hash(alike, config))
         if pool is not None:
             ends = timestamp(cluster.client.now() + config.lifetime)
             body = claim_body(name, pool, owner, run, ends)

@@ -13,7 +13,7 @@ from toolexec_kubernetes.checks import permissions_for
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.pools import pool_bodies
 from toolexec_kubernetes.sidecars import sidecar_memory
-from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER, pod_spec, policy_body
+from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER, pod_spec, policy_body, with_one_user
 
 __all__ = ["make_manifest", "python_pod", "to_yaml"]
 
@@ -78,7 +78,7 @@ def python_pod(config: KubernetesConfig) -> JSONDict:
         kind="kubernetes",
         env=network.env,
     )
-    return pod_spec(config.image, spec, config)
+    return pod_spec(config.image, with_one_user(spec, config), config)
 
 
 def to_yaml(documents: Sequence[JSONValue]) -> str:

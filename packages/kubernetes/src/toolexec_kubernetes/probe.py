@@ -17,7 +17,7 @@ from toolexec.sandbox import Limits
 from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.pod import PodContainer
-from toolexec_kubernetes.spec import SANDBOX_LABEL, Made, job_body, labels_of, pod_body, pod_spec
+from toolexec_kubernetes.spec import SANDBOX_LABEL, Made, job_body, labels_of, pod_body, pod_spec, with_one_user
 from toolexec_kubernetes.watch import PodWatch
 
 __all__ = ["NetworkFinding", "NetworkState", "probe_network"]
@@ -105,7 +105,8 @@ def _make(
     labels = labels_of(spec, owner, run, config.labels)
     if not held:
         del labels[SANDBOX_LABEL]
-    pod = pod_spec(config.image, spec, replace(config, volumes=(), sidecars=()), seconds=_LIFETIME, linked=False)
+    alone = replace(config, volumes=(), sidecars=())
+    pod = pod_spec(config.image, with_one_user(spec, config), alone, seconds=_LIFETIME, linked=False)
     name, group, kind = f"toolexec-{run}", "v1", "pods"
     body: JSONDict = pod_body(name, labels, pod, config.annotations)
     if config.jobs:  # then there may be no right to make pods

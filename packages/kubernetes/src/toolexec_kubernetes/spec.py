@@ -41,6 +41,7 @@ __all__ = [
     "policy_body",
     "random_user",
     "spec_hash",
+    "with_one_user",
     "with_user",
 ]
 
@@ -191,6 +192,11 @@ def with_user(spec: ContainerSpec, user: int) -> ContainerSpec:
     """Return *spec* for another user; the group stays."""
     group = spec.security.user.partition(":")[2] or NOBODY.partition(":")[2]
     return replace(spec, security=replace(spec.security, user=f"{user}:{group}"))
+
+
+def with_one_user(spec: ContainerSpec, config: KubernetesConfig) -> ContainerSpec:
+    """Return *spec* for the user that all pods of *config* have; as it is where each has another one."""
+    return with_user(spec, config.one_user) if config.one_user else spec
 
 
 def spec_hash(spec: JSONObject, config: KubernetesConfig) -> str:
