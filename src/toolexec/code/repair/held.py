@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from toolexec import errors
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_program import JavaScriptProgram
 from toolexec.code.repair.python_program import PythonProgram, program_of
@@ -22,6 +23,10 @@ __all__ = ["about_held", "described"]
 
 _WARNING: Final = re.compile(r"check it first| here$")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_OTHER_CAUSES: Final = frozenset({*errors.__all__, "SyntaxError", "MemoryError", "RecursionError", "SystemExit"}) - {
+    "InputValidationError"
+}
+"""What no value on a line is the cause of: a limit, a policy, a backend."""
 _MOST_NODES: Final = 300
 _MOST_SHOWN: Final = 3
 _LONGEST: Final = 60
@@ -30,7 +35,7 @@ _LONGEST: Final = 60
 def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
     """Return what the reads on the line of *failure* have had, but for those that *said* has; "" where that is not
     known."""
-    if failure.kind == "SyntaxError" or not failure.line:
+    if failure.kind in _OTHER_CAUSES or not failure.line:
         return ""
     is_python = failure.language == "python"
     if is_python:
@@ -43,10 +48,16 @@ def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
     for text, values in read:
         is_said = f"`{text}` is" in said or f"`{text}` has" in said
         about = described(text, values, is_python=is_python)
-        if len(text) <= _LONGEST and (not is_said or about.count("`") > 2):
+        if len(text) <= _LONGEST and (not is_said or _adds(about, values)):
             held.setdefault(text, about)
     ordered = sorted(held, key=lambda text: (_WARNING.search(held[text]) is None, -held[text].count("`"), -len(text)))
     return "; ".join(held[text] for text in ordered[:_MOST_SHOWN])
+
+
+def _adds(about: str, values: Sequence[JSONValue]) -> bool:
+    """Return whether *about* helps where these values were described: of an object its keys do."""
+    keyed = any(isinstance(each, dict) for each in values)
+    return _WARNING.search(about) is not None if keyed else about.count("`") > 2
 
 
 def _in_python(failure: Failure, tools: Tools) -> Iterator[tuple[str, list[JSONValue]]]:

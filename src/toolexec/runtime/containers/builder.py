@@ -18,6 +18,7 @@ __all__ = ["SHARED_MEMORY", "ContainerSpecBuilder", "spec_for", "tmpfs_mounts"]
 
 """The time, in microseconds, that a CPU quota is counted over."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside of a container, where it is a tmpfs of its own
+"""Where a container has the memory that its processes share."""
 
 _PAGE = 4096
 _LARGEST_SIDE = 64 << 20

@@ -12,6 +12,7 @@ from toolexec.errors import ConfigurationError, SandboxUnavailableError
 __all__ = ["POLICIES", "PullPolicy", "Reference", "Step", "check_pin", "missing_image", "next_step", "parse_reference"]
 
 PullPolicy: TypeAlias = Literal["never", "missing", "always"]
+"""When an image is fetched from its registry: `never`, when it is `missing` here, or `always`."""
 POLICIES: Final[tuple[str, ...]] = get_args(PullPolicy)
 
 Step: TypeAlias = Literal["use", "load", "pull", "refuse"]
