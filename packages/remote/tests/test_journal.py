@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
+from toolexec_remote.homes import home_of, new_run
+from toolexec_remote.server.former import take_over
 from toolexec_remote.server.journal import Journal, Record
 
 
@@ -30,6 +32,31 @@ def test_a_run_that_was_under_way_is_lost(tmp_path: Path) -> None:
         assert second.find("a", "running") is None
     finally:
         second.close()
+
+
+def test_another_number_of_processes_starts_nothing_again(tmp_path: Path) -> None:
+    """A run that a process of before had, killed or not, is lost to the one that has its ID now, and to no other one;
+    what that one knows itself stays."""
+    whole = Journal(tmp_path, 600, 1000.0)
+    runs = [new_run(number, 2) for number in (1, 2, 1, 2)]
+    for run in runs:
+        whole.start("a", run, b"d", 1000.0, "ab")
+    for number in (1, 2):
+        directory = tmp_path / f"process-{number}"
+        part = Journal(directory, 600, 1010.0)
+        part.start("a", runs[number - 1], b"e", 1005.0, "cd")
+        take_over(part, directory, lambda run, number=number: home_of(run, 2) == number, is_part=True)
+        found = [part.find("a", run) for run in runs]
+        own, taken = Record("running", b"e", b"", "cd"), Record("lost", b"d", b"", "ab")
+        assert found == ([own, None, taken, None] if number == 1 else [None, own, None, taken])
+        part.close()
+    whole.close()
+    (tmp_path / "process-3").mkdir()
+    one = Journal(tmp_path, 600, 1010.0)
+    one.start("a", "own", b"d", 1000.0, "ab")
+    take_over(one, tmp_path, lambda run: True, is_part=False)
+    assert {one.find("a", run) for run in runs} == {Record("lost", b"d", b"", "ab")}
+    one.close()
 
 
 def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from typing import IO, Final, Literal, NamedTuple, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.remote import open_database, use_wal, walked
 
-__all__ = ["Journal", "Record", "RecordState"]
+__all__ = ["FILE", "Journal", "Record", "RecordState"]
 
 RecordState: TypeAlias = Literal["running", "lost", "ended"]
 """Started and not over; started by a server that died; over."""
@@ -29,7 +30,8 @@ CREATE TABLE IF NOT EXISTS runs (
     PRIMARY KEY (account, id)
 ) WITHOUT ROWID;
 """
-_FILE: Final = "started.db"
+FILE: Final = "started.db"
+"""The file of a journal, in its directory."""
 _LOCK: Final = "lock"
 _BODIES: Final = "responses"
 _LARGE: Final = 64 << 10
@@ -60,7 +62,7 @@ class Journal:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _locked(directory / _LOCK)
-            self._rows = open_database(directory / _FILE)
+            self._rows = open_database(directory / FILE)
             use_wal(self._rows, sync=False)
             self._rows.executescript(_SCHEMA)
             self._bodies = directory / _BODIES
@@ -79,6 +81,11 @@ class Journal:
             "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, 'running', ?, NULL, ?, '')",
             (account, run, digest, now, incarnation),
         )
+
+    def add_lost(self, rows: Iterable[tuple[str, str, bytes, float, str]]) -> None:
+        """Add runs of which only this is known: account, ID, digest, when it changed and its incarnation. What is here
+        stays. Raises sqlite3.Error when they cannot be written."""
+        self._rows.executemany("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, 'lost', ?, NULL, ?, '')", rows)
 
     async def write_body(self, account: str, run: str, body: bytes) -> None:
         """Write a response to where `end` expects it, if it is large. Raises OSError when that cannot be done."""

@@ -16,9 +16,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.remote import Runtime, RuntimeServerSettings
+from toolexec_remote.homes import home_of
 from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.doors import Doors
+from toolexec_remote.server.former import take_over
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.member import Member
 from toolexec_remote.server.metrics import RemoteMetrics
@@ -54,14 +56,16 @@ async def serve_runtime(
     `toolexec runtime serve` starts several.
 
     Raises ConfigurationError for an address that cannot be listened on, certificates or keys that cannot be used, a
-    state directory that another server has, and more than one of `processes`.
+    state directory that another server has, and more than one of `processes`. Raises sqlite3.Error where another number
+    of processes has written there what cannot be read.
     """
     if settings.processes > 1:
         raise ConfigurationError("serve_runtime serves in one process; `toolexec runtime serve` starts several")
     context = tls_context(settings)
     ring = ring or KeyRing(settings.keys, skew=settings.skew)
     gateways = Gateways(settings.gateway_hosts, allow_private=settings.gateway_private)
-    service = RunService(runtime, settings, RemoteMetrics(), Path(settings.state_directory or state_directory))
+    place = Path(settings.state_directory or state_directory)
+    service = RunService(runtime, settings, RemoteMetrics(), place)
     service.shares.tenants = lambda: ring.tenants
     app = RuntimeApp(service, ring, ReplayCache(), Capacity(service), gateways, member)
     runner = web.AppRunner(
@@ -78,6 +82,8 @@ async def serve_runtime(
     tidying: list[asyncio.Task[None]] = []
     listening: list[asyncio.Server] = []
     try:
+        number, count = (member.number, member.count) if member is not None else (1, 1)
+        take_over(service.journal, place, lambda run: home_of(run, count) == number, is_part=member is not None)
         await runner.setup()
         assert runner.server is not None
         doors = Doors(
