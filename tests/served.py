@@ -14,10 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.engines.containerd import ContainerdDaemon
 from tests.engines.docker import DockerDaemon
 from tests.engines.images import TEST_IMAGE, test_image
-from tests.engines.rootless import RootlessPodman
 from tests.workspace import usable
 
 from toolexec.runtime.base import SandboxBackend
@@ -25,7 +23,8 @@ from toolexec.runtime.images.store import ImageStore
 
 __all__ = ["SERVED", "USER", "sandbox", "served"]
 
-SERVED: Final = ("docker", "containerd", "podman", *usable(("remote",)))
+_ENGINES: Final = ("docker", "containerd", "podman")
+SERVED: Final = (*(_ENGINES if usable(("docker",)) else ()), *usable(("remote",)))
 """The kinds whose programs a server starts."""
 USER: Final = 65534
 """The number of the ordinary user, and of its group."""
@@ -44,6 +43,8 @@ def served(kind: str) -> Generator[Mapping[str, Any]]:
             case "remote":
                 yield held.enter_context(_afar())
             case "podman":
+                from packages.containers.tests.engines.rootless import RootlessPodman
+
                 service = RootlessPodman(_PLACE)
                 held.callback(service.stop)
                 service.start()
@@ -57,6 +58,8 @@ def served(kind: str) -> Generator[Mapping[str, Any]]:
                 _open_to_the_group(daemon.directory, Path(daemon.socket))
                 yield {"host": daemon.host}
             case _:
+                from packages.containers.tests.engines.containerd import ContainerdDaemon
+
                 server = ContainerdDaemon(_PLACE)
                 held.callback(server.stop)
                 server.start()
@@ -95,10 +98,10 @@ def sandbox(kind: str, place: Mapping[str, Any]) -> SandboxBackend:
 
             return RemoteBackend(RemoteSettings(**place, sandbox="bubblewrap"))
         case "containerd":
-            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
+            from toolexec_containers import ContainerdBackend, ContainerdConfig
 
             return ContainerdBackend(ContainerdConfig(image=TEST_IMAGE, **place))
         case _:
-            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
+            from toolexec_containers import DockerBackend, DockerConfig
 
             return DockerBackend(DockerConfig(image=TEST_IMAGE, pull="never", **place))

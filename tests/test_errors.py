@@ -100,6 +100,7 @@ CODES = {
     "SandboxUnavailableError": "sandbox_unavailable",
     "SandboxViolationError": "sandbox_violation",
     "SecretError": "secret",
+    "StateError": "state",
     "StreamNotSupportedError": "stream_not_supported",
     "ToolCallLimitError": "tool_call_limit",
     "ToolConflictError": "tool_conflict",
@@ -154,6 +155,7 @@ RETRYABLE = {
     "GatewayTimeoutError",
     "RateLimitedError",
     "RunBusyError",
+    "StateError",
     "ToolTimeoutError",
 }
 VIOLATION = Violation(path="/a", keyword="type", message="5 is not of type 'string'", expected="string", got=5)

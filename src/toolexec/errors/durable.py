@@ -55,10 +55,8 @@ class JournalError(ToolExecError):
 
 
 class StateError(ToolExecError):
-    """The store of a server's sessions and waiting calls cannot be reached; the same may succeed later.
-
-    What was to be written may have been: look before it is written again.
-    """
+    """The store of a server's sessions and waiting calls cannot be reached; the same may succeed later, and what was to
+    be written may have been."""
 
     code = "state"
     default_retryable = True

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from packages.containers.tests.engines.podman import PodmanService
 from tests.engines.docker import require_program
-from tests.engines.podman import PodmanService
 
 __all__ = ["RootlessPodman"]
 
