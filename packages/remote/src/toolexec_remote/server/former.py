@@ -25,6 +25,8 @@ def take_over(journal: Journal, directory: Path, is_ours: Callable[[str], bool],
     whole = directory.parent if is_part else directory
     for path in _journals(whole, directory):
         with closing(open_for_reading(path)) as rows:
+            if not rows.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchall():
+                continue  # its process is starting now, too
             runs = rows.execute("SELECT account, id, digest, changed, incarnation FROM runs")
             found = [run for run in runs if is_ours(run[1])]
         journal.add_lost(found)
