@@ -244,6 +244,41 @@ async def test_posts_are_shared_and_kept(kept: ServerProcess) -> None:
     assert await counted(kept, "toolexec_remote_refused_total") == before
 
 
+async def test_another_number_of_processes_starts_no_run_again(tmp_path: Path) -> None:
+    """A request that is repeated under the ID of a run from before gets the response of that one, or is told that it is
+    lost, whichever process has the ID now; a new one runs."""
+    first: dict[str, str] = {}
+    for count in (2, 3, 1):
+        with server_process(tmp_path / "server", processes=count, wasm_workers=0, max_running=4) as server:
+            said = {
+                run: await posted(server, run) for run in (*(f"run-{number}" for number in range(8)), f"new-{count}")
+            }
+            ended = {run: answer["result"]["value"] for run, answer in said.items() if "error" not in answer}
+            first = {**ended, **first}
+            assert ended.items() <= first.items()
+            lost = [answer["error"]["code"] for answer in said.values() if "error" in answer]
+            assert {*lost} == ({"remote_run_lost"} if count != 2 else set())
+            server.terminate()
+            server.ended()
+
+
+async def posted(server: ServerProcess, run: str) -> dict[str, Any]:
+    """Return the response to a program by POST under that ID, from the process that has it."""
+    program = ExecuteRequest(code="import os\nreturn os.urandom(8).hex()", language="python")
+    which = ""
+
+    async def response() -> dict[str, Any] | None:
+        nonlocal which
+        status, _, answer = await signed_post(
+            server.endpoint, encode_request(program), headers={"Idempotency-Key": run}, incarnation=which
+        )
+        said = json.loads(answer)
+        which = said.get("error", {}).get("details", {}).get("incarnation", "")
+        return said if status not in (421, 503) else None
+
+    return await until(response, 0.02)
+
+
 async def test_a_stranger_who_names_a_process_is_cut_like_any_other(tmp_path: Path) -> None:
     """A connection without a key does not stay, whichever process the connection was handed to."""
     with two_processes(tmp_path / "server", header_timeout=0.3) as server:
