@@ -48,16 +48,15 @@ def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
     for text, values in read:
         is_said = f"`{text}` is" in said or f"`{text}` has" in said
         about = described(text, values, is_python=is_python)
-        if len(text) <= _LONGEST and (not is_said or _adds(about, values)):
+        if len(text) <= _LONGEST and (not is_said or _adds(about, failure.kind)):
             held.setdefault(text, about)
     ordered = sorted(held, key=lambda text: (_WARNING.search(held[text]) is None, -held[text].count("`"), -len(text)))
     return "; ".join(held[text] for text in ordered[:_MOST_SHOWN])
 
 
-def _adds(about: str, values: Sequence[JSONValue]) -> bool:
-    """Return whether *about* helps where these values were described: of an object its keys do."""
-    keyed = any(isinstance(each, dict) for each in values)
-    return _WARNING.search(about) is not None if keyed else about.count("`") > 2
+def _adds(about: str, kind: str) -> bool:
+    """Return whether *about* helps where these values were described: their keys do where one of them is missing."""
+    return _WARNING.search(about) is not None if kind == "KeyError" else about.count("`") > 2
 
 
 def _in_python(failure: Failure, tools: Tools) -> Iterator[tuple[str, list[JSONValue]]]:
