@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from toolexec.containers import NOBODY, DaemonConfig
-from toolexec.errors import ConfigurationError
+from toolexec.containers import NOBODY, DaemonConfig, parse_reference
+from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.sandbox import checked
+from toolexec_kubernetes.brought import BRINGER
 from toolexec_kubernetes.metadata import check_annotations, check_labels
 from toolexec_kubernetes.sidecars import Sidecar, read_sidecars
 from toolexec_kubernetes.volumes import Volume, read_volumes
@@ -66,6 +67,9 @@ class KubernetesConfig(DaemonConfig):
     `sidecars` are tables with the `name`, `image` and `memory` of other containers in each pod, and if need be
     `command`, `env`, `cpus`, and as `scratch` the sizes of their directories in memory, by path. Code reaches them on
     127.0.0.1; they have its rights and no more of a network.
+    `runtime_image` names an image with a Python for an `image` that has none: a first container of each pod copies it,
+    with its packages, to where the guest runs it, and nothing of the image needs to fit it. It has to be a Python for
+    the C library glibc, as of Debian or Fedora, of 512 MB at most.
     `reconnect_seconds` (100 at most) is how long the connection to a pod is made again when it breaks, as in a restart
     of the API server: the program goes on meanwhile, and nothing that it or a tool says is lost or doubled.
 
@@ -95,6 +99,7 @@ class KubernetesConfig(DaemonConfig):
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     volumes: Sequence[Mapping[str, Any]] = ()
     sidecars: Sequence[Mapping[str, Any]] = ()
+    runtime_image: str = ""
 
     def __post_init__(self) -> None:
         DaemonConfig.__post_init__(self)
@@ -112,6 +117,11 @@ class KubernetesConfig(DaemonConfig):
         check_labels(self.labels)
         check_annotations(self.annotations)
         self.all_sidecars  # noqa: B018 - reads them
+        if self.runtime_image:
+            try:
+                parse_reference(self.runtime_image)
+            except ToolExecError as error:
+                raise ConfigurationError(f"runtime_image: {error.message}") from error
         writable = [each.target for each in self.all_volumes if each.claim and not each.read_only]
         if writable and not self.run_as_user:
             raise ConfigurationError(
@@ -145,7 +155,7 @@ class KubernetesConfig(DaemonConfig):
     @property
     def all_sidecars(self) -> tuple[Sidecar, ...]:
         """The setting `sidecars`, read."""
-        return read_sidecars(self.sidecars, guest=CONTAINER)
+        return read_sidecars(self.sidecars, taken=(CONTAINER, BRINGER))
 
     @property
     def one_user(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from toolexec.containers import JSONDict, JSONObject
 from toolexec.errors import SandboxDeniedError, SandboxError, SandboxUnavailableError
 from toolexec.sandbox import Exit
+from toolexec_kubernetes.brought import BRINGER
 from toolexec_kubernetes.config import CONTAINER
 
 __all__ = ["KubeError", "exit_of", "is_running", "lost_stream", "no_own_users", "refusal", "stuck", "waiting_for"]
@@ -166,7 +167,7 @@ _PERMANENT: Final = re.compile(
 def waiting_for(pod: JSONObject, image: str, beside: Collection[str] = ()) -> SandboxUnavailableError | None:
     """Return why a container of *pod* will not start, the guest's of *image* or one of those *beside* it; None while
     all may."""
-    found = _waiting(_container(pod), image)
+    found = _bringing(pod) or _waiting(_container(pod), image)
     for name in beside:
         container = _container(pod, name)
         own = str(container.get("image") or "")
@@ -180,6 +181,25 @@ def waiting_for(pod: JSONObject, image: str, beside: Collection[str] = ()) -> Sa
                 details={"reason": "container", "image": own, "container": name, "said": said},
             )
     return found
+
+
+def _bringing(pod: JSONObject) -> SandboxUnavailableError | None:
+    """Return why the guest gets no Python from the other image; None while it may, and where it needs none."""
+    container = _container(pod, BRINGER, "initContainerStatuses")
+    image = str(container.get("image") or "")
+    ended = (container.get("state") or {}).get("terminated")
+    if ended is None or ended.get("exitCode") == 0:
+        return _waiting(container, image)
+    if ended.get("reason") == "OOMKilled":
+        hint = "its memory is used up; raise the limit"
+    else:
+        hint = "is there a python3 (3.9 or later) of Debian or Fedora in it? Its log says more"
+    said = str(ended.get("message") or "").strip()[-_SAID:]
+    return SandboxUnavailableError(
+        f"no Python could be brought from the runtime_image {image} (exit code {ended.get('exitCode')}); "
+        + (f"it said: {said}" if said else hint),
+        details={"reason": "container", "image": image, "container": BRINGER, "said": said},
+    )
 
 
 def _waiting(container: JSONObject, image: str) -> SandboxUnavailableError | None:
@@ -301,8 +321,8 @@ def _said(status: JSONObject) -> str:
     return f" ({message[:_SAID]})" if message else ""
 
 
-def _container(pod: JSONObject, name: str = CONTAINER) -> JSONDict:
-    for each in (pod.get("status") or {}).get("containerStatuses") or ():
+def _container(pod: JSONObject, name: str = CONTAINER, kind: str = "containerStatuses") -> JSONDict:
+    for each in (pod.get("status") or {}).get(kind) or ():
         if each.get("name") == name:
             return each
     return {}

@@ -9,6 +9,7 @@ from typing import Final
 
 from toolexec.containers import GuestSettings, JSONDict, JSONValue, Network, boot_command, spec_for
 from toolexec.sandbox import Limits
+from toolexec_kubernetes.brought import BRINGER_MEMORY
 from toolexec_kubernetes.checks import permissions_for
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.pools import pool_bodies
@@ -119,7 +120,8 @@ def _hard(config: KubernetesConfig, pods: int) -> JSONDict:
     limits = config.limits
     hard: JSONDict = {"pods": str(pods)}
     if limits.memory_bytes:
-        hard["limits.memory"] = str(pods * (limits.memory_bytes + sidecar_memory(config.all_sidecars)))
+        memory = limits.memory_bytes + sidecar_memory(config.all_sidecars)
+        hard["limits.memory"] = str(pods * max(memory, BRINGER_MEMORY if config.runtime_image else 0))
     return hard
 
 

@@ -6,7 +6,7 @@ They share the network of the pod, which leads from one to another and nowhere e
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,15 +40,16 @@ class Sidecar:
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-def read_sidecars(given: Sequence[Mapping[str, Any]], *, guest: str) -> tuple[Sidecar, ...]:
+def read_sidecars(given: Sequence[Mapping[str, Any]], *, taken: Collection[str]) -> tuple[Sidecar, ...]:
     """Return the containers of the setting `sidecars`. Raises ConfigurationError, with the number of the wrong one, for
-    what is not a container, for one without a bound on its memory, and for the name *guest* or one twice."""
+    what is not a container, for one without a bound on its memory, and for a name that is *taken* or is
+    there twice."""
     if len(given) > _MOST:
         raise ConfigurationError(f"sidecars: {len(given)} are too many; {_MOST} are allowed")
     found: list[Sidecar] = []
     for number, each in enumerate(given):
         sidecar = _read(each, f"sidecars[{number}]")
-        if sidecar.name == guest or sidecar.name in [other.name for other in found]:
+        if sidecar.name in taken or sidecar.name in [other.name for other in found]:
             raise ConfigurationError(f"sidecars[{number}]: the name {sidecar.name} is taken")
         found.append(sidecar)
     return tuple(found)

@@ -17,6 +17,7 @@ from typing import Final
 from toolexec.containers import HOSTNAME, NAMESPACES, NOBODY, OWNER_LABEL, JSONDict, JSONObject, Security
 from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
+from toolexec_kubernetes.brought import BROUGHT_BYTES, bringer_bodies, brought_mounts, brought_volumes, with_brought
 from toolexec_kubernetes.config import CONTAINER, LINK_QUIET, KubernetesConfig
 from toolexec_kubernetes.sidecars import sidecar_bodies, sidecar_volumes
 from toolexec_kubernetes.volumes import node_bytes, volume_bodies, volume_mounts
@@ -229,6 +230,7 @@ def pod_spec(
     Raises SandboxDeniedError for a spec that would let code out: no spec of ours does that.
     """
     _refuse(spec)
+    guest, brought = _container(image, spec, config, linked=linked), config.runtime_image
     pod: JSONDict = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -242,7 +244,7 @@ def pod_spec(
         "terminationGracePeriodSeconds": _GRACE,
         "securityContext": _pod_security(spec, claims=any(each.claim for each in config.all_volumes)),
         "containers": [
-            _container(image, spec, config, linked=linked),
+            guest,
             *sidecar_bodies(config.all_sidecars, _side_rights(spec, config), _pull(config)),
         ],
         "volumes": [
@@ -250,6 +252,7 @@ def pod_spec(
             for number, mount in enumerate(spec.mounts)
         ]
         + volume_bodies(config.all_volumes)
+        + brought_volumes(brought)
         + sidecar_volumes(config.all_sidecars),
         "tolerations": [
             *(dict(each) for each in config.tolerations),
@@ -265,6 +268,7 @@ def pod_spec(
         ],
     }
     named: JSONDict = {
+        "initContainers": bringer_bodies(brought, guest),
         "activeDeadlineSeconds": seconds,
         "runtimeClassName": spec.runtime or config.runtime_class,
         "serviceAccountName": config.service_account,
@@ -277,6 +281,7 @@ def pod_spec(
 
 def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, linked: bool) -> JSONDict:
     command = link_command(spec.command) if linked else spec.command
+    command = with_brought(command) if config.runtime_image else command
     env = {**spec.env, **dict.fromkeys(_SERVICE, "")} if linked else spec.env
     bounds = _bounds(spec, config)
     uid, gid = _user(spec)
@@ -296,7 +301,8 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, lin
             {"name": f"tmpfs-{number}", "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
             for number, mount in enumerate(spec.mounts)
         ]
-        + volume_mounts(config.all_volumes),
+        + volume_mounts(config.all_volumes)
+        + brought_mounts(config.runtime_image),
     }
 
 
@@ -334,11 +340,15 @@ def _bounds(spec: ContainerSpec, config: KubernetesConfig) -> JSONDict:
     if resources.cpus:
         limits["cpu"] = f"{math.ceil(resources.cpus * 1000)}m"
     if resources.disk_bytes:
-        limits["ephemeral-storage"] = str(resources.disk_bytes + _LOGS + node_bytes(config.all_volumes))
+        limits["ephemeral-storage"] = str(resources.disk_bytes + _LOGS + _on_the_node(config))
     requests = dict(limits)
     if "cpu" not in requests and config.cpu_request:
         requests["cpu"] = f"{math.ceil(config.cpu_request * 1000)}m"
     return {"limits": limits, "requests": requests}
+
+
+def _on_the_node(config: KubernetesConfig) -> int:
+    return node_bytes(config.all_volumes) + (BROUGHT_BYTES if config.runtime_image else 0)
 
 
 def _pod_security(spec: ContainerSpec, *, claims: bool) -> JSONDict:

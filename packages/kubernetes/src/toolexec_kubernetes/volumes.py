@@ -38,7 +38,7 @@ _TAKEN: Final = tuple(
     f"/{name}"
     for name in (
         *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "sys", "tmp"),
-        *("usr", "var", "work"),
+        *("toolexec", "usr", "var", "work"),
     )
 )
 """Where programs come from, and what a guest has of its own."""

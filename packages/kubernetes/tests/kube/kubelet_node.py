@@ -16,10 +16,12 @@ from tests.engines.images import test_image
 
 from toolexec.containers import ImageStore
 
-__all__ = ["KubeletNode"]
+__all__ = ["BARE_IMAGE", "KubeletNode"]
 
 _CGROUP = "k8s.io"
 _PAUSE = "docker.io/library/pause:1"
+BARE_IMAGE = "docker.io/library/bare:1"
+"""An image of the node with one static program, `/pause`, and nothing else."""
 _PLUGINS = Path("/usr/lib/cni")
 _DISABLED = [f"io.containerd.snapshotter.v1.{name}" for name in ("devmapper", "zfs", "aufs", "btrfs")]
 _TUNABLES = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1}
@@ -84,8 +86,11 @@ class KubeletNode:
             lambda: subprocess.run([*self._ctr, "version"], capture_output=True, check=False).returncode == 0,
             "containerd",
         )
-        _write_image(self._directory / "pause.tar", _PAUSE, (self._programs / "pause").read_bytes())
-        for archive in (self._directory / "pause.tar", ImageStore().archive(test_image())):
+        program = (self._programs / "pause").read_bytes()
+        archives = {name: self._directory / f"{name.rpartition('/')[2]}.tar" for name in (_PAUSE, BARE_IMAGE)}
+        for name, path in archives.items():
+            _write_image(path, name, program)
+        for archive in (*archives.values(), ImageStore().archive(test_image())):
             self._run(*self._ctr, "images", "import", str(archive))
 
     def _configure(self) -> None:
