@@ -238,9 +238,9 @@ async def test_jobs_make_the_pods(make: Make, kube_cluster: KubeCluster, kube_na
 
 async def test_pods_of_a_warm_pool_are_claimed(make: Make, kube_cluster: KubeCluster, kube_namespace: str) -> None:
     """One that is just what the template says; a run with other limits gets a pod of its own. The role of the manifest
-    is enough for both."""
+    is enough for both, and both have the user that is prescribed."""
     base = f"/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{kube_namespace}"
-    documents = make_manifest(make().config, pool="python", replicas=2)  # type: ignore[arg-type]
+    documents = make_manifest(make(run_as_user=4000).config, pool="python", replicas=2)  # type: ignore[arg-type]
     apply(kube_cluster, documents)
     file = str(kube_cluster.kubeconfig_for(kube_namespace, "toolexec"))
     await until(
@@ -249,19 +249,20 @@ async def test_pods_of_a_warm_pool_are_claimed(make: Make, kube_cluster: KubeClu
     )
     seen: list[int] = []
     try:
-        async with opened(make, kubeconfig=file) as (ex, backend):
+        async with opened(make, kubeconfig=file, run_as_user=4000) as (ex, backend):
 
             async def look() -> None:
                 found = await asyncio.to_thread(kube_cluster.ask, "GET", f"{base}/sandboxclaims")
                 seen.append(len(found["items"]))
 
             ex.add(look, "test:look")
-            code = "tools.test.look()\nreturn tools.math.add(a=1, b=2)"
+            code = "import os\ntools.test.look()\nreturn tools.math.add(a=1, b=2), os.getuid()"
             assert (await backend.check()).ok
             result = await ex.execute_code(code)
-            assert result.raise_for_error().value == 3
+            assert result.raise_for_error().value == [3, 4000]
             assert not result.limits_enforced.pids  # all pods of the pool have one user
-            assert (await ex.execute_code(code, limits=Limits(memory_bytes=300 << 20))).raise_for_error().value == 3
+            result = await ex.execute_code(code, limits=Limits(memory_bytes=300 << 20))
+            assert result.raise_for_error().value == [3, 4000]
             assert seen[0] == 1
             assert seen[1] <= 1  # the claim of the first run may be on its way out
             await until(lambda: backend.running == 0)
