@@ -56,3 +56,21 @@ async def test_a_call_that_was_refused_has_not_begun(trial: Trial) -> None:
                 actions=(Action("go"), Action("answer"), Action("die", number, where="after a write")),
             )
         )
+
+
+async def test_a_slow_effect_is_waited_for(trial: Trial) -> None:
+    """No time passes for a process that is making a call, however long the machine takes for it."""
+    for seed in range(2):
+        await trial.play(
+            Plan(
+                seed=seed,
+                kind="python",
+                statements=(((Op("nap", 1, 3600.0),), (Op("do", 2),)),),
+                answers={},
+                allowed={},
+                actions=(Action("go"), Action("jump", seconds=7200.0), Action("rival"), Action("answer", 0)),
+                same_machine=False,
+                lingers=True,
+                takes=0.5,
+            )
+        )

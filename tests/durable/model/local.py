@@ -19,11 +19,13 @@ import toolexec.durable.clock as host_clock
 import toolexec.durable.run as durable_run
 import toolexec.durable.sql as durable_sql
 from toolexec import Exec
+from toolexec.durable.log import OwnedRun
 from toolexec.durable.postgres import PostgresJournal
+from toolexec.durable.runner import DurableRunner
 from toolexec.durable.sql import Execute, SQLJournal
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import RunBusyError, RunError
-from toolexec.journal import Signal, Wait
+from toolexec.journal import RunRecord, Signal, Wait
 from toolexec.runtime.base import SandboxBackend
 
 __all__ = ["LocalDriver", "Machine", "MortalPostgres", "MortalSQLite"]
@@ -57,6 +59,25 @@ class _Mortal(SQLJournal):
             yield execute
         self.life.reach("after a write")
 
+    def create(self, run: RunRecord) -> RunRecord:
+        made = super().create(run)
+        self.life.has_run = bool(run.owner) and made.owner == run.owner
+        return made
+
+    def claim(self, run_id: str, owner: str, lease: float) -> RunRecord:
+        claimed = super().claim(run_id, owner, lease)
+        self.life.has_run = claimed.owner == owner
+        return claimed
+
+    def renew(self, run_id: str, owner: str, lease: float) -> None:
+        super().renew(run_id, owner, lease)
+        self.life.has_run = lease > 0
+
+    def suspend(self, run_id: str, owner: str, waits: Sequence[Wait], delivered: Sequence[Sequence[str]] = ()) -> bool:
+        suspended = super().suspend(run_id, owner, waits, delivered)
+        self.life.has_run = not suspended
+        return suspended
+
 
 class MortalSQLite(_Mortal, SQLiteJournal):
     """Such a journal in a file."""
@@ -76,6 +97,15 @@ class Machine:
         monkeypatch.setattr(host_clock, "pause", lambda seconds: self.time.pause(seconds))
         monkeypatch.setattr(durable_run, "this_owner", lambda: _process.get() or "machine-0-0")
         monkeypatch.setattr(durable_sql, "is_orphan", self._is_orphan)
+        count = DurableRunner._count
+
+        def counted(runner: DurableRunner, change: int) -> None:
+            count(runner, change)
+            log = runner._log.log
+            if isinstance(log, OwnedRun) and (life := self.lives.get(log.owner.partition("/")[0])) is not None:
+                life.in_flight = runner.in_flight
+
+        monkeypatch.setattr(DurableRunner, "_count", counted)
 
     def _is_orphan(self, owner: str) -> bool:
         life = self.lives.get(owner)
@@ -163,7 +193,7 @@ class LocalDriver:
             max_tool_calls=500,
             default_timeout=None,
         )
-        add_tools(ex, plan, self.effects, life)
+        add_tools(ex, plan, self.effects, life, takes=plan.takes)
         _process.set(name)
         if not how:
             how = self._chance.choice(("begin", "resume", "due")) if await self.state() else "begin"
@@ -180,7 +210,10 @@ class LocalDriver:
         return (await ex.runs.resume_due()).get(self._run_id)
 
     async def _rest(self, process: _Process) -> None:
-        """Return when the process has ended, is dead, or waits for the time only."""
+        """Return when the process has ended, is dead, or waits for the time only.
+
+        One that is making a call, or has not got the run yet, or has given it up, goes on however slow the machine is.
+        """
         moves, still = -1, 0.0
         loop = asyncio.get_running_loop()
         long = _STILL_REMOTE if process.journal.is_remote else _STILL
@@ -189,8 +222,9 @@ class LocalDriver:
             nonlocal moves, still
             if process.life.is_dead or process.task.done():
                 return True
-            if process.life.moves != moves or self._machine.time.first() is None:
-                moves, still = process.life.moves, loop.time() + long
+            life = process.life
+            if life.moves != moves or life.in_flight or not life.has_run or self._machine.time.first() is None:
+                moves, still = life.moves, loop.time() + long
             return loop.time() > still
 
         await until(rests)

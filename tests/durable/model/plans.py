@@ -61,6 +61,8 @@ class Plan:
     encrypted: bool = False
     size: int = 3000
     """How many characters the large results have."""
+    takes: float = 0.0
+    """How many real seconds a call takes before it has its effect."""
 
     def ops(self) -> list[Op]:
         """Return all that the program does."""

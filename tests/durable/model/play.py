@@ -20,8 +20,6 @@ _LIMIT = 300.0
 """How many seconds a program may take between two waits."""
 _ROUNDS = 60
 """A run that has not ended by then, though all is answered, is stuck."""
-_DROPPED = 5
-"""An answer that so many looks in a row find untaken is dropped."""
 
 
 class Driver(Protocol):
@@ -194,17 +192,14 @@ class _Play:
 
     async def help(self) -> None:
         """Answer all, and let time pass, until the run has ended."""
-        driver, in_a_row = self.driver, 0
+        driver = self.driver
         for _ in range(_ROUNDS):
             await driver.go()
             if await driver.state() in ("done", "failed"):
                 return
             found = await driver.waits()
             dropped = [wait.name for wait in found if self._is_answered(wait)]
-            in_a_row = in_a_row + 1 if dropped else 0
-            if dropped:  # unless a process is about to take them, which a busy machine lets it do later
-                assert in_a_row < _DROPPED, f"answers were dropped: {dropped}"
-                continue
+            assert not dropped, f"answers were dropped: {dropped}"
             todo = [wait for wait in await self.open() if not self._is_to_be_late(wait)]
             for wait in todo:
                 await self.answer(wait)

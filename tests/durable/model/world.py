@@ -69,6 +69,10 @@ class Life:
     is_dead: bool = False
     moves: int = 0
     """How many writes and effects there were."""
+    in_flight: int = 0
+    """How many calls it is making."""
+    has_run: bool = False
+    """Whether it has got the run, and has not given it up."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _counts: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -128,8 +132,10 @@ def add_tools(
     effects: Effects,
     have: Callable[[str, Callable[[], None]], None],
     failed: Collection[int] = (),
+    takes: float = 0.0,
 ) -> None:
-    """Give an Exec the tools: *have* has an effect, *failed* are calls that fail for what a person decided."""
+    """Give an Exec the tools: *have* has an effect, *failed* are calls that fail for what a person decided.
+    A call *takes* so many seconds before it has its effect."""
 
     def make(kind: str, *, once: bool) -> Callable[[dict[str, Any]], Any]:
         def work(args: dict[str, Any]) -> Any:
@@ -143,7 +149,7 @@ def add_tools(
             return value_of(kind, n, plan.size)
 
         async def slowly(args: dict[str, Any]) -> Any:
-            await asyncio.sleep(0)
+            await asyncio.sleep(takes)
             try:
                 return work(args)
             except Silence:
