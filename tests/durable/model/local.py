@@ -97,11 +97,11 @@ class Machine:
         monkeypatch.setattr(host_clock, "pause", lambda seconds: self.time.pause(seconds))
         monkeypatch.setattr(durable_run, "this_owner", lambda: _process.get() or "machine-0-0")
         monkeypatch.setattr(durable_sql, "is_orphan", self._is_orphan)
-        count = DurableRunner._count
+        count = DurableRunner._count  # pyright: ignore[reportPrivateUsage]
 
         def counted(runner: DurableRunner, change: int) -> None:
             count(runner, change)
-            log = runner._log.log
+            log = runner._log.log  # pyright: ignore[reportPrivateUsage]
             if isinstance(log, OwnedRun) and (life := self.lives.get(log.owner.partition("/")[0])) is not None:
                 life.in_flight = runner.in_flight
 
