@@ -245,7 +245,7 @@ async def test_posts_are_shared_and_kept(kept: ServerProcess) -> None:
 
 
 async def test_another_number_of_processes_starts_no_run_again(tmp_path: Path) -> None:
-    """A request that is repeated under the ID of a run from before gets the response of that one, or is told that it is
+    """A request that is repeated under the ID of a run from before gets the response of that one, or ends as
     lost, whichever process has the ID now; a new one runs."""
     first: dict[str, str] = {}
     for count in (2, 3, 1):
