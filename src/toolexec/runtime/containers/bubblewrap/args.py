@@ -33,6 +33,9 @@ _FOR_NAMES: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")
 HOST_PATHS: Final = tuple(Path("/", name) for name in ("usr", *_USR_LINKS))
 """What a container over `HOST` has of this machine, where it is on this machine, too."""
 _PER_KERNEL: Final = ("proc", "dev", "sys")
+_FIRST: Final = "/proc/1"
+"""What is known of the first process, which is bubblewrap's own: its memory has the mounts of this machine, by path, and
+the program's user is its own."""
 _UNSHARED: Final = {"ipc": "ipc", "pid": "pid", "uts": "uts", "network": "net", "cgroup": "cgroup-try"}
 """The namespaces by the words of `bwrap`, which makes one for mounts in any case."""
 
@@ -65,13 +68,13 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
     args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts], look_at=look_at)
     if shares_net and root == HOST:
         args += [word for path in _FOR_NAMES for word in ("--ro-bind-try", path, path)]
-    args += ["--proc", "/proc"]
+    args += ["--proc", "/proc", "--tmpfs", _FIRST]
     for path in masked:
         args += ["--tmpfs", path] if path.endswith("/") else ["--ro-bind", os.devnull, path]
     args += ["--dev", "/dev"]
     for mount in spec.mounts:
         args += _mount(mount)
-    for target in (*(path for path in masked if path.endswith("/")), "/proc", "/dev", "/"):
+    for target in (*(path for path in masked if path.endswith("/")), _FIRST, "/proc", "/dev", "/"):
         args += ["--remount-ro", target]
     args.append("--clearenv")
     for name, value in {"PATH": DEFAULT_PATH, **spec.env}.items():
