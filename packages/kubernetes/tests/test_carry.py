@@ -12,6 +12,7 @@ from tests.engines.docker import require_program
 from tests.engines.images import test_image
 
 from toolexec_kubernetes.brought import BROUGHT
+from toolexec_kubernetes.carry import carry
 
 pytestmark = pytest.mark.full
 _TEXT = files("toolexec_kubernetes").joinpath("carry.py").read_text("utf-8")
@@ -75,6 +76,14 @@ def test_it_takes_nothing_of_the_image_around_it(carried: Path) -> None:
     code = "import ssl; print([line for line in open('/proc/self/maps') if '.so' in line and '/toolexec/' not in line])"
     done = boxed(carried, f"{BROUGHT}/bin/python3", "-c", code, root=test_image().root)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_a_directory_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
+    """The name takes the place of the loader's in the program, so it must fit; that is known before anything is copied."""
+    place = tmp_path / ("x" * 40)
+    with pytest.raises(SystemExit, match="too long a name for the loader"):
+        carry(place)
+    assert not place.exists()
 
 
 def test_what_cannot_be_moved_is_said(tmp_path: Path) -> None:

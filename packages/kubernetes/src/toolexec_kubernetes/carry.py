@@ -32,14 +32,13 @@ def carry(target: Path) -> None:
     """
     program = Path(sys.executable).resolve()
     text = program.read_bytes()
-    loader = _interpreter(text)
+    loader, own = _interpreter(text), bytes(target / "ld.so")
+    if loader and len(own) > len(loader):
+        raise SystemExit(f"the directory {target} has too long a name for the loader {loader.decode()}")
     trees = _copy_trees(target)
     placed = target / "bin" / "python3"
     placed.parent.mkdir(parents=True, exist_ok=True)
     if loader:
-        own = bytes(target / "ld.so")
-        if len(own) > len(loader):
-            raise SystemExit(f"the directory {target} has too long a name for the loader {loader.decode()}")
         _write(target / "ld.so", _looking_in(Path(loader.decode()).read_bytes(), bytes(target)))
         for path in _libraries(program, loader.decode(), trees):
             shutil.copyfile(path, target / path.name)
