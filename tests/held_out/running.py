@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.held_out import attacks, means
+from tests.held_out import attacks, further, means
 from tests.wall import run_alone
 
 from toolexec.runtime.base import SandboxBackend
 
 __all__ = ["KNOWN", "NAMES", "PROGRAM", "escaped", "judge", "unknown"]
 
-NAMES: Final = tuple(each.__name__ for each in attacks.ATTACKS)
-_OUTSIDE: Final = frozenset(each.__name__ for each in attacks.ATTACKS if each.__doc__ == "outside")
+_ALL: Final = (*attacks.ATTACKS, *further.FURTHER)
+NAMES: Final = tuple(each.__name__ for each in _ALL)
+_OUTSIDE: Final = frozenset(each.__name__ for each in _ALL if each.__doc__ == "outside")
 """What counts wherever it is tried: it reaches beyond a kernel of the sandbox's own."""
+_FIRST: Final = {"memory_of_the_first_process": "it runs the program, and has what the program was sent with"}
 KNOWN: Final[Mapping[str, Mapping[str, str]]] = {
+    **dict.fromkeys(("docker", "containerd", "podman"), _FIRST),
     "kubernetes": {"tracing_files": "the runtime of a node mounts /sys, read-only, and no pod can take that away"},
 }
 """By kind of sandbox: the attacks that get something out of it which no profile promises to keep, with the reason."""
@@ -47,7 +50,7 @@ def tried(attack):
     _, status = os.waitpid(child, 0)
     return said or f"killed by {os.WTERMSIG(status) if os.WIFSIGNALED(status) else status}"
 
-return {attack.__name__: tried(attack) for attack in ATTACKS}
+return {attack.__name__: tried(attack) for attack in (*ATTACKS, *FURTHER)}
 """
 
 
@@ -56,7 +59,7 @@ def _source(module: Any) -> str:
     return "\n".join(line for line in lines if not line.startswith("from tests."))
 
 
-PROGRAM: Final = "\n".join([_source(means), _source(attacks), _IN_A_CHILD])
+PROGRAM: Final = "\n".join([_source(means), _source(attacks), _source(further), _IN_A_CHILD])
 """Its value is what each attack said, by name: `said ` and the evidence or nothing, `raised ...` or `killed by ...`."""
 
 
