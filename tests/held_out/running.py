@@ -21,7 +21,10 @@ _OUTSIDE: Final = frozenset(each.__name__ for each in _ALL if each.__doc__ == "o
 _FIRST: Final = {"memory_of_the_first_process": "it runs the program, and has what the program was sent with"}
 KNOWN: Final[Mapping[str, Mapping[str, str]]] = {
     **dict.fromkeys(("docker", "containerd", "podman"), _FIRST),
-    "kubernetes": {"tracing_files": "the runtime of a node mounts /sys, read-only, and no pod can take that away"},
+    "kubernetes": {
+        **_FIRST,
+        "tracing_files": "the runtime of a node mounts /sys, read-only, and no pod can take that away",
+    },
 }
 """By kind of sandbox: the attacks that get something out of it which no profile promises to keep, with the reason."""
 _IN_A_CHILD: Final = """

@@ -34,8 +34,8 @@ HOST_PATHS: Final = tuple(Path("/", name) for name in ("usr", *_USR_LINKS))
 """What a container over `HOST` has of this machine, where it is on this machine, too."""
 _PER_KERNEL: Final = ("proc", "dev", "sys")
 _FIRST: Final = "/proc/1"
-"""What is known of the first process, which is bubblewrap's own: its memory has the mounts of this machine, by path, and
-the program's user is its own."""
+"""What is known of the first process, which is bubblewrap's own: its memory has the mounts of this machine, by path,
+and its user is the program's."""
 _UNSHARED: Final = {"ipc": "ipc", "pid": "pid", "uts": "uts", "network": "net", "cgroup": "cgroup-try"}
 """The namespaces by the words of `bwrap`, which makes one for mounts in any case."""
 

@@ -28,13 +28,14 @@ _DENIED = """
     delete_module 176 106, fanotify_init 300 262, finit_module 313 273, fsconfig 431 431, fsmount 432 432,
     fsopen 430 430, fspick 433 433, get_kernel_syms 177 -, init_module 175 105, io_uring_enter 426 426,
     io_uring_register 427 427, io_uring_setup 425 425, ioperm 173 -, iopl 172 -, kcmp 312 272,
-    kexec_file_load 320 294, kexec_load 246 104, keyctl 250 219, lookup_dcookie 212 18, mbind 237 235,
-    migrate_pages 256 238, mount 165 40, mount_setattr 442 442, move_mount 429 429, move_pages 279 239,
-    nfsservctl 180 42, open_by_handle_at 304 265, open_tree 428 428, perf_event_open 298 241, pidfd_getfd 438 438,
-    pivot_root 155 41, process_madvise 440 440, process_vm_readv 310 270, process_vm_writev 311 271, ptrace 101 117,
-    query_module 178 -, quotactl 179 60, quotactl_fd 443 443, reboot 169 142, request_key 249 218,
-    set_mempolicy 238 237, set_mempolicy_home_node 450 450, setdomainname 171 162, sethostname 170 161,
-    setns 308 268, settimeofday 164 170, swapoff 168 225, swapon 167 224, sysfs 139 -, _sysctl 156 -,
+    kexec_file_load 320 294, kexec_load 246 104, keyctl 250 219, listmount 458 458, lookup_dcookie 212 18,
+    mbind 237 235, migrate_pages 256 238, mount 165 40, mount_setattr 442 442, move_mount 429 429,
+    move_pages 279 239, nfsservctl 180 42, open_by_handle_at 304 265, open_tree 428 428, open_tree_attr 467 467,
+    perf_event_open 298 241, pidfd_getfd 438 438, pivot_root 155 41, process_madvise 440 440,
+    process_vm_readv 310 270, process_vm_writev 311 271, ptrace 101 117, query_module 178 -, quotactl 179 60,
+    quotactl_fd 443 443, reboot 169 142, request_key 249 218, set_mempolicy 238 237,
+    set_mempolicy_home_node 450 450, setdomainname 171 162, sethostname 170 161, setns 308 268,
+    settimeofday 164 170, statmount 457 457, swapoff 168 225, swapon 167 224, sysfs 139 -, _sysctl 156 -,
     syslog 103 116, umount2 166 39, unshare 272 97, uselib 134 -, userfaultfd 323 282, ustat 136 -, vhangup 153 58
 """
 """System calls, each with its number on x86_64 and on aarch64."""
