@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def test_a_directory_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="too long a name for the loader"):
         carry(place)
     assert not place.exists()
+
+
+def test_a_python_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that stands in for Python, and a program of 32 bits, are named as what they are; nothing is copied."""
+    program = tmp_path / "python3"
+    monkeypatch.setattr(sys, "executable", str(program))
+    for text in (b"#!/bin/sh\n", b"\x7fELF\x01\x01" + bytes(60)):
+        program.write_bytes(text)
+        with pytest.raises(SystemExit, match="not a program for Linux of 64 bits"):
+            carry(tmp_path / "place")
+    assert not (tmp_path / "place").exists()
 
 
 def test_what_cannot_be_moved_is_said(tmp_path: Path) -> None:
