@@ -198,7 +198,7 @@ def programs_of_the_machine():
 def root_of_what_runs_it():
     """outside"""
     parent = os.getppid() or 1
-    return f"{os.listdir(f'/proc/{parent}/root/root')}"
+    return f"{os.listdir(os.path.join('/proc', str(parent), 'root', 'root'))}"
 
 
 def type_for_the_terminal():
