@@ -59,6 +59,16 @@ def test_another_number_of_processes_starts_nothing_again(tmp_path: Path) -> Non
     one.close()
 
 
+def test_a_damaged_journal_of_other_processes_is_named(tmp_path: Path) -> None:
+    """Its runs are not known to be over, so the server does not start, and says which file it is."""
+    (tmp_path / "process-1").mkdir()
+    (tmp_path / "process-1" / "started.db").write_bytes(b"no database" * 100)
+    one = Journal(tmp_path, 600, 1010.0)
+    with pytest.raises(ConfigurationError, match=r"process-1/started\.db"):
+        take_over(one, tmp_path, lambda run: True, is_part=False)
+    one.close()
+
+
 def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:
     """Two would not know what the other has started."""
     first = Journal(tmp_path, 600, 0.0)

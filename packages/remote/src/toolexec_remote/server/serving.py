@@ -56,8 +56,8 @@ async def serve_runtime(
     `toolexec runtime serve` starts several.
 
     Raises ConfigurationError for an address that cannot be listened on, certificates or keys that cannot be used, a
-    state directory that another server has, and more than one of `processes`. Raises sqlite3.Error where another number
-    of processes has written there what cannot be read.
+    state directory that another server has, or where another number of processes has written what cannot be read, and
+    more than one of `processes`.
     """
     if settings.processes > 1:
         raise ConfigurationError("serve_runtime serves in one process; `toolexec runtime serve` starts several")
