@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.engines.docker import IMAGE, DockerDaemon, request
-from tests.held_out.running import escaped
+from tests.held_out.running import escaped, unknown
 
 from toolexec.containers import OWNER_LABEL, Mount, spec_for, this_owner
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
@@ -424,7 +424,8 @@ async def test_an_image_that_is_not_there(engine: DockerEngine) -> None:
 
 async def test_no_attack_of_others_gets_out(daemon: DockerDaemon) -> None:
     """Attacks that are not of the battery get nothing out."""
-    assert await escaped(DockerBackend(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))) == {}
+    backend = DockerBackend(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))
+    assert unknown("docker", await escaped(backend)) == {}
 
 
 async def test_an_image_that_was_removed_after_it_was_found(engine: DockerEngine, daemon: DockerDaemon) -> None:

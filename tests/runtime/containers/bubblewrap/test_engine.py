@@ -161,7 +161,7 @@ async def test_its_environment_and_place_are_what_was_asked_for(engine: Bubblewr
     """The environment holds nothing of ours, whatever the program looks at."""
     code = """if 1:
         import json, os
-        first = open("/proc/1/environ").read() + open("/proc/1/cmdline").read()
+        first = os.listdir("/proc/1")
         here = [os.getcwd(), os.getuid(), os.getgid(), os.uname().nodename, os.getpid() < 5, os.listdir("/proc/self/fd")]
         print(json.dumps([dict(os.environ), here, first]))
     """
@@ -172,8 +172,7 @@ async def test_its_environment_and_place_are_what_was_asked_for(engine: Bubblewr
         del os.environ["HOST_SECRET"]
     assert {*env} - {"PWD", "OLDPWD", "LC_CTYPE", "_", "SHLVL"} == {"PATH", "HOME"}
     assert here == ["/work", 65534, 65534, "sandbox", True, ["0", "1", "2", "3"]]
-    assert "HOST_SECRET" not in first
-    assert "--setenv" not in first
+    assert first == [], "what the first process was started with has paths of the host"
 
 
 async def test_a_killed_container_says_so(engine: BubblewrapEngine) -> None:
