@@ -31,6 +31,7 @@ from tests.wall import fallen
 from tests.workspace import usable
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.caches import cache_directory
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.containers.config import DEFAULT_LIMITS
 from toolexec.runtime.images.store import ImageStore
@@ -40,7 +41,7 @@ from toolexec.testing.matrix import measure
 
 __all__ = ["ORDINARY", "SMALL", "programs_for", "run_as_user"]
 
-ORDINARY: Final = (*usable(("bubblewrap", "gvisor", "qemu")),)
+ORDINARY: Final = (*usable(("wasm", "bubblewrap", "gvisor", "qemu")),)
 """The kinds whose programs run with the rights of who starts them; a daemon has its own (`SERVED`)."""
 SMALL: Final = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)
 """The limits of machines in tests."""
@@ -77,7 +78,7 @@ def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
                 check=False,
                 timeout=seconds,
                 cwd=Path(__file__).parents[1],
-                env=_environment(directory),
+                env=_environment(kind, directory),
             )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return json.loads(done.stdout.splitlines()[-1])
@@ -85,11 +86,11 @@ def run_as_user(kind: str, what: str, *, seconds: float) -> Any:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _environment(directory: Path) -> Mapping[str, str]:
+def _environment(kind: str, directory: Path) -> Mapping[str, str]:
     return {
         "PATH": f"{directory}:{os.environ['PATH']}",
         "HOME": str(directory / "root"),
-        "TOOLEXEC_CACHE": str(directory / "root"),
+        "TOOLEXEC_CACHE": str(cache_directory("") if kind == "wasm" else directory / "root"),
         "TOOLEXEC_TEST_PLACE": str(directory / "user"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -97,8 +98,15 @@ def _environment(directory: Path) -> Mapping[str, str]:
 
 def _image(kind: str, directory: Path, held: ExitStack) -> tuple[str, Sequence[str]]:
     """Return an image that an ordinary user can read, and the words before the command that uses it: root's store is
-    closed to others, and so is its `runsc`. What is in use of the store is *held*."""
+    closed to others, and so is its `runsc`. What is in use of the store is *held*. Of the embedded sandbox, the user gets
+    what was built as a cache of its own."""
     match kind:
+        case "wasm":
+            built = directory / "user" / "sandbox"
+            shutil.copytree(cache_directory("sandbox"), built)
+            for path in (built, *built.rglob("*")):
+                os.chown(path, USER, USER)
+            return "", ()
         case "bubblewrap":
             require_bwrap()
             return "host", ()
@@ -121,6 +129,10 @@ def _backend(kind: str, image: str) -> SandboxBackend:
     if kind in SERVED:
         return sandbox(kind, json.loads(image))
     match kind:
+        case "wasm":
+            from toolexec.runtime.wasm.backend import WasmBackend
+
+            return WasmBackend(pool_size=1)
         case "bubblewrap":
             from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
 

@@ -81,7 +81,8 @@ async def test_no_sandbox_of_root_lets_them_out(kind: str, request: pytest.Fixtu
 @pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind != "bubblewrap" else []) for kind in ORDINARY]
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.soak] if kind not in ("wasm", "bubblewrap") else []) for kind in ORDINARY],
 )
 async def test_no_sandbox_of_a_user_lets_them_out(kind: str) -> None:
     """Started by a user without rights."""
