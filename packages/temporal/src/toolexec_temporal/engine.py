@@ -391,10 +391,7 @@ class TemporalEngine:
     # -- queues and schedules -----------------------------------------------------------------------------------
 
     async def enqueue(self, run: RunRecord, limits: Queue, *, delay: float) -> RunRecord:
-        """Implement `QueuedEngine.enqueue`. Raises ConfigurationError for a limit that Temporal does not have."""
-        from toolexec_temporal.places import check_limits
-
-        check_limits(run.queue, limits)
+        """Implement `QueuedEngine.enqueue`. The limits are those of the worker that takes the run."""
         run = replace(run, created=run.created or time())
         await self._start(run, RunInput(record_to_json(run), self._rules(), delay=delay), memo_of(run, delay))
         return await self._record(run.id)
@@ -411,17 +408,14 @@ class TemporalEngine:
         self, schedule: Schedule, run: RunRecord, limits: Queue | None, *, replace: bool
     ) -> Schedule:
         """Implement `QueuedEngine.add_schedule`: one of Temporal's own. The ID of a run is the name of the schedule, a
-        `-` and the time. Raises ConfigurationError for times and limits that Temporal does not have."""
+        `-` and the time. Raises ConfigurationError for times that Temporal does not have."""
         from temporalio.client import ScheduleActionStartWorkflow
         from temporalio.common import TypedSearchAttributes
 
         from toolexec_temporal.attributes import first_attributes
-        from toolexec_temporal.places import check_limits
         from toolexec_temporal.schedules import add_schedule
 
         settings = self.settings
-        if limits is not None:
-            check_limits(run.queue, limits)
         action = ScheduleActionStartWorkflow(
             KINDS[run.kind],
             RunInput(record_to_json(run), self._rules(), scheduled=settings.prefix),

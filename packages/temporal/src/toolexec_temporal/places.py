@@ -1,7 +1,7 @@
 """The place that a run of a queue holds: an activity on a task queue of its own, for as long as the run takes place.
 
 So Temporal's own limits are those of the queue: how many activities a worker has at once, how many begin in some time
-on all workers, and which come first.
+on all workers, and which come first. How many take place on all workers at once is for `slots`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCStatusCode
 
-from toolexec.errors import ConfigurationError
 from toolexec.journal import Queue
 from toolexec_temporal.activities import beating
+from toolexec_temporal.slots import SlotAsker
 
-__all__ = ["HOLD", "Place", "PlaceKeeper", "check_limits", "level_of", "rate_of"]
+__all__ = ["HOLD", "Place", "PlaceKeeper", "level_of", "places_of", "rate_of"]
 
 HOLD: Final = "hold"
 """The update by which an activity holds the place of its run."""
@@ -48,6 +48,7 @@ class Place:
         self._number = 0
         self._holders = 0
         self._takers = 0
+        self._slot = 0
         self._work: asyncio.Task[Any] | None = None
         self._is_held = not queue
 
@@ -99,35 +100,70 @@ class Place:
         )
         self._work.add_done_callback(_seen)
 
-    async def hold(self, number: int) -> None:
-        """Have the place, until it is left, or another worker holds it. The activity of an earlier place holds
-        nothing."""
+    @property
+    def number(self) -> int:
+        """That of the place which it has or has asked for, 0 for none."""
+        return self._number if self._work is not None else 0
+
+    def take_slot(self, number: int) -> None:
+        """Note that the place of this number has a slot."""
+        self._slot = number
+
+    async def hold(self, number: int, *, with_slot: bool = False) -> None:
+        """Have the place, until it is left, or another worker holds it; *with_slot* only once there is a slot for it.
+        The activity of an earlier place holds nothing."""
         work = self._work
         if work is None or number != self._number:
             return
-        self._is_held = True
         self._holders += 1
         mine = self._holders
-        await workflow.wait_condition(lambda: self._work is not work or self._holders != mine)
+
+        def is_over() -> bool:
+            return self._work is not work or self._holders != mine
+
+        if with_slot:
+            await workflow.wait_condition(lambda: self._slot == number or is_over())
+            if is_over():
+                return
+        self._is_held = True
+        await workflow.wait_condition(is_over)
 
 
 class PlaceKeeper:
-    """The activity of a worker that takes from queues."""
+    """The activity of a worker that takes from the queue *limits* are those of; its slots are kept on *task_queue*."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, task_queue: str, limits: Queue) -> None:
         self._client = client
+        self._task_queue = task_queue
+        self._limits = limits
 
     @activity.defn(name="hold_place")
     async def hold_place(self, number: int) -> None:
         """Hold the place of a run until it leaves it or has ended. A worker that stops gives it to another one, and the
         run goes on."""
+        if not self._limits.concurrency:
+            await self._hold(number, None)
+            return
+        slot = SlotAsker(self._client, self._task_queue, number, self._limits.concurrency)
+        await slot.ask()
+        try:
+            await self._hold(number, slot)
+        except asyncio.CancelledError:
+            if _is_unwanted():  # else another worker holds the place next, and the slot is still its own
+                await slot.release()
+            raise
+        await slot.release()
+
+    async def _hold(self, number: int, slot: SlotAsker | None) -> None:
+        """Return when the run has left the place, and raise where this worker has to."""
         info = activity.info()
         handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+        args = [number] if slot is None else [number, True]
         async with beating():
-            held = asyncio.ensure_future(handle.execute_update(HOLD, number, id=f"{HOLD}.{number}.{info.attempt}"))
+            held = asyncio.ensure_future(handle.execute_update(HOLD, args=args, id=f"{HOLD}.{number}.{info.attempt}"))
             stops = asyncio.ensure_future(activity.wait_for_worker_shutdown())
             try:
-                await asyncio.wait({held, stops}, return_when=asyncio.FIRST_COMPLETED)
+                await _first_of({held, stops}, slot)
             finally:
                 stops.cancel()
                 held.cancel()
@@ -143,14 +179,29 @@ class PlaceKeeper:
             raise error
 
 
-def check_limits(name: str, limits: Queue) -> None:
-    """Raise ConfigurationError for a limit that no task queue of Temporal has."""
-    if limits.concurrency:
-        raise ConfigurationError(
-            f"the queue {name} has concurrency = {limits.concurrency}, and Temporal counts what runs for each worker "
-            "alone: set worker_concurrency, and leave concurrency 0",
-            details={"setting": "queues", "queue": name},
-        )
+async def _first_of(tasks: set[asyncio.Future[Any]], slot: SlotAsker | None) -> None:
+    """Return when one of *tasks* is done; look after the slots of others meanwhile."""
+    pause = activity.info().heartbeat_timeout
+    every = None if slot is None or pause is None else pause.total_seconds()
+    while not (await asyncio.wait(tasks, timeout=every, return_when=asyncio.FIRST_COMPLETED))[0]:
+        if slot is not None:
+            await slot.look_after()
+
+
+def _is_unwanted() -> bool:
+    """Return whether the run wants its place no longer, and the current activity was cancelled for that."""
+    details = activity.cancellation_details()
+    return details is not None and (details.cancel_requested or details.not_found)
+
+
+def places_of(limits: Queue) -> int:
+    """Return how many places one worker holds at once. Where all workers together hold fewer, one takes no more than
+    these: the others wait at the server, in the order of their priorities.
+
+    >>> [places_of(Queue(concurrency=number, worker_concurrency=3)) for number in (0, 2, 5)]
+    [3, 2, 3]
+    """
+    return min(limits.concurrency or limits.worker_concurrency, limits.worker_concurrency)
 
 
 def rate_of(limits: Queue) -> float | None:

@@ -9,7 +9,7 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.journal import Bytes, PathName, Seconds, checked, setting
 
-__all__ = ["MIN_KEY_CHARS", "TemporalSandbox", "TemporalSettings", "queue_of_places"]
+__all__ = ["MIN_KEY_CHARS", "TemporalSandbox", "TemporalSettings", "queue_of_places", "queue_of_slots"]
 
 MIN_KEY_CHARS: Final = 16
 
@@ -100,3 +100,8 @@ class TemporalSandbox(TemporalSettings):
     """
 
     inner: str = setting("wasm", "The kind of sandbox that the workers have.")
+
+
+def queue_of_slots(task_queue: str) -> str:
+    """Return the task queue of what keeps the limits of queues over all workers, beside that of the runs."""
+    return f"{task_queue}-slots"

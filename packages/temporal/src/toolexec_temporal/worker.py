@@ -17,10 +17,11 @@ from toolexec.journal import Host
 from toolexec_temporal.activities import Activities
 from toolexec_temporal.client import connect
 from toolexec_temporal.host import hosted, unhosted
-from toolexec_temporal.places import PlaceKeeper, check_limits, rate_of
+from toolexec_temporal.places import PlaceKeeper, places_of, rate_of
 from toolexec_temporal.pollers import wait_until_known
 from toolexec_temporal.sandbox import SandboxActivities, SandboxWorkflow
-from toolexec_temporal.settings import TemporalSettings, queue_of_places
+from toolexec_temporal.settings import TemporalSettings, queue_of_places, queue_of_slots
+from toolexec_temporal.slots import QueueSlots
 from toolexec_temporal.workflows import WORKFLOWS
 
 __all__ = ["TemporalWorker"]
@@ -38,7 +39,7 @@ class TemporalWorker:
     by their limits. The block begins when the server knows the worker, so that a caller finds it from then on; a server
     that does not confirm it within 10 seconds is not waited for. When the block ends, nothing new is taken, and what
     runs has *patience* seconds to end; then it is given back, for another worker to take. Raises JournalError when the
-    server cannot be reached, and ConfigurationError for a queue with a limit that Temporal does not have.
+    server cannot be reached.
     """
 
     def __init__(
@@ -62,8 +63,6 @@ class TemporalWorker:
         """The task queues that it works on."""
 
     async def __aenter__(self) -> Self:
-        for name, limits in self._host.queues.items():
-            check_limits(name, limits)
         client = self._client or await connect(self.settings)
         await self._host.start()
         isolations = await self._offered()
@@ -81,6 +80,7 @@ class TemporalWorker:
             "deployment_config": _deployment(self.settings),
         }
         queue, most = self.settings.task_queue, self._max_activities
+        slots = queue_of_slots(queue)
         hosted(queue, self._host)
         self._stack.callback(unhosted, queue, self._host)
         workers = [
@@ -99,15 +99,17 @@ class TemporalWorker:
             workers.append(
                 Worker(client, task_queue=name, activities=activities, max_concurrent_activities=most, **shared)
             )
-        places = PlaceKeeper(client)
+        if any(limits.concurrency for limits in self._host.queues.values()):  # of no version: all workers keep a limit
+            unversioned: dict[str, Any] = {**shared, "deployment_config": None}
+            workers.append(Worker(client, task_queue=slots, workflows=[QueueSlots], **unversioned))
         for name, limits in self._host.queues.items():
             workers.append(
                 Worker(
                     client,
                     task_queue=queue_of_places(queue, name),
-                    activities=[places.hold_place],
+                    activities=[PlaceKeeper(client, slots, limits).hold_place],
                     max_task_queue_activities_per_second=rate_of(limits),
-                    max_concurrent_activities=limits.worker_concurrency,
+                    max_concurrent_activities=places_of(limits),
                     **shared,
                 )
             )
@@ -115,7 +117,8 @@ class TemporalWorker:
         try:
             for worker in workers:
                 await self._stack.enter_async_context(worker)
-            known = (wait_until_known(client, name, identity, workflows=name == queue) for name in self.queues)
+            asked = (name for name in self.queues if name != slots)  # for which no caller looks
+            known = (wait_until_known(client, name, identity, workflows=name == queue) for name in asked)
             await asyncio.gather(*known)
         except BaseException:
             await self._stack.aclose()

@@ -67,6 +67,7 @@ from toolexec_temporal.messages import (
 from toolexec_temporal.places import HOLD, Place
 from toolexec_temporal.settings import queue_of_places
 from toolexec_temporal.sizes import ADVICE, excess_of, fits, lightened, page_of, size_of
+from toolexec_temporal.slots import SLOT
 from toolexec_temporal.waits import Log, Waits
 
 __all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
@@ -136,6 +137,7 @@ class _Run:
             "waiting": self._is_idle(),
             "signals": len(self._signals),
             "queued": not self._place.has_begun and bool(self._record.queue),
+            "place": self._place.number,
         }
 
     @workflow.query
@@ -159,9 +161,14 @@ class _Run:
         return [*self._calls.values()]
 
     @workflow.update(name=HOLD, unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
-    async def hold(self, number: int) -> None:
+    async def hold(self, number: int, with_slot: bool = False) -> None:
         """Let the run have the place in its queue that an activity holds, and return when it has left it."""
-        await self._place.hold(number)
+        await self._place.hold(number, with_slot=with_slot)
+
+    @workflow.signal(name=SLOT)
+    def take_slot(self, number: int) -> None:
+        """Let a place have a slot of its queue."""
+        self._place.take_slot(number)
 
     @workflow.update(name=BEGIN_CHILD)
     async def begin_child(self, child: Child) -> bool:

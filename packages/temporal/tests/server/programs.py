@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ def make_exec(effects: Path, settings: TemporalSettings) -> Exec:
     return ex
 
 
-def make_office(log: Path, gate: Path, settings: TemporalSettings) -> Exec:
-    """Return an Exec with a queue of which each worker has one run at a time: its tool writes to *log* when it begins
-    and ends, and waits for *gate* meanwhile."""
+def make_office(log: Path, gate: Path, settings: TemporalSettings, limits: Mapping[str, int]) -> Exec:
+    """Return an Exec with a queue of these limits: its tool writes to *log* when it begins and ends, and waits for *gate*
+    meanwhile."""
 
     async def stay(number: int) -> int:
         for line in (f"+{number}\n", f"-{number}\n"):
@@ -88,14 +89,14 @@ def make_office(log: Path, gate: Path, settings: TemporalSettings) -> Exec:
             await until(gate.exists, 0.05)
         return number
 
-    ex = Exec(journal=TemporalEngine(settings), queues={"q": Queue(worker_concurrency=1)}, default_timeout=None)
+    ex = Exec(journal=TemporalEngine(settings), queues={"q": Queue(**limits)}, default_timeout=None)
     ex.add(stay, "office:stay")
     return ex
 
 
-async def work_on_queue(settings: TemporalSettings, log: Path, gate: Path) -> None:
+async def work_on_queue(settings: TemporalSettings, log: Path, gate: Path, limits: Mapping[str, int]) -> None:
     """Be a worker of the queue until the process ends."""
-    async with make_office(log, gate, settings) as ex, ex.worker(isolations=[]):
+    async with make_office(log, gate, settings, limits) as ex, ex.worker(isolations=[]):
         await asyncio.Event().wait()
 
 
@@ -144,7 +145,7 @@ if __name__ == "__main__":
     if role == "worker":
         asyncio.run(work(read_settings(settings_text), Path(effects_path)))
     elif role == "queue-worker":
-        asyncio.run(work_on_queue(read_settings(settings_text), Path(effects_path), Path(rest[0])))
+        asyncio.run(work_on_queue(read_settings(settings_text), Path(effects_path), Path(rest[0]), json.loads(rest[1])))
     elif role == "caller-of-sandbox":
         asyncio.run(run_slow_code(read_settings(settings_text), Path(effects_path)))
     else:

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 from packages.temporal.tests.server.servers import DevServer
+from temporalio.client import WorkflowHandle
 from tests.waiting import until
 
 from toolexec import Exec, Step
-from toolexec.errors import ConfigurationError, RunError
+from toolexec.errors import RunError
 from toolexec.journal import Queue, RunRecord
 from toolexec_temporal import TemporalEngine, TemporalSettings
+from toolexec_temporal.settings import queue_of_slots
+from toolexec_temporal.slots import QueueSlots, SlotHolder, SlotRequest, SlotsState
 
-MARK = [Step("q:mark", {"name": "x"})]
+ONE = pytest.mark.parametrize("limits", [{"worker_concurrency": 1}, {"concurrency": 1}], ids=["worker", "all"])
+"""One place at once: of the one worker, and of all workers together."""
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +72,10 @@ class Bench:
         return bool((await handle.query("progress"))["queued"])
 
 
-async def test_runs_of_a_queue_take_turns(settings: TemporalSettings) -> None:
+@ONE
+async def test_runs_of_a_queue_take_turns(settings: TemporalSettings, limits: dict[str, int]) -> None:
     """One worker with one place has one run at a time, the urgent ones first; an ID is one run; what waits is shown."""
-    bench = Bench(settings, worker_concurrency=1)
+    bench = Bench(settings, **limits)
     async with bench.ex as ex:
         made = await bench.put("first", Step("q:hold", {"name": "first"}))
         assert (made.state, made.queue, made.calls) == ("queued", "q", 0)
@@ -94,10 +99,11 @@ async def test_runs_of_a_queue_take_turns(settings: TemporalSettings) -> None:
     assert bench.most == 1
 
 
-async def test_a_run_that_waits_holds_no_place(settings: TemporalSettings) -> None:
+@ONE
+async def test_a_run_that_waits_holds_no_place(settings: TemporalSettings, limits: dict[str, int]) -> None:
     """While a run waits for a signal, and a program for another, others take place; both go on when they can. A run
     that waits in the queue can be cancelled."""
-    bench = Bench(settings, worker_concurrency=1)
+    bench = Bench(settings, **limits)
     code = 'name = tools.run("run:signal", {"name": "say"})\nreturn tools.q.mark(name=name)'
     async with bench.ex as ex, ex.worker(isolations=["wasm"]):
         await bench.put("chain", Step("run:signal", {"name": "go"}))
@@ -121,9 +127,10 @@ async def test_a_run_that_waits_holds_no_place(settings: TemporalSettings) -> No
     assert bench.most == 1
 
 
-async def test_a_new_history_takes_the_place_again(settings: TemporalSettings) -> None:
+@ONE
+async def test_a_new_history_takes_the_place_again(settings: TemporalSettings, limits: dict[str, int]) -> None:
     """A long run of a queue goes on in a new history; it is known as one that has begun, and still one run takes place."""
-    bench = Bench(replace(settings, max_events=50), worker_concurrency=1)
+    bench = Bench(replace(settings, max_events=50), **limits)
     steps = [Step("q:mark", {"name": str(number)}) for number in range(12)]
     async with bench.ex as ex, ex.worker(isolations=[]):
         await bench.put("long", *steps, Step("q:hold", {"name": "held"}))
@@ -166,17 +173,26 @@ async def test_a_rate_holds_for_all_workers(settings: TemporalSettings) -> None:
     assert begun[-1] - begun[0] >= 1.0
 
 
-async def test_a_limit_of_all_workers_is_refused(settings: TemporalSettings) -> None:
-    """Temporal has no such limit: neither a caller nor a worker pretends that it does."""
-    bench = Bench(settings, concurrency=2)
+async def test_slots_are_known_in_a_new_history(settings: TemporalSettings) -> None:
+    """Who has a slot and who waits is carried over, and who asks for the slot that it has is told again."""
+    bench = Bench(settings, concurrency=1)
     async with bench.ex as ex:
-        with pytest.raises(ConfigurationError, match=r"queue q has concurrency = 2.*set worker_concurrency"):
-            await bench.put("x")
-        with pytest.raises(ConfigurationError, match="queue q has concurrency"):
-            async with ex.worker(isolations=[]):
-                pass
-        with pytest.raises(ConfigurationError, match="queue q has concurrency"):
-            await ex.schedules.add("s", every=60, chain=MARK, queue="q")
+        client = await _engine(ex).client()
+        one, two = (SlotHolder(name, "", 1) for name in ("one", "two"))
+        state = SlotsState(limit=1, held=[one], waiting=[SlotRequest(two, 3, 1)])
+        async with ex.worker(isolations=[]):
+            slots = await client.start_workflow(
+                QueueSlots.run, state, id="known", task_queue=queue_of_slots(settings.task_queue)
+            )
+            known = await slots.query(QueueSlots.state)
+            assert known == state
+            await slots.signal(QueueSlots.ask, SlotRequest(two, 3, 1))
+            assert len((await slots.query(QueueSlots.state)).waiting) == 1, "asking twice is asking once"
+            await slots.signal(
+                QueueSlots.release, one
+            )  # neither run is there, so that two gets it and it is free again
+            await until(lambda: _slots_are(slots, SlotsState(limit=1)), 0.05)
+            await slots.terminate()
 
 
 def _engine(ex: Exec) -> TemporalEngine:
@@ -187,6 +203,10 @@ def _engine(ex: Exec) -> TemporalEngine:
 
 async def _is(ex: Exec, name: str, state: str) -> bool:
     return (await ex.runs.get(name)).state == state
+
+
+async def _slots_are(slots: WorkflowHandle[QueueSlots, None], state: SlotsState) -> bool:
+    return await slots.query(QueueSlots.state) == state
 
 
 async def _delayed(ex: Exec) -> bool:
