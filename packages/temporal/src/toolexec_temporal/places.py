@@ -102,7 +102,7 @@ class Place:
 
     @property
     def number(self) -> int:
-        """That of the place which it has or has asked for, 0 for none."""
+        """Return the number of the place that it has or has asked for, 0 for none."""
         return self._number if self._work is not None else 0
 
     def take_slot(self, number: int) -> None:

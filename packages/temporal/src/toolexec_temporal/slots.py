@@ -1,8 +1,8 @@
 """How many runs of a queue take place at once on all workers: Temporal has no such limit, so a workflow keeps it.
 
-The activity that holds the place of a run asks this workflow for a slot first. The workflow tells the run, which waits
-for that before it counts its place as held. A slot is free again when the run leaves its place, or has ended without a
-word: whoever waits for one looks after those that have slots.
+The activity that holds the place of a run asks this workflow for a slot first. The workflow signals the run, which
+waits for that before it counts its place as held. A slot is free again when the run leaves its place, or has ended
+without a word: the next one that waits looks after those that have slots.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class QueueSlots:
         first = min(self._state.waiting, key=lambda request: request.level)
         self._state.waiting.remove(first)
         self._state.held.append(first.holder)
-        await self._tell(first.holder)
+        await self._signal(first.holder)
 
-    async def _tell(self, holder: SlotHolder) -> None:
+    async def _signal(self, holder: SlotHolder) -> None:
         run = workflow.get_external_workflow_handle(holder.workflow_id, run_id=holder.run_id)
         try:
             await run.signal(SLOT, holder.number)
@@ -102,10 +102,10 @@ class QueueSlots:
 
     @workflow.signal
     async def ask(self, request: SlotRequest) -> None:
-        """Want a slot. Who has one already is told again: the worker that asked before may be gone."""
+        """Want a slot. Who has one already learns it again: the worker that asked before may be gone."""
         self._state.limit = request.limit
         if request.holder in self._state.held:
-            await self._tell(request.holder)
+            await self._signal(request.holder)
         elif all(request.holder != known.holder for known in self._state.waiting):
             self._state.waiting.append(request)
 
@@ -142,7 +142,7 @@ class SlotAsker:
         self._is_waiting = True
 
     async def ask(self) -> None:
-        """Ask for a slot; the run itself is told when it has one."""
+        """Ask for a slot; the run itself learns when it has one."""
         await self._client.start_workflow(
             QueueSlots.run,
             None,

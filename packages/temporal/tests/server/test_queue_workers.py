@@ -75,7 +75,7 @@ async def test_two_processes_keep_the_limits(
 
 
 async def test_a_run_that_is_gone_without_a_word_leaves_its_slot(settings: TemporalSettings, tmp_path: Path) -> None:
-    """Its worker was killed and the run terminated meanwhile, so that nobody gives its slot back: the next one does."""
+    """Its worker was killed and the run terminated meanwhile, so that its slot is given back by the next one."""
     log, gate = tmp_path / "log", tmp_path / "gate"
     limits = {"concurrency": 1}
     first = start_worker(settings, log, gate, **limits)
@@ -128,6 +128,6 @@ async def _waiting(ex: Exec, number: int) -> bool:
     name = f"{queue_of_places(engine.settings.task_queue, 'q')}-slots"
     try:
         state = await (await engine.client()).get_workflow_handle_for(QueueSlots.run, name).query(QueueSlots.state)
-    except RPCError:  # nobody has asked for one yet
+    except RPCError:  # no run has asked for one yet
         return False
     return len(state.waiting) == number
