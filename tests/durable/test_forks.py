@@ -57,10 +57,16 @@ class Counter:
 
     def __init__(self) -> None:
         self.calls: list[int] = []
+        self.beside: frozenset[int] = frozenset()
+        self._all_began = asyncio.Event()
 
     async def double(self, args: dict[str, Any]) -> int:
-        """Return twice the number, the quicker the larger it is."""
+        """Return twice the number, the quicker the larger it is; those of `beside` once all of them have begun."""
         self.calls.append(args["n"])
+        if args["n"] in self.beside:
+            if self.beside <= {*self.calls}:
+                self._all_began.set()
+            await self._all_began.wait()
         await asyncio.sleep(0.01 / args["n"] if 0 < args["n"] < 10 else 0)
         return 2 * args["n"]
 
@@ -83,10 +89,13 @@ async def began(ex: Exec, kind: str, counter: Counter) -> Any:
     if kind == "chain":
         result: Any = await ex.run_chain(CHAIN, durable="order")
     elif kind == "workflow":
+        counter.beside = frozenset({1, 2, 3})
         result = await ex.run_workflow(FLOW, durable="order")
     else:
+        counter.beside = frozenset({2, 3, 4})
         result = await ex.execute_code(CODE, durable="order")
     assert result.error is None
+    counter.beside = frozenset()
     counter.calls.clear()
     return result
 

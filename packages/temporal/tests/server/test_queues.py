@@ -174,7 +174,7 @@ async def test_a_rate_holds_for_all_workers(settings: TemporalSettings) -> None:
 
 
 async def test_slots_are_known_in_a_new_history(settings: TemporalSettings) -> None:
-    """Who has a slot and who waits is carried over, and who asks twice waits once."""
+    """Slots and waiting runs are carried over, and a run that asks twice waits once."""
     bench = Bench(settings, concurrency=1)
     async with bench.ex as ex:
         client = await _engine(ex).client()
