@@ -454,7 +454,7 @@ def main() -> None:
             _app_for(sys.argv[1:])(prog_name="toolexec")
         finally:
             sys.stdout.flush()
-            gc.freeze()  # the interpreter's end looks through all that is left for cycles: 110 of 560 ms after some code
+            gc.freeze()  # the interpreter's end looks through all that is left: 110 of 560 ms after some code
     except SystemExit as end:
         # The parser and rich turn a closed pipe into exit code 1, in the handler of its error.
         if not isinstance(end.__context__, BrokenPipeError):

@@ -92,6 +92,7 @@ class CallLog:
         self.replay = replay
         self.clock: Callable[[], float] = clock or host_clock.now
         self._took = took
+        self._writes: set[asyncio.Future[None]] = set()
 
     def begin(self, record: CallRecord) -> None:
         """Write down that a call is about to be made."""
@@ -125,10 +126,22 @@ class CallLog:
 
     async def write(self, method: Callable[..., None], *args: object) -> None:
         """Call `begin` or `end`, and do not hold up the event loop."""
-        if self.log.is_remote:
-            await asyncio.to_thread(method, *args)
-        else:
+        if not self.log.is_remote:
             method(*args)
+            return
+        work = asyncio.ensure_future(asyncio.to_thread(method, *args))
+        self._writes.add(work)
+        work.add_done_callback(self._wrote)
+        await asyncio.shield(work)  # a thread goes on, though the call that it writes of is cancelled
+
+    async def written(self) -> None:
+        """Wait until all is written that was begun."""
+        while self._writes:
+            await asyncio.wait(self._writes)
+
+    def _wrote(self, work: asyncio.Future[None]) -> None:
+        self._writes.discard(work)
+        _ = work.cancelled() or work.exception()  # which is the failure of the replay
 
     async def kept(self, work: Awaitable[T]) -> T:
         """Return what *work* gives, which uses the log, too."""

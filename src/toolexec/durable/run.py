@@ -120,9 +120,16 @@ class Execution:
         return result
 
     async def finish(self, state: RunState, result: JSONObject) -> None:
-        """Write down how the run ended. Raises RunError and JournalError."""
-        delivered = self.replay.take_delivered()  # nothing is delivered any more
-        await self._do(self._journal.finish, self._run.id, self._owner, state, result, delivered)
+        """Write down how the run ended, after what is written of calls that the program did not wait for. Raises
+        RunError and JournalError."""
+
+        def finish() -> None:
+            with self.replay.writing:  # calls in threads write, too
+                delivered = self.replay.take_delivered()
+                self._journal.finish(self._run.id, self._owner, state, result, delivered)
+
+        await self.runner.written()
+        await self._do(finish)
 
     async def release(self) -> None:
         """Leave the run to the one who resumes it."""

@@ -86,6 +86,10 @@ class DurableRunner:
 
     # -- on the event loop --------------------------------------------------------------------------------------
 
+    async def written(self) -> None:
+        """Wait until all is written of calls that were begun, also of those that the program has left."""
+        await self._log.written()
+
     async def run(self, call: ToolCall) -> Result:
         """Make the call, or answer it; see `Runner.run`."""
         record, digest = self._come(call)
