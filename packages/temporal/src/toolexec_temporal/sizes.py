@@ -7,10 +7,21 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toolexec.errors import InputValidationError, Violation
-from toolexec.journal import JSONDict
+from toolexec.errors import InputValidationError, InvalidResultError, Violation
+from toolexec.journal import JSONDict, error_to_json
 
-__all__ = ["ADVICE", "MAX_BYTES", "excess_of", "first_part", "fits", "lightened", "page_of", "size_of", "with_values"]
+__all__ = [
+    "ADVICE",
+    "MAX_BYTES",
+    "excess_of",
+    "first_part",
+    "fits",
+    "fitting_end",
+    "lightened",
+    "page_of",
+    "size_of",
+    "with_values",
+]
 
 MAX_BYTES: Final = 1_800_000
 """How long a payload may be, compressed, with room for what encrypts it."""
@@ -87,3 +98,19 @@ def with_values(result: JSONDict, calls: Sequence[Any]) -> JSONDict:
     values = {call.step: (call.outcome or {}).get("value") for call in calls}
     steps = [{**step, "value": values.get(str(step["index"]))} for step in result.get("steps") or ()]
     return {**result, "steps": steps} if steps else result
+
+
+def fitting_end(ended: JSONDict, run_id: str) -> JSONDict:
+    """Return how a run ended, with what a history takes: who wants the rest asks for the calls, page by page."""
+    if fits(ended):
+        return ended
+    lighter = {"state": ended["state"], "result": lightened(ended["result"]), "paged": True}
+    if fits(lighter):
+        return lighter
+    error = InvalidResultError(
+        f"the run {run_id} came to {size_of(ended['result']) / 1e6:.1f} MB, more than Temporal keeps in a "
+        f"history; {ADVICE}",
+        op="normalize",
+        details={"run_id": run_id},
+    )
+    return {"state": "failed", "result": {"raised": error_to_json(error)}, "paged": True}
