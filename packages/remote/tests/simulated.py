@@ -227,12 +227,12 @@ class Server:
         tasks = [*self._tasks, *(run.task for run in self.service.active() if run.task is not None)]
         for task in tasks:
             task.cancel()
-        for run in self.hub._runs.values():  # its timers die with it
+        for run in self.hub._runs:  # its timers die with it
             if run._away is not None:
                 run._away.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for run in self.hub._runs.values():
+        for run in self.hub._runs:
             if run._away is not None:
                 run._away.cancel()
         for run in self.service._runs.values():

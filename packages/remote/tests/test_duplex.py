@@ -169,7 +169,7 @@ async def test_a_client_that_acknowledges_nothing_is_stopped(
     endpoint: str, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memory of the server stays bounded."""
-    monkeypatch.setattr("toolexec_remote.server.duplex._MAX_UNACKNOWLEDGED", 3)
+    monkeypatch.setattr("toolexec_remote.server.duplex_run._MAX_UNACKNOWLEDGED", 3)
     async with Client(endpoint) as client:
         for number in range(4):
             await client.execute(f"r{number}", "print", signature="AAAA")
