@@ -36,6 +36,7 @@ from toolexec_remote.server import capacity as capacity_module
 from toolexec_remote.server import journal as journal_module
 from toolexec_remote.server import relay as relay_module
 from toolexec_remote.server import runs as runs_module
+from toolexec_remote.server import sessions as sessions_module
 from toolexec_remote.server import shares as shares_module
 from toolexec_remote.server.app import PostWatcher, RuntimeApp
 from toolexec_remote.server.capacity import Capacity
@@ -43,7 +44,8 @@ from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.relay import Route
-from toolexec_remote.server.runs import RemoteRun, RunService
+from toolexec_remote.server.remote_run import RemoteRun
+from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
 from toolexec_remote.start import NeverStartedError
 
@@ -106,6 +108,7 @@ def simulated_time() -> Generator[VirtualLoop]:
         endpoints_module,
         backend_module,
         runs_module,
+        sessions_module,
         capacity_module,
         relay_module,
         shares_module,
@@ -127,8 +130,8 @@ def simulated_time() -> Generator[VirtualLoop]:
 class _Service(RunService):
     """Writes the ID of its run into each request, so that the sandbox can say which one began."""
 
-    def _made(self, run: RemoteRun, route: Route) -> ExecuteRequest:
-        return replace(super()._made(run, route), metadata={"run": run.id})
+    def _build_request(self, run: RemoteRun, route: Route) -> ExecuteRequest:
+        return replace(super()._build_request(run, route), metadata={"run": run.id})
 
 
 class Server:

@@ -33,7 +33,8 @@ from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.member import Member
 from toolexec_remote.server.metrics_of_all import metrics_of_all
 from toolexec_remote.server.relay import NoRoute
-from toolexec_remote.server.runs import Outcome, RemoteRun, RunService, remembered
+from toolexec_remote.server.remote_run import Outcome, RemoteRun, remembered
+from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, Credentials, KeyRing, ReplayCache, Target
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result, read_request
 

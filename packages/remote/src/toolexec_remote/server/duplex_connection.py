@@ -28,7 +28,8 @@ from toolexec_remote.messages import (
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.doors import Door
 from toolexec_remote.server.duplex_run import DuplexRun, DuplexRuns
-from toolexec_remote.server.runs import Outcome, RunService
+from toolexec_remote.server.remote_run import Outcome
+from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache, Target
 from toolexec_remote.wire import RemoteRequest, encode_error, read_request
 

@@ -13,7 +13,8 @@ from toolexec.errors import ProtocolError, SandboxFailedError, SandboxUnavailabl
 from toolexec.remote import JSONObject, SigningKey, Stream
 from toolexec_remote.messages import Link, RemoteMessage
 from toolexec_remote.server.relay import FrameRoute
-from toolexec_remote.server.runs import Outcome, RemoteRun, RunService
+from toolexec_remote.server.remote_run import Outcome, RemoteRun
+from toolexec_remote.server.runs import RunService
 
 __all__ = ["DuplexRun", "DuplexRuns"]
 
