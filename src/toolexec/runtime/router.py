@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from toolexec.code.limits import Limits, counted, trace_of
-from toolexec.code.repair.advice import PackageSource, advise, distribution_of, missing_module, needed_process
-from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.prepare import MAX_REPAIRED
-from toolexec.code.repair.silent import about_value, may_be_silent
+from toolexec.code.limits import Limits, counted
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
-    CodeError,
     ConfigurationError,
     InvalidRequestError,
     LimitNotEnforceableError,
@@ -29,20 +25,21 @@ from toolexec.errors import (
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.languages import ALIASES
 from toolexec.model.settings import checked
-from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import (
     PROFILES,
-    Availability,
     ExecuteRequest,
     SandboxBackend,
     SandboxSession,
     SessionBackend,
     judged_kind,
 )
+from toolexec.runtime.completing import completed
 from toolexec.runtime.contract import ISOLATIONS
-from toolexec.runtime.kinds import KINDS, candidates
+from toolexec.runtime.fitness import checked_in_time, enforceable, languages_with, without_opt_in
+from toolexec.runtime.kinds import candidates
 from toolexec.runtime.measured import Experiment
 from toolexec.runtime.needs import Needs, needs_of
+from toolexec.runtime.routed_session import RoutedSession
 from toolexec.runtime.runs import CallerRuns, OwnRuns
 
 __all__ = ["CANDIDATES", "Runtime", "effective_profile"]
@@ -52,23 +49,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 CANDIDATES: Final[Mapping[str, Sequence[str]]] = candidates()
 """The kinds of sandbox that may serve a profile, the preferred one first."""
 
-_MAX_SOURCE: Final = 2_000
-_threads = WorkerThreads()  # reading a program of a model beside the values that it got may take a tenth of a second
 _SHORT_FOR: Final = {"wasm": "standard"}
-
-_BY_ENGINES = frozenset({"container", "gvisor", "vm"})
-_ENFORCED_BY = {
-    "max_tool_calls": "tool_calls",
-    "max_chain_steps": "chain_steps",
-    "memory_bytes": "memory",
-    "cpu_ms": "cpu",
-    "cpus": "cpus",
-    "pids": "pids",
-    "disk_bytes": "disk",
-}
-
-_COUNTED = ("max_tool_calls", "max_chain_steps")
-"""What is counted for each program on its own, in a session too."""
 
 
 @checked("Runtime")
@@ -185,13 +166,6 @@ class Runtime:
         """Return how ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
         return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
 
-    def rated(self, result: CodeResult, backend: SandboxBackend, request: ExecuteRequest) -> CodeResult:
-        """Return *result* with what was measured of *backend*, which made it."""
-        readiness = self.readiness_of(backend, request.language)
-        if readiness != "beta" and result.backend is not None:
-            result.backend = replace(result.backend, readiness=readiness)
-        return result
-
     @property
     def languages(self) -> frozenset[str]:
         """Return all that any of the sandboxes runs."""
@@ -206,13 +180,13 @@ class Runtime:
         """
         if tools is not None:
             request = request.given(gateway=tools, output=tools.output)
-        return await self.owned(self._execute(request))
+        return await self._owned(self._execute(request))
 
     async def _execute(self, request: ExecuteRequest) -> CodeResult:
         backend, request = await self._choose(request)
         logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
         result = await backend.execute(request)
-        return self.rated(await self.completed(result, request, backend), backend, request)
+        return await self._finished(result, request, backend)
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
         """Return a guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError
@@ -221,48 +195,28 @@ class Runtime:
         backend, request = await self._choose(replace(request, code=request.code or "None"))
         if not isinstance(backend, SessionBackend):
             raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
-        return _RoutedSession(self, await backend.open_session(request), request, backend)
+        guest = await backend.open_session(request)
 
-    async def completed(self, result: CodeResult, request: ExecuteRequest, backend: SandboxBackend) -> CodeResult:
-        """Return the result of *backend* with what the runtime knows: the trace, values of handles, advice on a
-        failure.
-        """
-        result = _completed(result, request)
-        error = result.error
-        tools = request.gateway if isinstance(request.gateway, Tools) else None
-        if error is None and tools is not None and len(request.code) <= MAX_REPAIRED:
-            language = request.language or "python"
-            if may_be_silent(request.code, language):
-                notes = await _read_by(about_value, request.code, language, tools)
-                result.notes = [*result.notes, *(notes or ())]
-        if not isinstance(error, CodeError):
-            return result
-        failure = Failure(
-            kind=error.kind,
-            message=error.message,
-            code=request.code[:MAX_REPAIRED],
-            backend=backend.kind,
-            language=request.language or "python",
-            source=(error.source or _line_of(request.code, error.line))[:_MAX_SOURCE],
-            line=error.line,
-            has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
-            is_isolated=backend.isolation not in ("none", "process"),
-        )
-        ran = backend.kind, request.language or "python"
-        fitting = await self._fitting(needed_by(failure), request) if failure.is_isolated else []
-        elsewhere = [place for place in fitting if place != ran]
-        if advice := await _read_by(advise, failure, elsewhere, tools):
-            error.message = f"{error.message}; {advice}"
-            error.details["advice"] = advice
+        async def run(work: Coroutine[Any, Any, CodeResult], request: ExecuteRequest) -> CodeResult:
+            return await self._finished(await self._owned(work, backend), request, backend)
+
+        return RoutedSession(guest, request, run)
+
+    async def _finished(self, result: CodeResult, request: ExecuteRequest, backend: SandboxBackend) -> CodeResult:
+        """Return the result of *backend* with what the runtime knows."""
+        result = await completed(result, request, backend, partial(self._fitting, request=request))
+        readiness = self.readiness_of(backend, request.language)
+        if readiness != "beta" and result.backend is not None:
+            result.backend = replace(result.backend, readiness=readiness)
         return result
 
-    async def _fitting(self, needs: Needs, request: ExecuteRequest) -> list[tuple[str, str]]:
+    async def _fitting(self, needs: Needs, *, request: ExecuteRequest) -> list[tuple[str, str]]:
         """Return the sandboxes for the request's profile that have what a program needs, and are there: the kind of
         each, and the language to ask for."""
         found: list[tuple[str, str]] = []
         for backend in self.candidates(request.profile) if needs else ():
             if self._denial(backend, request.profile) is None:
-                languages = await _languages_with(needs, backend)
+                languages = await languages_with(needs, backend)
                 if languages and (await backend.check()).ok and not await self.lapsed(backend, request.profile):
                     found += [(backend.kind, language) for language in languages]
         return found
@@ -279,7 +233,7 @@ class Runtime:
             return usual
         ranked: list[tuple[SandboxBackend, str]] = []
         for backend in backends:
-            languages = await _languages_with(needs, backend)
+            languages = await languages_with(needs, backend)
             ranked += [(backend, request.language if name == "python" else name) for name in languages[:1]]
         return [*ranked, *(place for place in usual if place not in ranked)]
 
@@ -313,7 +267,7 @@ class Runtime:
         if errors:
             raise ExceptionGroup("some sandboxes failed to close", errors)
 
-    async def owned(self, work: Coroutine[Any, Any, T], backend: SandboxBackend | None = None) -> T:
+    async def _owned(self, work: Coroutine[Any, Any, T], backend: SandboxBackend | None = None) -> T:
         """Do *work* in a task of this runtime's own, or in that of the caller where it is for a *backend* that never
         cancels the task of a run by itself; see `OwnRuns.run` and `CallerRuns.run`.
 
@@ -346,11 +300,11 @@ class Runtime:
             if is_durable and (spoken or "python") not in getattr(backend, "replays", ()):
                 refused.append(f"{backend.kind} cannot make a run of {spoken or 'python'} again, as a durable one must")
                 continue
-            denied = self._denial(backend, profile) or _without_opt_in(backend, request)
+            denied = self._denial(backend, profile) or without_opt_in(backend, request)
             if denied is not None:
                 refused.append(denied.message)
                 continue
-            state = await _checked(backend, request.seconds)
+            state = await checked_in_time(backend, request.seconds)
             if not state.ok:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
                 if state.is_fault:  # another sandbox in its place would hide it
@@ -362,12 +316,12 @@ class Runtime:
             if lapsed := await self.lapsed(backend, profile):
                 refused.append(lapsed)
                 continue
-            return backend, _enforceable(backend, request.given(language=spoken))
+            return backend, enforceable(backend, request.given(language=spoken))
         if denied is not None and len(candidates) == 1:
             raise denied
         if waiting is not None:  # it may be there in a moment, and waits for that itself
             with suppress(LimitNotEnforceableError):  # what it does not know to hold before it was reached
-                return waiting[0], _enforceable(waiting[0], request.given(language=waiting[1]))
+                return waiting[0], enforceable(waiting[0], request.given(language=waiting[1]))
         raise self._nothing(profile, request, refused, errors)
 
     def _denial(self, backend: SandboxBackend, profile: str) -> SandboxError | None:
@@ -410,136 +364,6 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
-
-
-def _without_opt_in(backend: SandboxBackend, request: ExecuteRequest) -> SandboxDeniedError | None:
-    """Return the error of a sandbox of a plugin that isolates nothing, for a request without the opt-in; ours has its
-    own."""
-    if backend.isolation not in ("none", "process") or backend.kind in KINDS:
-        return None
-    if request.metadata.get("unsafeOptIn") is True:
-        return None
-    return SandboxDeniedError(
-        f"{backend.kind} runs code without any isolation and needs an opt-in for it: pass unsafe_opt_in=True, "
-        'or metadata={"unsafeOptIn": True}',
-        backend=backend.kind,
-    )
-
-
-def _line_of(code: str, line: int) -> str:
-    lines = code.splitlines()
-    return lines[line - 1] if 0 < line <= len(lines) else ""
-
-
-def needed_by(failure: Failure) -> Needs:
-    """Return what a program lacked that failed."""
-    module = missing_module(failure)
-    return Needs(frozenset({distribution_of(module)} if module else ()), needed_process(failure))
-
-
-async def _languages_with(needs: Needs, backend: SandboxBackend) -> list[str]:
-    """Return the languages of *backend* in which a Python program has what it needs; `python` comes first."""
-    if needs.processes and backend.isolation == "wasm":
-        return []
-    if not needs.packages:
-        return [language for language in ("python",) if language in backend.languages]
-    if not isinstance(backend, PackageSource):
-        return []
-    packages = await asyncio.to_thread(backend.packages)
-    return sorted(language for language in packages if needs.packages <= packages[language])
-
-
-class _RoutedSession:
-    """A session whose programs are held to the same limits as any other."""
-
-    def __init__(
-        self, runtime: Runtime, session: SandboxSession, opened: ExecuteRequest, backend: SandboxBackend
-    ) -> None:
-        self._runtime = runtime
-        self._session = session
-        self._opened = opened
-        self._backend = backend
-
-    async def execute(self, request: ExecuteRequest) -> CodeResult:
-        request.validate()
-        opened = self._opened
-        asked = ALIASES.get(request.language, request.language) or "python"
-        spoken = opened.language or "python"
-        if asked != spoken:
-            raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
-        limits = request.limits
-        if limits != opened.limits:
-            counts = {name: getattr(limits, name) or getattr(opened.limits, name) for name in _COUNTED}
-            own = replace(limits, **dict.fromkeys(_COUNTED, 0))  # the sandbox has them since it was opened
-            limits = replace(opened.limits.grant(own, of="the session"), **counts)
-        assert request.gateway is not None
-        gateway = counted(request.gateway, limits)
-        theirs = request.profile, request.language, request.limits, request.gateway
-        if theirs != (opened.profile, opened.language, limits, gateway):
-            request = request.given(profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
-        result = await self._runtime.owned(self._session.execute(request), self._backend)
-        result = await self._runtime.completed(result, request, self._backend)
-        return self._runtime.rated(result, self._backend, request)
-
-    async def aclose(self) -> None:
-        await self._session.aclose()
-
-
-async def _checked(backend: SandboxBackend, seconds: float) -> Availability:
-    """Return what *backend* says of itself; one that depends on an engine, or is a plugin's, gets no longer for that
-    than the run may take. What a check raises, which it must not, is a reason, too."""
-    ours = backend.kind in KINDS
-    try:
-        async with asyncio.timeout(None if ours and backend.isolation not in _BY_ENGINES else seconds):
-            return await backend.check()
-    except TimeoutError:
-        what = "engine" if ours else "check"
-        return Availability(
-            ok=False,
-            reason=f"its {what} did not answer within {seconds:g} s",
-            remedy="see whether the engine runs, and is not stopped",
-        )
-    except Exception as error:
-        logger.exception("the check of the sandbox %s failed", backend.kind)
-        return Availability(ok=False, reason=f"its check failed: {type(error).__name__}: {error}")
-
-
-def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteRequest:
-    """*request*; raises LimitNotEnforceableError for a limit that the sandbox would only pretend to hold."""
-    enforced = backend.enforces(request)
-    missing = [name for name in request.limits.set_names() if not getattr(enforced, _ENFORCED_BY[name])]
-    if missing and not request.best_effort:
-        raise LimitNotEnforceableError(
-            f"{backend.kind} cannot enforce {', '.join(missing)}; drop it, or pass best_effort=True",
-            backend=backend.kind,
-            details={"limits": missing},
-        )
-    return request
-
-
-async def _read_by(function: Callable[..., T], *args: Any) -> T | None:
-    """Return what *function*, which reads a program, gives; None where it cannot read that: a program may be nested as
-    deeply as its author likes, and what came of it counts for more than advice on it."""
-    try:
-        return await _threads.run(function, *args)
-    except Exception as error:
-        logger.info("a program could not be read for advice on it: %s", type(error).__name__)
-        return None
-
-
-def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
-    """Return the result with the trace that the gateway kept, whatever became of the program, and with the values that
-    handles in its own value stand for."""
-    gateway = request.gateway
-    result.language = request.language or "python"
-    result.tool_calls = result.tool_calls or trace_of(gateway)
-    if isinstance(gateway, Tools) and result.error is None:
-        try:
-            result.value = gateway.resolve(result.value)
-        except InvalidRequestError as error:  # the program was run, whatever it names in its value
-            result.value = None
-            result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")
-    return result
 
 
 def _may_serve(backend: SandboxBackend, kind: str, profile: str) -> bool:
