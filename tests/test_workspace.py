@@ -35,7 +35,7 @@ PUBLIC = {
 """What a package may import of the core."""
 IN_TESTS = re.compile(r"toolexec(\.\w+)?|toolexec\.testing\.\w+")
 """What its tests may import, too: what is one package deeper, and the shared suites."""
-FOR_TYPES = {"exec/facade.py", "exec/sync.py"}
+FOR_TYPES = {"exec/tool_sources.py", "exec/sync.py"}
 """The modules of the core whose methods have the settings of a package as their type; only type checkers import them."""
 
 

@@ -2,72 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from toolexec.errors import ConfigurationError
+from toolexec.exec.resource_access import ResourceAccess
+from toolexec.exec.tool_finding import ToolFinding
+from toolexec.exec.tool_sources import ToolSources
 from toolexec.exec.vendor_messages import VendorMessages
-from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONDict, JSONObject, shorten
+from toolexec.model.json_value import JSONObject, shorten
 from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
     from types import TracebackType
 
-    from toolexec.backend.base import Backend, BackendStatus
+    from toolexec.backend.base import BackendStatus
     from toolexec.backend.local import LocalBackend
-    from toolexec.backend.mcp import MCPSettings
     from toolexec.backend.registry import BackendRegistry
     from toolexec.cassette.cassette import Cassette
     from toolexec.code.types import CodeEvent, CodeResult
-    from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
-    from toolexec.discovery.facets import Facets
+    from toolexec.discovery.docs import DocStore
     from toolexec.discovery.index import Index
     from toolexec.discovery.learned import LearnedOutputs
-    from toolexec.discovery.links.links import Links
-    from toolexec.discovery.results import SearchResults
-    from toolexec.discovery.summary import Filters
     from toolexec.durable.host import Worker
     from toolexec.exec.chain import ChainResult, Step
-    from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
-    from toolexec.exec.providers import AddedCommands, AddedHTTP, AddedOpenAPI, AddedPython
-    from toolexec.exec.resources import Resources
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
-    from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
-    from toolexec.model.binding import Binding
     from toolexec.model.call import ProgressCallback
-    from toolexec.model.declare import FunctionTool
     from toolexec.model.events import StreamEvent
-    from toolexec.model.handler import Handler
     from toolexec.model.origin import Origin
-    from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
     from toolexec.model.tool import Tool
-    from toolexec.model.transform import ToolTransform
     from toolexec.run.context import ContextCost, ContextMeter
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError, Result
     from toolexec.runtime.router import Runtime
-    from toolexec.workflow.skill import Skill
-    from toolexec_grpc import AddedGRPC
-else:  # what the annotations of checked methods name: imported at the first call of each
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "toolexec.discovery.summary": ("Filters",),
-            "toolexec.model.resources": ("Prompt", "ResourceTemplate"),
-            "toolexec.model.transform": ("ToolTransform",),
-            "toolexec.workflow.skill": ("Skill",),
-        },
-    )
 
 __all__ = ["Exec"]
 
@@ -87,7 +62,7 @@ _FIXED: Final = frozenset(
 )
 
 
-class Exec(VendorMessages):
+class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
     >>> import asyncio
@@ -185,204 +160,6 @@ class Exec(VendorMessages):
             raise ConfigurationError(f"{what}; make a new Exec with these options")
         self._parts.configure(replace(self.options, **settings))
 
-    # -- tools --------------------------------------------------------------------------------------------------
-
-    def add(
-        self,
-        tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
-        name: str | None = None,
-        *,
-        handler: Callable[[JSONDict], Any] | Handler | None = None,
-        binding: Binding | None = None,
-        doc: DocEntry | None = None,
-    ) -> Tool:
-        """Add a tool and return it.
-
-        *tool* is a function (typed ones get their schema from their types), one declared with `@tool`, or a `Tool`;
-        the latter comes with a *handler* that takes all arguments as one dict, or with a *binding* that says where it
-        lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, InvalidSchemaError (with
-        the place in the schema), ToolConflictError or ConfigurationError, with nothing added.
-        """
-        return self._parts.adding.add(tool, name, handler, binding, doc)
-
-    @checked("add_skill")
-    def add_skill(self, skill: Skill | str | Path) -> Tool:
-        """Add a skill, a workflow that describes itself, and return its tool.
-
-        *skill* is the path of its file, or its text, which begins with the front matter. It is found, described,
-        checked and called as any tool, with the ID `skill:name`. It calls the tools that its front matter lists, or
-        else those that it names; a gate decides each of these calls for the caller of the skill. A run that calls it
-        counts them as its own, so its limits can only be tightened.
-
-        Raises WorkflowSyntaxError, WorkflowCheckError for mistakes that no tool is needed to see, ConfigurationError,
-        InvalidToolError or ToolConflictError, with nothing added.
-        """
-        return self._parts.skills.add(skill)
-
-    @property
-    def skills(self) -> Mapping[str, Skill]:
-        """The skills that were added, by the IDs of their tools."""
-        return dict(self._parts.skills.known)
-
-    def add_mcp(
-        self,
-        name: str,
-        *,
-        command: str | Sequence[str] = "",
-        args: Sequence[str] = (),
-        url: str = "",
-        **settings: Unpack[MCPSettings],
-    ) -> Added:
-        """Add an MCP server: a *command* to start (a program, or a whole command line) or the *url* of a running one.
-
-        *settings* are those of `MCPServer`: env, cwd, headers, transport, namespace, connect_timeout, ... The tools
-        appear as `name:tool` once the server is connected: when the Exec starts, at the first call that needs it, or
-        now: `await ex.add_mcp(...)`. A server that cannot be reached raises nothing; `backend_statuses` has the reason.
-        Raises ConfigurationError, BackendError, and MissingExtraError without the `mcp` extra.
-        """
-        return self._parts.sources.add_mcp(name, command, args, url, settings)
-
-    @checked("add_config")
-    def add_config(self, path: str | Path) -> Added:
-        """Add the servers of an `mcpServers` JSON file, as Claude Desktop, Cursor and VS Code write it.
-
-        Raises ConfigurationError, BackendError and MissingExtraError, with nothing added.
-        """
-        return self._parts.sources.add_config(path)
-
-    def add_backends(self, *backends: Backend) -> Added:
-        """Add backends of any kind; their tools appear once they are started. Raises BackendError for a name in
-        use, with none of them added."""
-        return self._parts.sources.add(backends)
-
-    def add_http(self, name: str, base_url: str = "", **settings: Unpack[AddedHTTP]) -> Added:
-        """Add endpoints of an HTTP service: `tools` maps names to what `HTTPTool` takes.
-
-        *settings* are those of `HTTPProvider` (tools, file, headers, query, auth, credentials, hosts, timeout, ...)
-        and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:tool` once it is read:
-        when the Exec starts, at the first call that needs it, or now: `await ex.add_http(...)`. Raises
-        ConfigurationError, BackendError, and MissingExtraError at the first call without the `http` extra.
-
-        >>> import asyncio
-        >>> async def main():
-        ...     async with Exec() as ex:
-        ...         get = {"path": "/users/{id}", "description": "Reads a user."}
-        ...         [status] = await ex.add_http("users", "https://api.example.com", tools={"get_user": get})
-        ...         return status.tools
-        >>> asyncio.run(main())
-        1
-        """
-        return self._parts.sources.add_provider(
-            "http", name, {**({"base_url": base_url} if base_url != "" else {}), **settings}
-        )
-
-    def add_openapi(self, name: str, spec: str | Path | JSONObject, **settings: Unpack[AddedOpenAPI]) -> Added:
-        """Add the operations of an HTTP API: *spec* is the path or the URL of its OpenAPI document, or the document.
-
-        *settings* are those of `OpenAPIProvider` (base_url, auth, credentials, headers, include, tags, ...) and of
-        every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:operation` once it is read:
-        when the Exec starts, at the first call that needs it, or now: `await ex.add_openapi(...)`. Raises
-        ConfigurationError and BackendError, and MissingExtraError where it is read without the `openapi` extra.
-
-        >>> import asyncio
-        >>> async def main():
-        ...     async with Exec() as ex:
-        ...         get = {"operationId": "get_user", "description": "Reads a user."}
-        ...         servers = [{"url": "https://api.example.com"}]
-        ...         spec = {"openapi": "3.1.0", "servers": servers, "paths": {"/users/{id}": {"get": get}}}
-        ...         await ex.add_openapi("users", spec)
-        ...         return (await ex.get_tool_doc("users:get_user", "schema")).tool.input_schema.to_json()["required"]
-        >>> asyncio.run(main())
-        ['id']
-        """
-        return self._parts.sources.add_provider("openapi", name, {"spec": spec, **settings})
-
-    def add_grpc(self, name: str, target: str = "", **settings: Unpack[AddedGRPC]) -> Added:
-        """Add the methods of gRPC services at *target* (`host:port`, `unix:PATH`, `grpc://...`, `grpcs://...`), which
-        its server's reflection describes, or the file `descriptors`.
-
-        *settings* are those of `GRPCProvider` (descriptors, services, tls, ca, certificate, key, metadata, timeout,
-        ...) and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:Service.Method`
-        once they are read: when the Exec starts, at the first call that needs them, or now: `await ex.add_grpc(...)`.
-        Raises ConfigurationError, BackendError, and MissingExtraError without the package `toolexec-grpc`, which the
-        extra `grpc` installs.
-        """
-        return self._parts.sources.add_provider("grpc", name, {**({"target": target} if target else {}), **settings})
-
-    def add_commands(self, name: str, **settings: Unpack[AddedCommands]) -> Added:
-        """Add programs: `tools` maps names to what `CommandTool` takes. No shell is ever involved.
-
-        *settings* are those of `CommandProvider` (tools, file, cwd, env, inherit, timeout, namespace) and of every
-        provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:tool` when the Exec starts, at the
-        first call that needs them, or now: `await ex.add_commands(...)`. Raises ConfigurationError and BackendError.
-
-        >>> with Exec().sync as ex:
-        ...     _ = ex.add_commands("sys", tools={"say": {"argv": ["printf", "%s!", "{text}"]}})
-        ...     ex.run_tool("sys:say", {"text": "$(id); rm -rf /"}).value
-        '$(id); rm -rf /!'
-        """
-        return self._parts.sources.add_provider("command", name, settings)
-
-    def add_python(self, name: str, target: str | Sequence[str] = (), **settings: Unpack[AddedPython]) -> Added:
-        """Add what a Python module has: `package.module`, or `package.module:name` for a function, a tool (also one of
-        LangChain, Pydantic AI or LlamaIndex), an `Exec`, or an object or list with tools.
-
-        *settings* are those of `PythonSettings` (include, namespace) and of every provider: enabled, refresh,
-        load_timeout. The module is imported when the Exec starts, at the first call that needs it, or now:
-        `await ex.add_python(...)`. Raises ConfigurationError and BackendError.
-
-        >>> with Exec().sync as ex:
-        ...     _ = ex.add_python("text", "textwrap:dedent")
-        ...     ex.run_tool("text:dedent", {"text": "  far right"}).value
-        'far right'
-        """
-        return self._parts.sources.add_provider("python", name, {**({"target": target} if target else {}), **settings})
-
-    @checked("refresh")
-    async def refresh(self, name: str | None = None) -> list[BackendStatus]:
-        """Read the tools of the backend *name* again, or those of all providers and servers; return how these are.
-
-        A definition that cannot be read leaves the tools as they were, with the reason in the status. Raises
-        BackendNotFoundError for a name that no such backend has.
-        """
-        return await self._parts.sources.refresh(name)
-
-    @checked("remove")
-    async def remove(self, name: str) -> None:
-        """Close a backend and take its tools out of the index; unknown names are ignored."""
-        await self._parts.sources.remove(name)
-
-    @checked("retire")
-    def retire(self, name: str) -> Backend | None:
-        """Take a backend and its tools out without closing it, and return it; None where there is none of that name.
-
-        Calls that are being made go on; `backends.release` closes it once they have ended. Another one of its name can
-        be added at once. Raises ConfigurationError for a name that is not a string.
-        """
-        return self._parts.sources.retire(name)
-
-    @checked("prepare_tools")
-    def prepare_tools(
-        self,
-        transforms: Mapping[str, ToolTransform | Mapping[str, Any]],
-        *,
-        remove_skills: Sequence[str] = (),
-        add_skills: Sequence[Skill] = (),
-    ) -> Callable[[], None]:
-        """Make other tools ready while calls are made, and return what exchanges them at once.
-
-        *transforms* say how all tools are shown from then on; the skills of the tools *remove_skills*, by their own
-        IDs, are gone then, and *add_skills* are there. Calls that are being made go on. Tools of backends that their
-        transform does not fit are left out, with the reason in the backend's status.
-
-        Raises ConfigurationError for an Exec whose gate is not a `LiveGate`, for a transform that does not fit a tool
-        that was added, and for an ID that is taken; WorkflowCheckError and InvalidToolError for what cannot be such a
-        tool. Nothing has changed then.
-        """
-        from toolexec.exec.exchanging import prepare_tools
-
-        return prepare_tools(self._parts, transforms, remove_skills, add_skills)
-
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -425,124 +202,6 @@ class Exec(VendorMessages):
 
             self._sync = SyncExec(self)
         return self._sync
-
-    # -- finding ------------------------------------------------------------------------------------------------
-
-    @checked("search_tools")
-    async def search_tools(
-        self,
-        query: str,
-        limit: int = 10,
-        *,
-        filters: Filters | None = None,
-        explain: bool = False,
-        produces: str | None = None,
-    ) -> SearchResults:
-        """Return the best tools for *query*, best first; an empty query gives the first by ID.
-
-        The result is a list of summaries that also says what was probably meant (`did_you_mean`) and why it may be
-        empty (`note`). *explain* adds to each summary which words matched where, and what they weighed. *produces*
-        keeps to tools whose results have a value for an argument: `issue_id`, or that of a tool,
-        `github:close_issue.issue_id`; each summary then says where (`produces`), and without a query the surest come
-        first. It raises ToolNotFoundError and ConfigurationError when there is no such tool or argument.
-        """
-        finder = self._parts.finder
-        return await finder.search(query, limit, filters=filters, explain=explain, produces=produces)
-
-    @checked("tool_facets")
-    async def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """Return how many tools a search would find, by namespace, tag, backend and hint; without a query, how many
-        there are.
-        """
-        return await self._parts.finder.facets(query, filters=filters)
-
-    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """Return a tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also
-        knows which other tools produce its arguments.
-        """
-        return await self._parts.finder.describe(tool_id, level)
-
-    def visible(self) -> tuple[Index, DocStore]:
-        """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from
-        the `current_origin`.
-        """
-        scope, gate = self._parts.scope, self._parts.options.own_gate
-        return gate.view(scope.index, scope.docs, CURRENT.get()) if gate is not None else (scope.index, scope.docs)
-
-    @property
-    def links(self) -> Links:
-        """The tools that make the arguments that others need; kept from the first use on. What a `LinkWatch` among the
-        layers has seen counts, too."""
-        return self._parts.links.links
-
-    async def links_ready(self) -> Links:
-        """Return the `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
-        return await self._parts.links.ready()
-
-    @checked("suggest_chain")
-    async def suggest_chain(self, goal: str, args: JSONObject | None = None, *, depth: int = 3) -> ChainSuggestion:
-        """Return a chain whose last step is the tool *goal*, for `run_chain`.
-
-        *args* are arguments of the goal that are known already. There are at most *depth* producers in a row (0 to 6)
-        and 8 steps in all. Read-only tools are preferred, others flagged; tools that cannot be called just now, and
-        those that the `current_origin` may not know of, are not used. Nothing is run.
-
-        Raises ToolNotFoundError and InvalidToolIDError for the goal, ConfigurationError for the depth.
-        """
-        return await self._parts.planner.suggest(goal, args, depth=depth)
-
-    # -- resources and prompts ----------------------------------------------------------------------------------
-
-    @property
-    def resources(self) -> Resources:
-        """What the backends offer beside tools, for those who pass it on to others."""
-        return self._parts.resources
-
-    async def list_resources(self) -> list[Resource]:
-        """Return the resources of all MCP servers that may be known of just now, by server.
-
-        A server that cannot be asked has none here; the log has the reason. At most 10,000 are taken of a server.
-        """
-        return await self._parts.resources.list_resources()
-
-    async def list_resource_templates(self) -> list[ResourceTemplate]:
-        """Return the templates of resources, as `list_resources` does resources."""
-        return await self._parts.resources.list_templates()
-
-    async def list_prompts(self) -> list[Prompt]:
-        """Return the prompts, as `list_resources` does resources."""
-        return await self._parts.resources.list_prompts()
-
-    @checked("read_resource")
-    async def read_resource(self, uri: str, *, timeout: float | None = None) -> ResourceReply:
-        """Return what a resource holds. *uri* is that of a `Resource`, or of a filled in template.
-
-        It is read through the gate, as tools are called: rules know it by its `id`. *timeout* in seconds takes the
-        place of `default_timeout`. At most 32 MiB are taken. Raises NotOfferedError for a URI that no server offers,
-        BackendError where the server cannot be reached, an ExecutionError where it refuses or what it says cannot be
-        read, ToolTimeoutError, and what the gate raises.
-        """
-        return await self._parts.resources.read(uri, timeout)
-
-    @checked("get_prompt")
-    async def get_prompt(
-        self, name: str, args: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> PromptReply:
-        """Return a prompt with its arguments filled in; *name* is that of a `Prompt`.
-
-        As `read_resource`, it goes through the gate and raises; also InputValidationError for an argument that is
-        missing, and ConfigurationError for one that is not a string.
-        """
-        return await self._parts.resources.get(name, args, timeout)
-
-    @checked("complete")
-    async def complete(
-        self, ref: Prompt | ResourceTemplate, argument: str, value: str = "", *, known: Mapping[str, str] | None = None
-    ) -> Completions:
-        """Return values that an *argument* of a prompt, or a variable of a template, may have, and that are like
-        *value*; none from a server that completes nothing. *known* are other arguments. Raises as `read_resource`.
-        """
-        return await self._parts.resources.complete(ref, argument, value, known)
 
     def add_resource_tools(self) -> list[Tool]:
         """Add tools for resources and prompts, and return them: `resources:list`, `resources:read`, `prompts:list` and
