@@ -7,7 +7,6 @@ with each. Both serve one client on loopback, without keys.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import socket
@@ -16,8 +15,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from statistics import median
-from time import monotonic, perf_counter
+from time import monotonic
 
 import httpx2
 from mcp import Client
@@ -26,8 +24,15 @@ from mcp.client.streamable_http import streamable_http_client
 from benchmarks.meter import Meter, run_program
 from benchmarks.peers import ROOT
 from benchmarks.programs.echo import ARGS
-from benchmarks.programs.serve_stdio import BACKEND, BLOCK, PEER_PYTHON, PROXY, call_of, serve_command
-from toolexec import Exec
+from benchmarks.programs.serve_stdio import (
+    BACKEND,
+    PEER_PYTHON,
+    PROXY,
+    call_of,
+    direct_call,
+    measure_in_turn,
+    serve_command,
+)
 
 PATIENCE = 60.0
 
@@ -83,14 +88,7 @@ def free_port() -> int:
 
 async def sides(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[], Awaitable[None]]]:
     """By name: one call of the same tool."""
-    config = folder / "servers.json"
-    config.write_text(json.dumps({"mcpServers": {"echo": {"command": BACKEND[0], "args": BACKEND[1:]}}}))
-    ex = await stack.enter_async_context(Exec())
-    await ex.add_mcp("echo", command=BACKEND)
-
-    async def direct() -> None:
-        assert (await ex.run_tool("echo:echo", ARGS)).ok
-
+    config, direct = await direct_call(stack, folder)
     found: dict[str, Callable[[], Awaitable[None]]] = {"direct": direct}
     for name, expose, tool, args in (
         ("run_tool", "meta", "run_tool", {"tool_id": "echo:echo", "args": ARGS}),
@@ -131,19 +129,7 @@ async def main(meter: Meter) -> None:
         calls = await sides(stack, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         for call in calls.values():
             await ready(call)
-        taken: dict[str, list[float]] = {name: [] for name in calls}
-        names = list(calls)
-        for number in range(5 if meter.quick else 40):
-            for name in names[number % len(names) :] + names[: number % len(names)]:  # none always goes first
-                for _ in range(BLOCK):
-                    started = perf_counter()
-                    await calls[name]()
-                    taken[name].append(perf_counter() - started)
-        for name, samples in taken.items():
-            meter.record(f"serve_http.{name}", median(samples))
-        added = {name: median(taken[name]) - median(taken["direct"]) for name in names[1:]}
-        for name, seconds in added.items():
-            meter.record(f"serve_http.{name}_added", seconds)
+        added = await measure_in_turn(meter, "serve_http", calls)
         if "fastmcp" in added:
             for name in ("run_tool", "exposed"):
                 meter.record(f"serve_http.{name}_to_fastmcp", added[name] / added["fastmcp"])

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
@@ -57,8 +57,8 @@ def call_of(client: Client, tool: str, args: dict[str, Any]) -> Callable[[], Awa
     return call
 
 
-async def sides(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[], Awaitable[None]]]:
-    """By name: one call of the same tool."""
+async def direct_call(stack: AsyncExitStack, folder: Path) -> tuple[Path, Callable[[], Awaitable[None]]]:
+    """The settings file with the backend, and a call of it without a server between."""
     config = folder / "servers.json"
     config.write_text(json.dumps({"mcpServers": {"echo": {"command": BACKEND[0], "args": BACKEND[1:]}}}))
     ex = await stack.enter_async_context(Exec())
@@ -67,6 +67,33 @@ async def sides(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[], A
     async def direct() -> None:
         assert (await ex.run_tool("echo:echo", ARGS)).ok
 
+    return config, direct
+
+
+async def measure_in_turn(
+    meter: Meter, what: str, calls: Mapping[str, Callable[[], Awaitable[None]]]
+) -> dict[str, float]:
+    """Record the median of each call, made in blocks, in turn; return what each adds to the first at the median."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for number in range(5 if meter.quick else 40):
+        for name in names[number % len(names) :] + names[: number % len(names)]:  # none always goes first
+            for _ in range(BLOCK):
+                started = perf_counter()
+                await calls[name]()
+                taken[name].append(perf_counter() - started)
+    medians = {name: median(samples) for name, samples in taken.items()}
+    for name, seconds in medians.items():
+        meter.record(f"{what}.{name}", seconds)
+    added = {name: medians[name] - medians[names[0]] for name in names[1:]}
+    for name, seconds in added.items():
+        meter.record(f"{what}.{name}_added", seconds)
+    return added
+
+
+async def sides(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[], Awaitable[None]]]:
+    """By name: one call of the same tool."""
+    config, direct = await direct_call(stack, folder)
     meta = await connect(stack, serve_command(config, "--expose", "meta"))
     plain = await connect(stack, serve_command(config, "--expose", "direct"))
     found: dict[str, Callable[[], Awaitable[None]]] = {
@@ -88,18 +115,7 @@ async def main(meter: Meter) -> None:
         for call in calls.values():
             for _ in range(20):
                 await call()
-        taken: dict[str, list[float]] = {name: [] for name in calls}
-        names = list(calls)
-        for number in range(5 if meter.quick else 40):
-            for name in names[number % len(names) :] + names[: number % len(names)]:  # none always goes first
-                for _ in range(BLOCK):
-                    started = perf_counter()
-                    await calls[name]()
-                    taken[name].append(perf_counter() - started)
-        for name, samples in taken.items():
-            meter.record(f"serve.{name}", median(samples))
-        for name in names[1:]:
-            meter.record(f"serve.{name}_added", median(taken[name]) - median(taken["direct"]))
+        await measure_in_turn(meter, "serve", calls)
 
 
 if __name__ == "__main__":
