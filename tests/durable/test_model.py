@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.durable.model.local import LocalDriver, Machine, MortalSQLite
+from tests.durable.model.local import LocalDriver
+from tests.durable.model.mortal import Machine, MortalSQLite
 from tests.durable.model.plans import Action, Op, Plan
 from tests.durable.model.trial import Trial
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.durable.model.local import LocalDriver, Machine, MortalPostgres
+from tests.durable.model.local import LocalDriver
+from tests.durable.model.mortal import Machine, MortalPostgres
 from tests.durable.model.trial import Trial
 from tests.durable.postgres import Server, server
 
