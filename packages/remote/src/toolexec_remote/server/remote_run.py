@@ -1,4 +1,4 @@
-"""One run of a server: its request, its state, and its end, which its watcher is told of."""
+"""One run of a server: its request, its state, and its end, and who is notified of it."""
 
 from __future__ import annotations
 
