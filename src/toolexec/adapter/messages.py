@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, refuse_constant
 
 __all__ = [
     "Answer",
@@ -214,7 +214,7 @@ def _arguments(given: object) -> tuple[JSONDict, str]:
         if len(given) > _MAX_ARGUMENTS:
             return {}, f"the arguments have {len(given)} characters; {_MAX_ARGUMENTS} is the most"
         try:
-            value = json.loads(given, parse_constant=_refuse)
+            value = json.loads(given, parse_constant=refuse_constant)
         except RecursionError:
             return {}, "the arguments are nested too deeply"
         except ValueError as error:
@@ -222,10 +222,6 @@ def _arguments(given: object) -> tuple[JSONDict, str]:
     if not isinstance(value, Mapping):
         return {}, f"the arguments are {_json_name(value)}; write one JSON object"
     return dict(value), ""
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _json_name(value: JSONValue) -> str:

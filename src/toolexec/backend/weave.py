@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeAlias
 
 from toolexec.model.call import Progress, ProgressCallback
+from toolexec.process.settling import retrieve
 
 __all__ = ["weave"]
 
@@ -53,5 +54,4 @@ async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) 
         wanted.set()
         task.cancel()
         await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # it was raised above, or is no longer wanted
+        retrieve(task)  # it was raised above, or is no longer wanted

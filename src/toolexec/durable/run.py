@@ -23,6 +23,7 @@ from toolexec.durable.waits import RUN_TOOLS, Waits, whole_length
 from toolexec.errors import CodeError, JournalError, RunError, RunWaitingError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.owner import this_owner
+from toolexec.process.settling import settle
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
@@ -214,7 +215,7 @@ class Execution:
     def _cancel(self, task: asyncio.Future[Any]) -> None:
         """Cancel the program, and leave it behind if a tool of it ignores that."""
         task.cancel()
-        asyncio.get_running_loop().call_later(_PATIENCE, _settle, self._left)
+        asyncio.get_running_loop().call_later(_PATIENCE, settle, self._left, None)
 
     async def _do(self, method: Callable[..., T], *args: Any) -> T:
         return await asyncio.to_thread(method, *args) if self._journal.is_remote else method(*args)
@@ -267,11 +268,6 @@ def _located(failure: ToolExecError, task: asyncio.Future[Any]) -> ToolExecError
         failure.details |= {"line": error.line, "source": error.source}
         failure.message = f"line {error.line}: {failure.message}"
     return failure
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:

@@ -21,6 +21,7 @@ from toolexec.exec.offline_session import run_offline
 from toolexec.exec.run_data import APPROVED, OFFLINE, PARENT, clock_of, origin_to_json, run_digest, steps_to_text
 from toolexec.model.json_value import JSONDict, JSONValue, NotJSONError, to_json
 from toolexec.model.origin import current_origin
+from toolexec.process.settling import settle
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class _Scan(OfflineReplay):
         """Record that this is the moment."""
         if self.reached is None:
             self.reached = self._until_now(groups)
-            self._main.call_soon_threadsafe(_settle, self.stopped)
+            self._main.call_soon_threadsafe(settle, self.stopped, None)
 
     def _until_now(self, groups: int | None = None, *, verified: bool = False) -> _Reached:
         asked = {*self.asked, self.step}
@@ -299,8 +300,3 @@ def read_source(recording: Recording, source: str | None) -> str | None:
     except ValueError as error:
         raise ConfigurationError(f"the changed steps of a chain must be JSON: {error}") from error
     return steps_to_text(steps_of(data.get("steps", []) if isinstance(data, dict) else data, None))
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -14,6 +14,7 @@ from toolexec.exec.chain import Step
 from toolexec.exec.stops import MOST_CHARS, Frame, Place, StopReason, Wanted, value_text
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.visible import visible_line
+from toolexec.process.settling import settle
 from toolexec.workflow.evaluate import evaluate
 from toolexec.workflow.instructions import OUT
 from toolexec.workflow.machine import Machine
@@ -74,7 +75,7 @@ class LookingProbe:
         """Take what was found; from any thread."""
         self.found = found
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(_settle, self.stopped)
+            self._loop.call_soon_threadsafe(settle, self.stopped, None)
 
 
 class GuestProbe(LookingProbe):
@@ -314,8 +315,3 @@ def _list(value: object) -> list[Any]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -31,11 +31,6 @@ class Place:
     call: str = ""
     ticks: int = 0
 
-    @property
-    def is_start(self) -> bool:
-        """Whether nothing has happened by then."""
-        return not self.call and not self.ticks
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:

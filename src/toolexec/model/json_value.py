@@ -53,6 +53,7 @@ __all__ = [
     "has_surrogate",
     "own_args",
     "pointer",
+    "refuse_constant",
     "shorten",
     "to_json",
     "to_json_lossy",
@@ -475,6 +476,11 @@ def _path_of(trail: _Trail) -> str:
 def pointer(key: object) -> str:
     """Return one step of a JSON pointer (RFC 6901)."""
     return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def refuse_constant(name: str) -> JSONValue:
+    """Raise ValueError for `NaN` and infinities, as the `parse_constant` of a decoder: they are not JSON."""
+    raise ValueError(f"{name} is not JSON")
 
 
 def shorten(text: str, limit: int = 100) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from toolexec.errors import InvalidSchemaError, Violation
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, refuse_constant, to_json
 from toolexec.model.schema_compile import (
     COMPILED,
     COMPILED_FLAT,
@@ -88,7 +88,7 @@ class Schema:
             text = value if isinstance(value, str) else value.decode()
             if len(text) > MAX_SCHEMA_BYTES:
                 return cls._sized(text)
-            parsed = json.loads(text, parse_constant=_refuse_constant)
+            parsed = json.loads(text, parse_constant=refuse_constant)
         except RecursionError:
             raise InvalidSchemaError("the schema is nested too deeply; at most 100 levels are accepted") from None
         except ValueError as error:
@@ -226,10 +226,6 @@ def _unexplained(validator: CountingValidator, value: object) -> Violation:
         message=f"{message}: the schema's alternatives multiply with each level of it",
         expected="fewer levels",
     )
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 EMPTY_OBJECT: Final = Schema.of({"type": "object"})

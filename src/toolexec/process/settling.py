@@ -1,4 +1,4 @@
-"""Work that a cancellation does not cut in two: it takes effect when the work has ended."""
+"""How tasks and futures end: work that a cancellation does not cut in two, results of those that may be over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["to_the_end", "uncut"]
+__all__ = ["retrieve", "settle", "to_the_end", "uncut"]
 
 T = TypeVar("T")
 
@@ -41,11 +41,23 @@ async def uncut(
     except asyncio.CancelledError:
         if stop is not None:
             stop()
-        await to_the_end(asyncio.create_task(_settle(task, undo, seconds)))
+        await to_the_end(asyncio.create_task(_ended(task, undo, seconds)))
         raise
 
 
-async def _settle(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]] | None, seconds: float | None) -> None:
+def settle(future: asyncio.Future[T], outcome: T) -> None:
+    """Give *future* its result, unless it is over. To be called on its event loop."""
+    if not future.done():
+        future.set_result(outcome)
+
+
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the failure of a task that has ended and is no longer awaited, so that asyncio does not report it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _ended(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]] | None, seconds: float | None) -> None:
     await asyncio.wait({task}, timeout=seconds)
     task.cancel()
     await asyncio.wait({task})

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from toolexec.errors import BackendBusyError, ConfigurationError
 from toolexec.model.call import ToolCall
 from toolexec.model.forks import forks
+from toolexec.process.settling import settle
 
 __all__ = ["Job", "NoThreadError", "WorkerThreads"]
 
@@ -250,9 +251,4 @@ def _settle_job(job: Job, outcome: _Outcome) -> None:
         notify(outcome[1])
     if job.future is not None and job.loop is not None:
         with suppress(RuntimeError):  # the loop is closed, so its callers are gone
-            job.loop.call_soon_threadsafe(_settle, job.future, outcome)
-
-
-def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+            job.loop.call_soon_threadsafe(settle, job.future, outcome)

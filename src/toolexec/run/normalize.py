@@ -7,7 +7,7 @@ from typing import Any
 
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
-from toolexec.model.json_value import JSONObject, to_json, to_json_lossy
+from toolexec.model.json_value import JSONObject, refuse_constant, to_json, to_json_lossy
 
 __all__ = ["as_reply", "reply_error", "reply_value"]
 
@@ -66,8 +66,4 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_strict = json.JSONDecoder(parse_constant=_refuse)
+_strict = json.JSONDecoder(parse_constant=refuse_constant)

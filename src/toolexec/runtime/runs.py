@@ -20,6 +20,7 @@ from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.process import slots
+from toolexec.process.settling import retrieve, settle
 from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
 from toolexec.runtime.outcome import Ending, judge
 
@@ -158,11 +159,7 @@ class Deadline:
                 self._stop()
             finally:
                 with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-                    self._loop.call_soon_threadsafe(self._tell)
-
-    def _tell(self) -> None:
-        if not self.passed.done():
-            self.passed.set_result(None)
+                    self._loop.call_soon_threadsafe(settle, self.passed, None)
 
 
 class _CallerRun:
@@ -252,8 +249,7 @@ class OwnRuns:
                     await asyncio.wait([task])
             task.cancel()
             await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # the caller receives the cancellation
+            retrieve(task)  # the caller receives the cancellation
             raise
         if task.cancelled():
             raise ClosedError(_CLOSED)

@@ -104,16 +104,6 @@ class Jail:
             target.touch(0o400)
             self._binds += [str(source), str(target)]
 
-    def put_directory(self, name: str, source: Path) -> None:
-        """Show the directory *source* in the jail as *name*; it cannot be written there. Raises
-        SandboxUnavailableError."""
-        target = self.directory / name
-        try:
-            target.mkdir(0o755)
-        except OSError as error:
-            raise _unprepared(f"{source.name} cannot be put into it", error) from error
-        self._binds += [str(source.resolve()), str(target)]
-
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs *command* in the jail: in its control group, in namespaces of its own.
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, cast
 
 from toolexec.errors import ProtocolError
 from toolexec.remote import MAX_HEAD_BYTES, JSONDict, JSONObject, JSONValue
@@ -48,11 +48,11 @@ __all__ = [
     "HELLO_METHOD",
     "SUBPROTOCOL",
     "VERSION",
-    "GoneState",
     "Link",
     "RemoteMessage",
     "decode_remote",
     "encode_remote",
+    "refuse_constant",
 ]
 
 SUBPROTOCOL: Final = "toolexec.runtime.v2"
@@ -61,7 +61,6 @@ MAX_UNACKNOWLEDGED: Final = 64 << 20
 """How many bytes of a run may be on their way without an acknowledgement."""
 MAX_RUN_ID: Final = 128
 
-GoneState: TypeAlias = Literal["never_started", "was_running"]
 HELLO_METHOD: Final = "GET"
 """The method of the request that a connection begins with, which is signed in `hello`."""
 _IN_ORDER: Final = frozenset(
@@ -116,7 +115,7 @@ def decode_remote(data: bytes) -> RemoteMessage:
     if end < 0:
         raise ProtocolError("a message has no head, or one that is too long")
     try:
-        head = json.loads(data[:end], parse_constant=_refuse_constant)
+        head = json.loads(data[:end], parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the head of a message is not JSON: {error}") from error
     if not isinstance(head, dict):
@@ -216,7 +215,8 @@ class Link:
         return self._due >= _ACK_MESSAGES or self._due_bytes >= _ACK_BYTES
 
 
-def _refuse_constant(name: str) -> JSONValue:
+def refuse_constant(name: str) -> JSONValue:
+    """Raise ValueError for `NaN` and infinities, which are not JSON."""
     raise ValueError(f"{name} is not JSON")
 
 

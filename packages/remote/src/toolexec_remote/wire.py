@@ -28,6 +28,7 @@ from toolexec.remote import (
     to_json_lossy,
 )
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest, Gateway, Limits, LimitsEnforced, Output
+from toolexec_remote.messages import refuse_constant
 
 __all__ = [
     "GATEWAY_PROTOCOL",
@@ -410,13 +411,9 @@ def _encoded(data: JSONDict) -> bytes:
         raise InvalidRequestError(f"this cannot be written as JSON: {error}") from error
 
 
-def _refuse_constant(name: str) -> JSONValue:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _decoded(body: bytes | str) -> JSONValue:
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        return json.loads(body, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
 

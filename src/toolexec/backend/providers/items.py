@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from toolexec.errors import Outcome, RemoteToolError
-from toolexec.model.json_value import JSONDict, to_json
+from toolexec.model.json_value import JSONDict, refuse_constant, to_json
 
 __all__ = ["ItemParser", "is_item_type", "item_parser", "items_of_body"]
 
@@ -53,7 +53,7 @@ class ItemParser:
         if not text:
             return []
         try:
-            return [to_json(json.loads(text, parse_constant=_refuse))]
+            return [to_json(json.loads(text, parse_constant=refuse_constant))]
         except (ValueError, RecursionError) as error:
             shown = text[:200].decode(errors="replace")
             raise RemoteToolError(
@@ -137,10 +137,6 @@ def items_of_body(headers: Mapping[str, str], body: bytes) -> list[Any] | None:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return to_json(json.loads(text, parse_constant=_refuse))
+        return to_json(json.loads(text, parse_constant=refuse_constant))
     except (ValueError, RecursionError):
         return text
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

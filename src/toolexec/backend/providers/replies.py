@@ -13,7 +13,7 @@ from toolexec.backend.providers.items import items_of_body
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import Outcome, RemoteToolError
 from toolexec.model.content import ToolReply, audio, image
-from toolexec.model.json_value import JSONDict, to_json
+from toolexec.model.json_value import JSONDict, refuse_constant, to_json
 from toolexec.net.http import HTTPResponse
 from toolexec.net.outcomes import MAY_PASS, outcome_of_status, retry_after
 
@@ -111,17 +111,13 @@ def _media(response: HTTPResponse) -> str:
 
 def _json(response: HTTPResponse) -> Any:
     try:
-        return to_json(json.loads(response.body, parse_constant=_refuse))
+        return to_json(json.loads(response.body, parse_constant=refuse_constant))
     except (ValueError, RecursionError) as error:
         raise RemoteToolError(
             f"the response (status {response.status}) says that it is JSON, and it is not: {str(error)[:200]}",
             details={"status": response.status, "body": (_text(response) or "")[:200]},
             outcome=Outcome.DONE,
         ) from error
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _text(response: HTTPResponse) -> str | None:

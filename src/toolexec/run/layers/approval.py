@@ -29,6 +29,7 @@ from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.model.tree_size import has_many
 from toolexec.model.visible import visible_line
+from toolexec.process.settling import retrieve
 from toolexec.run.approval_requests import ApprovedArguments, argument_digests, arguments_digest, request_of
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.large import is_small, walked
@@ -280,7 +281,7 @@ async def _answer(ask: Approver, request: ApprovalRequest, timeout: float) -> ob
     finally:
         if not task.done():
             task.cancel()
-        task.add_done_callback(_look_at)  # also of one that has failed just when this was cancelled
+        task.add_done_callback(retrieve)  # also of one that has failed just when this was cancelled
     if not done:
         return _UNANSWERED
     failure = None if task.cancelled() else task.exception()
@@ -311,12 +312,6 @@ def _refusal(what: str, answer: object, timeout: float) -> ApprovalDeniedError:
 async def _ask(ask: Approver, request: ApprovalRequest) -> object:
     answer = ask(request)
     return await answer if inspect.isawaitable(answer) else answer
-
-
-def _look_at(task: asyncio.Future[object]) -> None:
-    """Retrieve a failure that is no longer awaited, so that asyncio does not report it as never retrieved."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _frozen(entry: Registered, call: ToolCall) -> ToolCall:

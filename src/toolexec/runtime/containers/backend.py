@@ -23,6 +23,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict
 from toolexec.process.poll import pauses
+from toolexec.process.settling import retrieve
 from toolexec.runtime.base import (
     LANGUAGES,
     Availability,
@@ -236,7 +237,7 @@ class ContainerBackend:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        task.add_done_callback(_hear)
+        task.add_done_callback(retrieve)
         try:
             await asyncio.wait({task}, timeout=max(0.0, ends - monotonic()))
             if not task.done():  # counted from now, as the event loop may have been held up
@@ -458,8 +459,3 @@ class ContainerBackend:
         while self.engine.left:
             await asyncio.sleep(next(waits))
             await self.engine.sweep()
-
-
-def _hear(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()

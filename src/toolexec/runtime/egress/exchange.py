@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.process.settling import retrieve
 from toolexec.runtime.egress.hiding import Compressed, Mask
 from toolexec.runtime.egress.policy import Egress
 from toolexec.runtime.egress.request import ParsedRequest, RefusedError, end_to_end, values
@@ -67,8 +68,7 @@ class Exchange:
             finally:
                 uploading.cancel()
                 await asyncio.wait({uploading})
-                if not uploading.cancelled():
-                    uploading.exception()
+                retrieve(uploading)
         except (OSError, TimeoutError, h11.ProtocolError) as error:
             await self._upstream.aclose()
             self._fail(f"the connection to {asked.origin.host} broke: {reason_of(error)}", error)

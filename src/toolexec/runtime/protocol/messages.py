@@ -45,7 +45,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from toolexec.errors import InvalidRequestError, ProtocolError
-from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, refuse_constant
 from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, NETWORK, PROTOCOL, VERSION
 
 __all__ = [
@@ -158,11 +158,7 @@ class JSONCodec:
         return [read_message(item) for item in (data if isinstance(data, list) else [data])]
 
 
-def _refuse_constant(name: str) -> JSONValue:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+_decoder = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 class TooManyPartsError(ValueError):

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.settling import retrieve, settle
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.claims import claim_limits
@@ -101,7 +102,7 @@ class GuestRuns:
                 if late:
                     stop()
             with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-                loop.call_soon_threadsafe(_settle, rang)
+                loop.call_soon_threadsafe(settle, rang, None)
 
         task: asyncio.Task[T] = asyncio.create_task(self._threads.run(_checked))
         self._stops.add(stop)
@@ -118,7 +119,7 @@ class GuestRuns:
             self._stops.discard(stop)
             if not task.done():  # its thread is lost, and another one takes its place
                 asyncio.get_running_loop().call_later(_GRACE_SECONDS, task.cancel)
-            task.add_done_callback(_hear)
+            task.add_done_callback(retrieve)
         return (task.result(), late) if task.done() else (None, late)
 
     async def aclose(self) -> None:
@@ -126,16 +127,6 @@ class GuestRuns:
         for stop in [*self._stops]:
             stop()
         self._threads.close()
-
-
-def _settle(rang: asyncio.Future[None]) -> None:
-    if not rang.done():
-        rang.set_result(None)
-
-
-def _hear(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 def describe_end(

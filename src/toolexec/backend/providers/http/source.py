@@ -48,8 +48,6 @@ from toolexec.net.oauth.callers import CallerLogins
 
 __all__ = ["HTTPSource", "http_source"]
 
-_CREDENTIALS: Final = ("auth", "credentials", "headers", "query")
-"""The settings that may not go to every origin."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
