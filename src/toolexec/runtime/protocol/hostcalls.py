@@ -7,10 +7,7 @@ caller, by one lean hop for each frame: a callback on the loop starts the calls,
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import logging
 import math
-import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -19,13 +16,14 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
-from toolexec.backend.failures import cancel_begun, is_cancelled
+from toolexec.backend.failures import is_cancelled
 from toolexec.code.deliveries import Deliveries, probe_of, timer_step
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
 from toolexec.errors import ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import Job, NoThreadError, WorkerThreads
+from toolexec.runtime.protocol.loop_calls import LoopCalls
 from toolexec.runtime.protocol.messages import (
     MAX_FRAME_BYTES,
     REQUESTS,
@@ -41,15 +39,11 @@ from toolexec.runtime.protocol.server import RequestServer
 
 __all__ = ["GuestStoppedError", "HostCalls", "StepClock"]
 
-logger: logging.Logger = logging.getLogger(__name__)
-
 _MAX_OPEN = 10_000
 _PATIENCE_SECONDS = 0.001
 _BUSY_CALLS = 3
 _MOST_HELPERS = 63
 _MOST_PENDING = 50_000
-_MOST_QUESTIONS = 16
-_CALLS = frozenset({"run_tool", "run_chain"})
 _LONGEST_WAIT = 1e6
 _LONGEST_SLEEP = 1e9
 _GRACE_SECONDS = 0.1
@@ -93,8 +87,8 @@ class HostCalls:
         self._probe = probe_of(server.deliveries) if server.deliveries is not None else None
         self._output = output
         self._ends = ends
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._calls = LoopCalls(server, self._settle)
+        self._loop = self._calls.loop
         self._state = HostState(handshake=False)
         self._state.execute("1")
         self._lock = threading.Lock()  # guards what follows
@@ -108,7 +102,6 @@ class HostCalls:
         self._bells: set[threading.Lock] = set()  # each held while a thread waits for something that the loop does
         self._waking = False
         self._stopped = False
-        self._questions: deque[Message] = deque()  # this and the rest is touched on the event loop only
         self.keeps_time: bool = server.keeps_time
         """Whether the guest's timers are steps of its run."""
         self.clock: StepClock | None = None
@@ -121,8 +114,6 @@ class HostCalls:
         self._waits_since: float | None = None
         self.on_first: Callable[[], None] | None = None
         """Called in the guest's thread when the guest asks the host for something for the first time."""
-        self._asking = 0
-        self._tasks: dict[str, asyncio.Task[Any]] = {}  # by request; touched on the event loop only
 
     # -- in the guest's thread ------------------------------------------------------------------------------------
 
@@ -227,7 +218,7 @@ class HostCalls:
             else:
                 rest.append((message, admitted[0]))
         if rest:
-            self._loop.call_soon_threadsafe(self._begin, rest)
+            self._loop.call_soon_threadsafe(self._calls.begin, rest)
         if shared:  # one that works already may be about to end
             self._enlist()
 
@@ -242,13 +233,13 @@ class HostCalls:
             with suppress(IndexError):
                 while True:
                     left.append(self._shared.popleft())
-            self._loop.call_soon_threadsafe(self._begin, left)
+            self._loop.call_soon_threadsafe(self._calls.begin, left)
             return
         self._jobs = [*(job for job in self._jobs if job.state in ("waiting", "running")), job]
 
     def _help(self) -> None:
         """Make shared calls, in a helper's thread, until there are none left."""
-        self._context.copy().run(self._make_shared)
+        self._calls.context.copy().run(self._make_shared)
 
     def _make_shared(self) -> None:
         rang = monotonic()
@@ -260,7 +251,7 @@ class HostCalls:
             within = self.deadline() - monotonic()
             answer = self._server.finish_here(message, admitted, self._wait_on_loop, within)
             if answer is None:  # what its tool is has changed meanwhile
-                self._loop.call_soon_threadsafe(self._begin, [(message, admitted)])
+                self._loop.call_soon_threadsafe(self._calls.begin, [(message, admitted)])
                 continue
             with self._lock:
                 self._ready[message.id] = answer
@@ -328,7 +319,7 @@ class HostCalls:
         if self._deliveries is not None:
             self._given_up.update(now)
         for message_id in now:
-            self._loop.call_soon_threadsafe(self._cancel, message_id)
+            self._loop.call_soon_threadsafe(self._calls.cancel, message_id)
 
     def _count(self, message: Message) -> None:
         """Record a request; a guest that asks on and on without hearing the answers is ended."""
@@ -363,7 +354,7 @@ class HostCalls:
             try:
                 outcome.append(await work())
             finally:
-                self._tasks.pop(key, None)
+                self._calls.forget(key)
                 if self._deliveries is not None:
                     self._deliveries.wake()
                 _ring(lock)
@@ -372,7 +363,7 @@ class HostCalls:
             if self._stopped:
                 _ring(lock)
             else:
-                self._begin_task(key, run())
+                self._calls.begin_task(key, run())
 
         key = f"!{id(lock)}"  # no request has such an ID
         self._bells.add(lock)
@@ -449,7 +440,7 @@ class HostCalls:
             self._ready.pop(step, None)
         if step:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._cancel_timer, f"!{step}")
+                self._loop.call_soon_threadsafe(self._calls.cancel_task, f"!{step}")
 
     def _repeated(
         self, deliveries: Deliveries, group: Sequence[str], wanted: str, seconds: float | None
@@ -542,79 +533,19 @@ class HostCalls:
 
     # -- on the event loop ----------------------------------------------------------------------------------------
 
-    def _begin(self, requests: Sequence[tuple[Message, AdmittedCall | None]]) -> None:
-        """Start the calls of a frame, all at the same time; questions about tools, a few at a time."""
-        if self._stopped:
-            return
-        for message, admitted in requests:
-            if message.type in _CALLS:
-                self._begin_one(message, admitted)
-            else:
-                self._questions.append(message)
-        self._ask_on()
-
-    def _ask_on(self) -> None:
-        while self._questions and self._asking < _MOST_QUESTIONS and not self._stopped:
-            self._asking += 1
-            self._begin_one(self._questions.popleft(), None)
-
-    def _begin_one(self, message: Message, admitted: AdmittedCall | None) -> None:
-        self._begin_task(message.id, self._answer(message, admitted))
-
-    def _begin_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do *work* in a task; what need not wait is done at once where Python can, which saves a round of the loop."""
-        context = self._context.copy()
-        if sys.version_info >= (3, 12) and self._loop.get_task_factory() is None:
-            task = asyncio.Task(work, loop=self._loop, context=context, eager_start=True)
-        else:
-            task = self._loop.create_task(work, context=context)
-        if not task.done():
-            self._tasks[key] = task
-
     def _begin_timer(self, deliveries: Deliveries, step: str, seconds: float) -> None:
         if not self._stopped:
-            self._begin_task(f"!{step}", self._run_timer(deliveries, step, seconds))
-
-    def _cancel_timer(self, key: str) -> None:
-        task = self._tasks.get(key)
-        if task is not None:
-            cancel_begun(task)
+            self._calls.begin_task(f"!{step}", self._run_timer(deliveries, step, seconds))
 
     async def _run_timer(self, deliveries: Deliveries, step: str, seconds: float) -> None:
         try:
             self._timer_failed = await self._sleep(deliveries, step, seconds)
         finally:
-            self._tasks.pop(f"!{step}", None)
+            self._calls.forget(f"!{step}")
         with self._lock:
             if self._timer != step:
                 return
         self._settle(step, "")
-
-    async def _answer(self, message: Message, admitted: AdmittedCall | None) -> None:
-        try:
-            if admitted is None:
-                text = await self._server.answer(message)
-            else:
-                text = await self._server.finish(message, admitted)
-        except asyncio.CancelledError:
-            text = self._server.refusal(message, ProtocolError("the call was cancelled"))
-            self._settle(message.id, text)
-            raise
-        finally:
-            self._tasks.pop(message.id, None)
-            if message.type not in _CALLS:
-                self._asking -= 1
-                self._ask_on()
-        self._settle(message.id, text)
-
-    def _cancel(self, message_id: str) -> None:
-        if self._deliveries is not None:
-            if self._deliveries.is_known(message_id):
-                return  # when it is repeated the answer is there at once, and so it must count now
-            self._deliveries.call_off(message_id)
-        task = self._tasks.get(message_id)
-        if task is not None:
-            cancel_begun(task)
 
     def _settle(self, message_id: str, answer: str) -> None:
         """Keep an answer, and wake the guest if it waits for it.
@@ -645,7 +576,7 @@ class HostCalls:
         """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait. From
         any thread: elsewhere than on the event loop, the calls end when the loop gets to it."""
         with self._lock:
-            self._stopped = True
+            self._stopped = self._calls.stopped = True
         self._ring()
         for lock in self._bells.copy():  # the loop may have ended before it got to the call
             _ring(lock)
@@ -656,8 +587,7 @@ class HostCalls:
                 self._loop.call_soon_threadsafe(self._cancel_all)
 
     def _cancel_all(self) -> None:
-        for task in [*self._tasks.values()]:
-            cancel_begun(task)
+        self._calls.cancel_all()
         if any(job.state in ("waiting", "running") for job in self._jobs):
             self._loop.call_later(_GRACE_SECONDS, self._give_up)
 
@@ -670,11 +600,7 @@ class HostCalls:
     async def aclose(self) -> None:
         """Stop, and wait a moment until the calls that were under way have ended; a tool may refuse to."""
         self.stop()
-        tasks = [*self._tasks.values()]
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
-            if left:
-                logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
+        await self._calls.aclose()
 
 
 def _ring(lock: threading.Lock) -> None:
