@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.cli.schema_text import accepted_types, follow
+from toolexec.cli.text_files import read_file, read_stdin, read_text
 from toolexec.errors import ConfigurationError, InvalidChainError
 from toolexec.model.json_value import JSONDict, JSONValue
 
 if TYPE_CHECKING:
     from toolexec.exec import Step
 
-__all__ = ["read_args", "read_chain", "read_json", "read_stdin"]
-
-
-def read_stdin() -> str:
-    """Return all of stdin as UTF-8 text; raises ConfigurationError when it is not."""
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except ValueError as error:
-        raise ConfigurationError(f"stdin is not UTF-8 text: {error}") from error
+__all__ = ["read_args", "read_chain", "read_json"]
 
 
 def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> JSONDict:
@@ -40,7 +32,7 @@ def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = r
         if word == "-":
             args |= _object(stdin(), "stdin")
         elif word.startswith("@"):
-            args |= _object(_read(Path(word[1:])), word[1:])
+            args |= _object(read_file(Path(word[1:])), word[1:])
         elif word.lstrip().startswith(("{", "[")):
             args |= _object(word, "the arguments")
         else:
@@ -110,18 +102,9 @@ def _kind(value: JSONValue) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"cannot read {path}: it is not UTF-8 text") from error
-
-
 def read_json(source: str) -> JSONValue:
     """Return the JSON document in a file (`-`: stdin); raises ConfigurationError when it cannot be read."""
-    return _strict(read_stdin() if source == "-" else _read(Path(source)), source)
+    return _strict(read_text(source), source)
 
 
 def read_chain(source: str, stdin: Callable[[], str] = read_stdin) -> list[Step]:
@@ -131,7 +114,7 @@ def read_chain(source: str, stdin: Callable[[], str] = read_stdin) -> list[Step]
     """
     from toolexec.exec import Step
 
-    text, name = (stdin(), "stdin") if source == "-" else (_read(Path(source)), source)
+    text, name = (stdin(), "stdin") if source == "-" else (read_file(Path(source)), source)
     suffix = Path(source).suffix.lower()
     data = _toml(text, name) if suffix == ".toml" else _strict(text, name) if suffix == ".json" else _either(text, name)
     steps = data.get("steps") if isinstance(data, dict) else data

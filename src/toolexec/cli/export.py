@@ -9,6 +9,7 @@ from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.terminal import to_json
+from toolexec.cli.text_files import write_text
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.visible import visible_line
@@ -48,7 +49,7 @@ async def export(
     done = await session.ex.export_tools(format, filters=filters, strict=strict, describe=describe, search=search)
     down = unavailable(session)
     if file is not None:
-        _write(file, f"{to_json(done.tools)}\n")
+        write_text(file, f"{to_json(done.tools)}\n")
     if screen.as_json:
         data = _data(done, file)
         screen.document(data | unavailable_data(down))
@@ -76,10 +77,3 @@ def _data(done: VendorTools, file: Path | None) -> JSONDict:
         "warnings": [warning.to_dict() for warning in done.warnings],
         "skipped": {tool_id: error.to_dict() for tool_id, error in done.skipped.items()},
     }
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error

@@ -76,11 +76,11 @@ def read_run(file: str, words: Sequence[str]) -> ProgramSettings:
 
     suffix = Path(file).suffix.lower()
     if suffix == ".workflow":
-        from toolexec.cli.workflow_runs import read_source
+        from toolexec.cli.text_files import read_text
         from toolexec.workflow.inputs import input_schema
         from toolexec.workflow.parser import parse
 
-        source = read_source(file)
+        source = read_text(file)
         return {"workflow": source, "inputs": read_args(words, input_schema(parse(source).inputs))}
     if words:
         raise ConfigurationError(f"only a workflow has inputs, and {file} is none")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,7 +40,9 @@ async def fork(session: Session, wanted: ForkWanted) -> int:
     if wanted.error is not None:
         given["error"] = _read_json(wanted.error)
     if wanted.source is not None:
-        given["source"] = _read(wanted.source)
+        from toolexec.cli.text_files import read_text
+
+        given["source"] = read_text(wanted.source)
     if wanted.live:
         await connect(session)
     made = await session.ex.runs.fork(wanted.run, at=wanted.at, id=wanted.new_id, live=wanted.live, **given)
@@ -97,23 +98,11 @@ def _side(side: CallSide | None) -> str:
     return f"{side.number} {side.tool} → {visible_line(came, _SHORT)}{took}"
 
 
-def _read(name: str) -> str:
-    from toolexec.cli.arguments import read_stdin
-    from toolexec.errors import ConfigurationError
-
-    if name == "-":
-        return read_stdin()
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"cannot read {name}: {reason}") from error
-
-
 def _read_json(name: str) -> Any:
+    from toolexec.cli.text_files import read_text
     from toolexec.errors import ConfigurationError
 
     try:
-        return json.loads(_read(name))
+        return json.loads(read_text(name))
     except ValueError as error:
         raise ConfigurationError(f"{name} is not JSON: {error}") from error

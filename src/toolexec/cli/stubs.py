@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from toolexec.cli.exit_codes import OK
 from toolexec.cli.finding import connect, connect_for, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
+from toolexec.cli.text_files import write_text
 from toolexec.errors import ConfigurationError
 from toolexec.model.visible import visible_line
 
@@ -44,7 +45,7 @@ async def stubs(
     text = stubs_in(language, tools, names=names, awaitable=awaitable)
     screen = session.screen
     if file is not None:
-        _write(file, text)
+        write_text(file, text)
     if screen.as_json:
         data = {"tools": [tool.id for tool in tools], **({"file": str(file)} if file else {"stubs": text})}
         screen.document(data | unavailable_data(down))
@@ -76,10 +77,3 @@ async def _chosen(session: Session, tool_ids: Sequence[str], namespaces: Sequenc
             raise ConfigurationError(f"no tools in the namespace {namespace!r}; namespaces: {names or 'none'}")
     found += [entry.tool for entry in index.tools() if entry.tool.namespace in namespaces] if namespaces else []
     return list({tool.id: tool for tool in found}.values())
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error

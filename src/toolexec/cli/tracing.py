@@ -11,7 +11,8 @@ from toolexec.cli.code_input import CodeOptions, read_program, read_settings
 from toolexec.cli.code_output import show_failure
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect
-from toolexec.cli.workflow_runs import RunWanted, read_source, run_source, write
+from toolexec.cli.text_files import read_text, write_text
+from toolexec.cli.workflow_runs import RunWanted, run_source
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.visible import visible
 from toolexec.workflow.formatter import format_workflow
@@ -51,7 +52,7 @@ async def draw(session: Session, wanted: Picture) -> int:
         raise ConfigurationError("inputs are for a run; give --run, too")
     if wanted.result and wanted.run:
         raise ConfigurationError("--result shows a run that is over; give it or --run")
-    source = read_source(wanted.file)
+    source = read_text(wanted.file)
     drawn = graph_of(parse(source), source)
     result = _read_result(wanted.result) if wanted.result else None
     if wanted.run:
@@ -106,7 +107,7 @@ def _give(session: Session, text: str, kind: str, output: Path | None, result: C
     """Print what was made, or write it to a file."""
     screen = session.screen
     if output is not None:
-        write(output, text)
+        write_text(output, text)
     if screen.as_json:
         made = {"file": str(output)} if output is not None else {kind: text}
         screen.document(made if result is None else {**made, "result": result.to_dict()})

@@ -152,9 +152,9 @@ async def check(session: Session, files: list[str]) -> int:
     """
     from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
-    from toolexec.cli.workflow_runs import read_source
+    from toolexec.cli.text_files import read_text
 
-    sources = {name: read_source(name) for name in files}
+    sources = {name: read_text(name) for name in files}
     await connect(session)
     found = {name: findings_of(session, source) for name, source in sources.items()}
     down = unavailable(session)
@@ -205,9 +205,10 @@ async def run(session: Session, wanted: RunWanted) -> int:
     from toolexec.cli.code_output import Printed, show_failure
     from toolexec.cli.exit_codes import OK, code_of_run
     from toolexec.cli.tables import show_undone, value_text
-    from toolexec.cli.workflow_runs import read_source, run_source
+    from toolexec.cli.text_files import read_text
+    from toolexec.cli.workflow_runs import run_source
 
-    source, screen = read_source(wanted.file), session.screen
+    source, screen = read_text(wanted.file), session.screen
     if screen.as_json:
         result = await run_source(session, source, wanted)
         screen.document(result.to_dict())
@@ -235,10 +236,10 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
     Raises WorkflowSyntaxError, with the file's name, and ConfigurationError, both before anything is written.
     """
     from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.cli.workflow_runs import read_source
+    from toolexec.cli.text_files import read_text
     from toolexec.workflow.formatter import format_workflow
 
-    sources = {name: read_source(name) for name in files}
+    sources = {name: read_text(name) for name in files}
     made = {name: format_workflow(text) for name, text in sources.items()}
     changed = [name for name, text in made.items() if text != sources[name]]
     screen = session.screen

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolexec.cli.arguments import read_args, read_stdin
-from toolexec.errors import ConfigurationError
+from toolexec.cli.arguments import read_args
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.code.types import CodeResult, EventCallback
     from toolexec.run.types import OnError
 
-__all__ = ["RunWanted", "read_source", "run_source", "write"]
+__all__ = ["RunWanted", "run_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +26,6 @@ class RunWanted:
     on_error: OnError = "stop"
     dry_run: bool = False
     durable: str | None = None
-
-
-def read_source(name: str) -> str:
-    """Return the text of a workflow file, or of stdin for `-`; raises ConfigurationError when it cannot be read."""
-    if name == "-":
-        return read_stdin()
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"cannot read {name}: {reason}") from error
-
-
-def write(file: Path, text: str) -> None:
-    """Write a file; raises ConfigurationError when that fails."""
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 async def run_source(
