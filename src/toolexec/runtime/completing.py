@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from toolexec.code.limits import trace_of
-from toolexec.code.repair.advice import advise, distribution_of, missing_module, needed_process
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.lacks import distribution_of, missing_module, needed_process
 from toolexec.code.repair.prepare import MAX_REPAIRED
 from toolexec.code.repair.silent import about_value, may_be_silent
 from toolexec.code.tools import Tools
@@ -59,10 +59,16 @@ async def completed(
     ran = backend.kind, request.language or "python"
     found = await fitting(_needed_by(failure)) if failure.is_isolated else []
     elsewhere = [place for place in found if place != ran]
-    if advice := await _read_by(advise, failure, elsewhere, tools):
+    if advice := await _read_by(_advise, failure, elsewhere, tools):
         error.message = f"{error.message}; {advice}"
         error.details["advice"] = advice
     return result
+
+
+def _advise(failure: Failure, elsewhere: list[tuple[str, str]], tools: Tools | None) -> str:
+    from toolexec.code.repair.advice import advise  # which takes long to import, and few programs fail
+
+    return advise(failure, elsewhere, tools)
 
 
 def _with_values(result: CodeResult, request: ExecuteRequest) -> CodeResult:

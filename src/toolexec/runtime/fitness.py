@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from toolexec.code.repair.advice import PackageSource
+from toolexec.code.repair.lacks import PackageSource
 from toolexec.errors import LimitNotEnforceableError, SandboxDeniedError
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
 from toolexec.runtime.kinds import KINDS

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from toolexec.code.repair.advice import distribution_of
+from toolexec.code.repair.lacks import distribution_of
 
 __all__ = ["Needs", "needs_of"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from toolexec.code.repair.arguments import about_arguments
 from toolexec.code.repair.calls import about_calls
@@ -18,6 +18,7 @@ from toolexec.code.repair.chains import about_chains
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
+from toolexec.code.repair.lacks import PackageSource, distribution_of, missing_module, needed_process
 from toolexec.code.repair.languages import about_language
 from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.missing_imports import about_missing_imports
@@ -91,29 +92,9 @@ _SCIENCE: Final = frozenset(
     {"numpy", "pandas", "scipy", "sklearn", "statsmodels", "sympy", "networkx", "matplotlib", "seaborn"}
 )
 _NETWORK: Final = frozenset(name for name, text in INSTEAD.items() if text is _FETCH)
-_DISTRIBUTIONS: Final = {
-    "PIL": "pillow",
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "git": "gitpython",
-    "github": "pygithub",
-    "MySQLdb": "mysqlclient",
-    "psycopg2": "psycopg2-binary",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
 _LONGEST_LINE: Final = 1_000
 """Characters of a line beyond which nothing is looked for in it: a program must not keep its host busy with one."""
 
-_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_PROCESS: Final = re.compile(
-    r"OSError: \[Errno \d+\] \w+ does not support processes"
-    r"|AttributeError: module 'os' has no attribute "
-    r"'(?:system|popen|fork|forkpty|exec[lv]\w*|spawn[lv]\w*|posix_spawnp?|wait\w*|WNOHANG)'"
-)
 _NO_PROCESS: Final = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
 _NO_MODULES: Final = (
     "this JavaScript has no modules, from npm or of Node.js: `tools`, `files`, `console`, `env`, `args` and `stdin` "
@@ -168,32 +149,6 @@ _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import\b[^(\n]*['\"]", re.MULTILINE)
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
-
-
-@runtime_checkable
-class PackageSource(Protocol):
-    """A sandbox that knows which packages its programs can import."""
-
-    def packages(self) -> Mapping[str, frozenset[str]]:
-        """Return, by language, the distributions that are there beside the standard library. May read files."""
-        ...
-
-
-def missing_module(failure: Failure) -> str:
-    """Return the package of Python that the program could not import; "" when it failed otherwise."""
-    found = _MISSING.match(failure.message)
-    return found[1].partition(".")[0] if found is not None else ""
-
-
-def needed_process(failure: Failure) -> bool:
-    """Return whether the program wanted to start a process where there are none."""
-    of_asyncio = failure.message == "NotImplementedError" and "create_subprocess_" in failure.code
-    return of_asyncio or _PROCESS.match(failure.message) is not None
-
-
-def distribution_of(module: str) -> str:
-    """Return the name under which the package of a module is installed."""
-    return _DISTRIBUTIONS.get(module, module.lower().replace("_", "-"))
 
 
 def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: Tools | None = None) -> str:
