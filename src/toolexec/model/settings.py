@@ -579,6 +579,8 @@ def _members(protocol: type) -> tuple[str, ...]:
 
 
 def _has(value: object, member: str) -> bool:
+    if any(member in base.__dict__ for base in type(value).__mro__):
+        return True  # by its class: nothing of a property is run
     try:
         return hasattr(value, member)
     except Exception:
