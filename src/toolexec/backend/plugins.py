@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 __all__ = [
     "BACKENDS",
@@ -67,9 +67,12 @@ def _entries(group: str) -> dict[str, list[EntryPoint]]:
     from importlib.metadata import entry_points  # slow to import, and few programs ask
 
     found: dict[str, list[EntryPoint]] = {}
+    names: dict[Distribution, str] = {}  # each look at one's name parses its whole description
     for entry in entry_points(group=group):
         owner = PACKAGES.get(group, {}).get(entry.name)
-        if owner is None or (entry.dist is not None and _plain(entry.dist.name) == owner):
+        if owner is not None and entry.dist is not None and entry.dist not in names:
+            names[entry.dist] = _plain(entry.dist.name)
+        if owner is None or (entry.dist is not None and names[entry.dist] == owner):
             found.setdefault(entry.name, []).append(entry)
     return found
 
@@ -112,21 +115,25 @@ def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_fu
             f"the plugin {name!r} for {group} is in several distributions: {owners_of(group, name)}; uninstall one"
         )
     entry = entries[0]
-    where = f"the plugin {name!r} of {_owner(entry)} ({entry.value})"
     try:
         loaded = entry.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever it does when it is imported
-        raise ConfigurationError(f"{where} cannot be loaded: {type(error).__name__}: {str(error)[:1000]}") from error
+        what = f"cannot be loaded: {type(error).__name__}: {str(error)[:1000]}"
+        raise ConfigurationError(f"{_where(name, entry)} {what}") from error
     if wrong := problem(loaded):
-        raise ConfigurationError(f"{where} {wrong}")
+        raise ConfigurationError(f"{_where(name, entry)} {wrong}")
     return loaded
 
 
 def _plain(distribution: str) -> str:
     """Return the name of a distribution in the one spelling that all of its spellings have."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _where(name: str, entry: EntryPoint) -> str:
+    return f"the plugin {name!r} of {_owner(entry)} ({entry.value})"
 
 
 def _owner(entry: EntryPoint) -> str:
