@@ -66,6 +66,39 @@ NOT_FOR_A_CALL = (
 )
 """What an Exec with a Python function does not load for a call, each with its submodules."""
 
+RUN = """
+import asyncio
+from toolexec import Exec
+async def main():
+    async with Exec() as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        assert (await ex.execute_code("tools.math.add(a=5, b=3)")).value == 8
+asyncio.run(main())
+"""
+NOT_FOR_A_PROGRAM = (
+    "toolexec.code.repair.advice",
+    "toolexec.code.repair.arguments",
+    "toolexec.code.repair.javascript_reads",
+    "toolexec.code.repair.python_reads",
+    "toolexec.code.repair.results",
+    "toolexec.runtime.containers.backend",
+    "toolexec.runtime.containers.bubblewrap.engine",
+    "toolexec.runtime.containers.config",
+    "toolexec.runtime.egress",
+    "toolexec.runtime.images",
+    "toolexec.runtime.unsafe_host.backend",
+    "toolexec_containers.containerd.engine",
+    "toolexec_containers.docker.engine",
+    "toolexec_containers.gvisor.engine",
+    "toolexec_containers.kata",
+    "toolexec_kubernetes.config",
+    "toolexec_kubernetes.engine",
+    "toolexec_microvms.config",
+    "toolexec_microvms.engine",
+    "toolexec_remote.backend",
+    "toolexec_remote.proxmox.backend",
+)
+"""What a program in the embedded sandbox, which does not fail, does not load, each with its submodules."""
 TOOL_FILE = "from toolexec import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
 NOT_FOR_A_COMMAND = (
     "toolexec.adapter",
@@ -172,6 +205,14 @@ def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert within(loaded - DECLARATIONS, NOT_FOR_A_COMMAND) == [], f"`toolexec run` loads more than it did; {ADVICE}"
     assert foreign(loaded) & {"mcp", "anyio", "wasmtime", "httpx", "httpx2", "starlette"} == set()
     assert loaded.isdisjoint({"tomllib", "yaml", "rich.progress"})
+
+
+def test_a_program_loads_no_sandbox_but_its_own() -> None:
+    """Nor advice on failures: the engines of the others are imported when one of them is needed."""
+    loaded = loaded_by(RUN)
+    assert "toolexec.runtime.wasm.backend" in loaded
+    assert within(loaded, NOT_FOR_A_PROGRAM) == [], f"a program in the sandbox loads more than it did; {ADVICE}"
+    assert foreign(loaded) & {"typer", "rich", "mcp", "anyio", "aiodocker", "aiohttp", "grpc", "httpx2"} == set()
 
 
 def test_the_settings_are_known_without_a_look_at_what_is_installed() -> None:

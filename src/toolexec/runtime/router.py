@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -39,6 +39,7 @@ from toolexec.runtime.fitness import checked_in_time, enforceable, languages_wit
 from toolexec.runtime.kinds import candidates
 from toolexec.runtime.measured import Experiment
 from toolexec.runtime.needs import Needs, needs_of
+from toolexec.runtime.roster import Roster
 from toolexec.runtime.routed_session import RoutedSession
 from toolexec.runtime.runs import CallerRuns, OwnRuns
 
@@ -50,6 +51,7 @@ CANDIDATES: Final[Mapping[str, Sequence[str]]] = candidates()
 """The kinds of sandbox that may serve a profile, the preferred one first."""
 
 _SHORT_FOR: Final = {"wasm": "standard"}
+_CLOSED: Final = "this runtime is closed; make a new one"
 
 
 @checked("Runtime")
@@ -93,8 +95,7 @@ class Runtime:
         self._deny_unsafe = frozenset(deny_unsafe)
         self.experiments: Mapping[str, Experiment] = experiments or {}
         self._order = {**CANDIDATES, **(order or {})}
-        self._by_kind: dict[str, SandboxBackend] = {}
-        self._serving: dict[str, list[SandboxBackend]] = {}  # with those that have another one do their work
+        self._roster = Roster()
         self._by_profile: dict[str, list[SandboxBackend]] = {}
         self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
         self._runs = OwnRuns()
@@ -110,11 +111,16 @@ class Runtime:
 
     def add(self, backend: SandboxBackend) -> None:
         """Add a sandbox for every profile that it may serve; raises ConfigurationError for a kind that is there."""
-        if backend.kind in self._by_kind:
-            raise ConfigurationError(f"there is a sandbox of kind {backend.kind} already; remove it first")
-        self._by_kind[backend.kind] = backend
-        for kind in {backend.kind, judged_kind(backend)}:
-            self._serving.setdefault(kind, []).append(backend)
+        self._roster.add(backend)
+
+    def add_later(self, kind: str, make: Callable[[], SandboxBackend]) -> None:
+        """Add the sandbox of *kind* that *make* returns; it is made when it is the next candidate for a program, or all
+        sandboxes are asked for. It must run code by itself; UnsupportedPlatformError of *make* leaves it out, and what
+        else it raises is raised then.
+
+        Raises ConfigurationError for a kind that is there.
+        """
+        self._roster.add_later(kind, make)
 
     def register(self, profile: str, *backends: SandboxBackend) -> None:
         """Have just these sandboxes serve *profile*, in this order; replaces what served it.
@@ -132,22 +138,30 @@ class Runtime:
     def backends(self) -> list[SandboxBackend]:
         """All sandboxes, in order of their addition."""
         fixed = [backend for group in self._by_profile.values() for backend in group]
-        return [*dict.fromkeys([*self._by_kind.values(), *fixed])]
+        return [*dict.fromkeys([*self._roster, *fixed])]
 
     def candidates(self, profile: str) -> list[SandboxBackend]:
         """Return the sandboxes that may serve *profile* here, the preferred one first."""
-        fixed = self._by_profile.get(profile)
-        if fixed is not None:
-            return fixed
-        found = (
-            backend
-            for kind in self._order[profile]
-            for backend in self._serving.get(kind, ())
-            if backend.kind not in self.experiments or self.experiments[backend.kind].may_serve(profile)
-            # what one with others beneath it runs code in, it may learn after it was added
-            if not hasattr(backend, "inner") or _may_serve(backend, kind, profile)
-        )
-        return [*dict.fromkeys(found)]
+        return [*self.offered(profile)]
+
+    def offered(self, profile: str, only: str = "") -> Iterator[SandboxBackend]:
+        """Give the candidates for *profile*, of the kind *only* ("": any), one after the other: each is made when it is
+        its turn."""
+        for backend in self._by_profile.get(profile, self._present(profile)):
+            if not only or judged_kind(backend) == only:
+                yield backend
+
+    def _present(self, profile: str) -> Iterator[SandboxBackend]:
+        given: set[str] = set()
+        for kind in self._order[profile]:
+            for name in self._roster.serving(kind):
+                if name in given or (name in self.experiments and not self.experiments[name].may_serve(profile)):
+                    continue
+                backend = self._roster.get(name)
+                # what one with others beneath it runs code in, it may learn after it was added
+                if backend is not None and (not hasattr(backend, "inner") or _may_serve(backend, kind, profile)):
+                    given.add(name)
+                    yield backend
 
     async def lapsed(self, backend: SandboxBackend, profile: str) -> str:
         """Return why *backend* may not serve *profile* by itself now, though it may have when it was added; "" where it
@@ -222,20 +236,20 @@ class Runtime:
         return found
 
     async def _ranked(
-        self, backends: Sequence[SandboxBackend], request: ExecuteRequest
-    ) -> list[tuple[SandboxBackend, str]]:
+        self, backends: Iterator[SandboxBackend], request: ExecuteRequest
+    ) -> Iterable[tuple[SandboxBackend, str]]:
         """Return the candidates with the language to ask each for: those first that have what the program needs."""
-        usual = [(backend, request.language) for backend in backends]
-        if not self.route_by_needs or request.language not in ("", "python"):
-            return usual
-        needs = needs_of(request.code, request.files)
+        usual = ((backend, request.language) for backend in backends)
+        routes = self.route_by_needs and request.language in ("", "python")
+        needs = needs_of(request.code, request.files) if routes else None
         if not needs:
             return usual
+        places = [*usual]
         ranked: list[tuple[SandboxBackend, str]] = []
-        for backend in backends:
+        for backend, _ in places:
             languages = await languages_with(needs, backend)
             ranked += [(backend, request.language if name == "python" else name) for name in languages[:1]]
-        return [*ranked, *(place for place in usual if place not in ranked)]
+        return dict.fromkeys([*ranked, *places])
 
     def can_repeat(self, code: str, language: str = "", profile: str = "") -> bool:
         """Return whether the sandbox that such code would get can make its run again, as durable runs need it. Raises
@@ -244,8 +258,8 @@ class Runtime:
         language = ALIASES.get(language, language)
         if self.route_by_needs and language in ("", "python") and needs_of(code):
             return False  # it would get one with the packages that it imports
-        for backend in self.candidates(profile):
-            if (not only or judged_kind(backend) == only) and (not language or language in backend.languages):
+        for backend in self.offered(profile, only):
+            if not language or language in backend.languages:
                 return (language or "python") in getattr(backend, "replays", ())
         return False
 
@@ -260,6 +274,7 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop every run, close every sandbox; then an ExceptionGroup names what failed to close, if anything."""
         self._closed = True
+        self._roster.close()
         runs = self._runs.aclose(), self._in_callers.aclose()
         closing = [*runs, *(backend.aclose() for backend in self.backends)]
         outcomes = await asyncio.gather(*closing, return_exceptions=True)
@@ -275,25 +290,26 @@ class Runtime:
         """
         if self._closed:
             work.close()
-            raise SandboxUnavailableError("this runtime is closed; make a new one")
+            raise SandboxUnavailableError(_CLOSED)
         in_caller = getattr(backend, "cancels_tasks", True) is False
         return await (self._in_callers.run(work) if in_caller else self._runs.run(work))
 
     async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
         """Return the sandbox for *request*, and the request as that one gets it: with what really holds."""
         request.validate()
+        if self._closed:
+            raise SandboxUnavailableError(_CLOSED)
         profile, only = effective_profile(request.profile, self.default_profile)
         limits = self.limits.grant(request.limits, of="the Runtime")
         assert request.gateway is not None
         gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
         request = request.given(profile=profile, limits=limits, gateway=gateway, language=language)
-        candidates = [backend for backend in self.candidates(profile) if not only or judged_kind(backend) == only]
         refused: list[str] = []
         errors: list[SandboxError] = []
         waiting: tuple[SandboxBackend, str] | None = None
         denied: SandboxError | None = None
         is_durable = isinstance(gateway, Tools) and gateway.is_durable
-        for backend, spoken in await self._ranked(candidates, request):
+        for backend, spoken in await self._ranked(self.offered(profile, only), request):
             if spoken and spoken not in backend.languages:
                 refused.append(f"{backend.kind} does not run {spoken}")
                 continue
@@ -317,7 +333,7 @@ class Runtime:
                 refused.append(lapsed)
                 continue
             return backend, enforceable(backend, request.given(language=spoken))
-        if denied is not None and len(candidates) == 1:
+        if denied is not None and len([*self.offered(profile, only)]) == 1:
             raise denied
         if waiting is not None:  # it may be there in a moment, and waits for that itself
             with suppress(LimitNotEnforceableError):  # what it does not know to hold before it was reached

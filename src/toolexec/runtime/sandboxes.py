@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -27,7 +27,8 @@ RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBack
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     """Return a runtime with the sandboxes of *settings* (default: all there are, with those of the experimental ones
-    that a check on this machine has measured, see `Experiment`). Nothing is started or looked for yet.
+    that a check on this machine has measured, see `Experiment`). Nothing is started or looked for yet; of all there
+    are, those that run code here are made when they are first needed, as their engines take long to import.
 
     Raises ConfigurationError, as for `remote` or `proxmox_lxc` without settings of its own, MissingExtraError for a
     kind that is named or set up and whose package is absent, and UnsupportedPlatformError for a kind in `use` that this
@@ -44,27 +45,39 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     for kind, field in ELSEWHERE.items():
         if getattr(settings, field) is not None:  # else code would run here where its package is absent
             plugin_of(kind)
-    backends = []
-    plugins, recorded = present_plugins(), recorded_kinds()
-    plugins += _measured_plugins(recorded)
+    recorded = recorded_kinds()
+    plugins = present_plugins() + _measured_plugins(recorded)
     experiments: dict[str, Experiment] = {}
+    makers: dict[str, Callable[[], SandboxBackend]] = {}
+    nothing_set = settings == SandboxSettings()  # then nothing can be wrong, and settings are read when one is made
     for plugin in plugins:
-        if plugin.experimental and plugin.kind not in recorded:  # never measured: no profile chooses it by itself
+        kind = plugin.kind
+        if plugin.experimental and kind not in recorded:  # never measured: no profile chooses it by itself
+            continue
+        if nothing_set and not plugin.experimental and kind not in ELSEWHERE:
+            makers[kind] = partial(make_sandbox, kind, settings)
             continue
         try:
-            with unix_needed(f"the sandbox {plugin.kind}"):
-                own = settings_of(plugin.kind, settings)
+            with unix_needed(f"the sandbox {kind}"):
+                own = settings_of(kind, settings)
                 if own is None:
                     continue
                 if plugin.experimental:
-                    experiment = experiments[plugin.kind] = Experiment(plugin, own, settings)
+                    experiment = experiments[kind] = Experiment(plugin, own, settings)
                     if not any(map(experiment.may_serve, plugin.profiles)):
                         continue
-                backends.append(_make(plugin, own, settings))
         except UnsupportedPlatformError:  # those that work here are left
             continue
+        makers[kind] = partial(_make_here, plugin, own, settings)
     order = positions(plugins) if experiments else None
-    return Runtime(backends, order=order, route_by_needs=settings.route_by_needs, experiments=experiments)
+    runtime = Runtime(order=order, route_by_needs=settings.route_by_needs, experiments=experiments)
+    for kind, make in makers.items():
+        if kind in KINDS and kind not in ELSEWHERE:
+            runtime.add_later(kind, make)
+        else:  # others may run its code, or it is of another distribution, and broken
+            with suppress(UnsupportedPlatformError):
+                runtime.add(make())
+    return runtime
 
 
 def _measured_plugins(recorded: Collection[str]) -> list[SandboxPlugin]:
@@ -82,6 +95,11 @@ def make_sandbox(kind: str, settings: SandboxSettings) -> SandboxBackend:
     """Return the sandbox of one kind; raises as `make_runtime` does."""
     with unix_needed(f"the sandbox {kind}"):
         return _make(plugin_of(kind), settings_of(kind, settings), settings)
+
+
+def _make_here(plugin: SandboxPlugin, own: object, settings: SandboxSettings) -> SandboxBackend:
+    with unix_needed(f"the sandbox {plugin.kind}"):
+        return _make(plugin, own, settings)
 
 
 def settings_of(kind: str, settings: SandboxSettings) -> Any:

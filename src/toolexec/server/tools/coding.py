@@ -58,7 +58,7 @@ async def _load_sandboxes() -> None:
     """Import the modules of all sandboxes in a thread: the first program of a process would hold up all callers for
     0.15 s of CPU."""
     if not _loaded.is_set():
-        await asyncio.to_thread(make_runtime)
+        await asyncio.to_thread(lambda: make_runtime().backends)
         _loaded.set()
 
 
