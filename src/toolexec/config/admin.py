@@ -83,13 +83,14 @@ class FileAdmin:
 
     async def _ask(self, name: str, entry: JSONObject, file: Path) -> None:
         """Raise BackendUnavailableError unless the server answers, or needs a login."""
-        from toolexec.backend.mcp import MCPBackend
         from toolexec.backend.mcp.files import read_mcp_server
+        from toolexec.config.build import server_backend
         from toolexec.config.load import secret_resolver
 
         loaded = await asyncio.to_thread(self._load)
         resolver = secret_resolver(loaded.settings)
-        backend = MCPBackend(read_mcp_server(name, entry, where=str(file), directory=file.parent, secrets=resolver))
+        server = read_mcp_server(name, entry, where=str(file), directory=file.parent, secrets=resolver)
+        backend = server_backend(server, loaded)
         try:
             await backend.start()
             status = backend.status()

@@ -26,7 +26,7 @@ from toolexec.server.settings import TaskSettings
 
 if TYPE_CHECKING:
     from toolexec.backend.base import Backend
-    from toolexec.backend.mcp import MCPServer
+    from toolexec.backend.mcp import MCPBackend, MCPServer
     from toolexec.discovery.catalogue import SQLiteCatalogue
     from toolexec.discovery.index import Index
     from toolexec.discovery.stored import StoredIndex
@@ -54,6 +54,7 @@ __all__ = [
     "by_endpoint",
     "choose_tools",
     "endpoint_settings",
+    "server_backend",
     "skill_files",
     "state_directory",
 ]
@@ -277,7 +278,7 @@ def backends(loaded: LoadedConfig, names: Collection[str] | None = None) -> Iter
     ConfigurationError and MissingExtraError."""
     for server in loaded.servers:
         if names is None or server.name in names:
-            yield loaded.server_origins[server.name], _backend(server)
+            yield loaded.server_origins[server.name], server_backend(server, loaded)
     for provider in loaded.providers.values():
         if names is None or provider.name in names:
             yield provider.origin, provider.backend()
@@ -326,11 +327,11 @@ def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, Stor
     return catalogue, index
 
 
-def _backend(server: MCPServer) -> Backend:
-    """Return the backend of one server; only this needs the `mcp` extra."""
-    from toolexec.backend.mcp import MCPBackend
+def server_backend(server: MCPServer, loaded: LoadedConfig) -> MCPBackend:
+    """Return the backend of one server; only this needs the `mcp` extra. Raises ConfigurationError."""
+    from toolexec.exec.servers import server_backend as make
 
-    return MCPBackend(server)
+    return make(server, parts.sandbox_settings(loaded) if server.boxed is not None else None)
 
 
 def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -17,6 +16,7 @@ from pydantic.fields import FieldInfo
 from toolexec.durable.journals import is_journal_kind
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
+from toolexec.model.units import seconds, size
 from toolexec.runtime.kinds import KINDS, installed_kinds, lent_kinds
 from toolexec.runtime.plugin import REMOVED
 
@@ -35,15 +35,11 @@ __all__ = [
     "WorkerCount",
     "kind_of",
     "plain",
-    "seconds",
     "shown",
-    "size",
 ]
 
 T = TypeVar("T")
 
-_TIME_UNITS: Final = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
 
@@ -59,25 +55,6 @@ class Kind:
     name: str
     expects: str
     parse: Callable[[str], Any] = str
-
-
-def _with_unit(value: str, pattern: str, units: Mapping[str, float]) -> float:
-    match = re.fullmatch(pattern, value.strip().lower())
-    if match is None or match[2] not in units:
-        raise ValueError("unknown unit")
-    return float(match[1]) * units[match[2]]
-
-
-def seconds(value: object) -> Any:
-    """Return a time in seconds where *value* is a text such as `5m`, else *value*. Raises ValueError."""
-    return _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]*)", _TIME_UNITS) if isinstance(value, str) else value
-
-
-def size(value: object) -> Any:
-    """Return a number of bytes where *value* is a text such as `4M`, else *value*. Raises ValueError."""
-    if isinstance(value, str):
-        value = _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]?)(?:i?b)?", _SIZE_UNITS)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _rate(value: object) -> str | float:

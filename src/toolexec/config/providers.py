@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.config.formats import Place
-from toolexec.config.kinds import seconds, size
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.units import seconds, size
 
 if TYPE_CHECKING:
     from toolexec.backend.providers import SourceBackend

@@ -87,6 +87,7 @@ class Parts:
             self.__dict__.pop(name, None)
         self.options = options
         self.sources.start_timeout = options.start_timeout
+        self.sources.runtime_backends = options.runtime_backends
         self.scope: Scope = Scope(options, self.discovery, self.backends)
         used = self._use_cassette(options)
         self.calls: Calls = Calls(options, self.scope, self.backends, self.sources, self.transforms, used)

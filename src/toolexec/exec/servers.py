@@ -6,12 +6,17 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolexec.backend.mcp import MCPServer, MCPSettings
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import check_settings
+from toolexec.runtime.servers import server_sandboxes
 
-__all__ = ["mcp_server"]
+if TYPE_CHECKING:
+    from toolexec.backend.mcp import MCPBackend
+
+__all__ = ["mcp_server", "server_backend"]
 
 
 class _AddedMCP(MCPSettings):
@@ -33,6 +38,21 @@ def mcp_server(
     check_settings("add_mcp", _AddedMCP, {"name": name, "command": command, "args": args, "url": url, **settings})
     program, *rest = _words(command, args)
     return MCPServer(name=name, command=program, args=(*rest, *args), url=url, **settings)
+
+
+def server_backend(server: MCPServer, runtime_backends: object = None) -> MCPBackend:
+    """Return the backend of a server; *runtime_backends* of the options may say where the engines of sandboxes are.
+
+    Raises ConfigurationError, and MissingExtraError without the `mcp` extra.
+    """
+    from toolexec.backend.mcp import MCPBackend
+
+    if server.boxed is None:
+        return MCPBackend(server)
+    from toolexec.runtime.sandbox_settings import SandboxSettings
+
+    settings = runtime_backends if isinstance(runtime_backends, SandboxSettings) else None
+    return MCPBackend(server, sandboxes=server_sandboxes(settings))
 
 
 def _words(command: str | Sequence[str], args: Sequence[str]) -> list[str]:

@@ -69,6 +69,8 @@ class Sources:
         self._index = index
         self._backends = backends
         self.start_timeout = start_timeout
+        self.runtime_backends: object = None
+        """Those of the options, which may say where the engines of sandboxes are."""
         self._home = home
         self._transforms = transforms
         self._catalogs: dict[str, Catalog] = {}
@@ -125,9 +127,9 @@ class Sources:
         return self.add([provider_backend(kind, name, settings, sandboxes=program_sandbox)])
 
     def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
-        from toolexec.backend.mcp import MCPBackend
+        from toolexec.exec.servers import server_backend
 
-        return self.add([MCPBackend(server) for server in servers])
+        return self.add([server_backend(server, self.runtime_backends) for server in servers])
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""

@@ -174,12 +174,14 @@ class ToolRegistry:
         return status
 
     async def _add(self, servers: Sequence[MCPServer]) -> list[BackendStatus]:
-        from toolexec.backend.mcp import MCPBackend
+        from toolexec.exec.servers import server_backend
 
         if not servers:
             await self.ex.start()
             return []
-        return await self.ex.add_backends(*(MCPBackend(server) for server in servers))
+        return await self.ex.add_backends(
+            *(server_backend(server, self.ex.options.runtime_backends) for server in servers)
+        )
 
     async def unregister_mcp(self, name: str) -> None:
         """Disconnect an MCP server, if it is connected, and forget it with all its tools; raises BackendNotFoundError.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolexec.backend.mcp.config import MCPServer, MCPSettings, MCPTransport
 from toolexec.backend.mcp.files import read_mcp_servers
+from toolexec.backend.mcp.sandbox import ServerSandboxSettings
 from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -15,4 +16,4 @@ else:
         __name__, {"toolexec.backend.mcp.backend": ("MCPBackend",)}, extra="mcp", needed_for="talking to MCP servers"
     )
 
-__all__ = ["MCPBackend", "MCPServer", "MCPSettings", "MCPTransport", "read_mcp_servers"]
+__all__ = ["MCPBackend", "MCPServer", "MCPSettings", "MCPTransport", "ServerSandboxSettings", "read_mcp_servers"]

@@ -25,13 +25,14 @@ from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.figures import CallFigures
 from toolexec.backend.mcp.choosing import Chosen
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.backend.mcp.connection import MCPConnection
+from toolexec.backend.mcp.connection import MCPConnection, sandbox_of
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
 from toolexec.backend.mcp.instances import Instances
 from toolexec.backend.mcp.listing import Listing, read_listing
 from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, narrowed, read_offers
 from toolexec.backend.mcp.relay import Relay
+from toolexec.backend.mcp.sandbox import MakeServerSandbox
 from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.backend.offers import Offered, OfferEvent, OfferListener, Offers
@@ -89,18 +90,24 @@ class MCPBackend:
 
     With the server's `isolation`, or a login of each caller, calls go to instances of it, of each session or caller;
     see `MCPServer`. Changes of single resources are not passed on then, as they may differ in each. *caller* is whose
-    instance this is, where each has a login.
+    instance this is, where each has a login. *sandboxes* makes the sandbox of a server that has
+    one; `Exec.add_mcp` and the files of settings give it, and without it such a server is refused: ConfigurationError.
     """
 
     kind: BindingKind = "mcp"
 
-    def __init__(self, server: MCPServer, *, caller: str = "") -> None:
+    def __init__(self, server: MCPServer, *, caller: str = "", sandboxes: MakeServerSandbox | None = None) -> None:
         self.server = server
         self.name: str = server.name
         self.enabled: bool = server.enabled
         self.relay: Relay = Relay(server.name, server.questions)
         self._chosen = Chosen(server)
-        self._connection = MCPConnection(server, self._read_tools, self._take_event, self.relay, caller=caller)
+        self._sandboxes = sandboxes
+        if server.boxed is not None:
+            sandbox_of(server, sandboxes)
+        self._connection = MCPConnection(
+            server, self._read_tools, self._take_event, self.relay, caller=caller, sandboxes=sandboxes
+        )
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}
         self._listed = False
@@ -123,6 +130,8 @@ class MCPBackend:
         """Return how the server is."""
         reason = self._connection.reason if self.enabled else "switched off"
         where: JSONDict = {"transport": self.server.transport if self.server.url else "stdio"}
+        if self.server.boxed is not None:
+            where["sandbox"] = self.server.boxed.engine
         return BackendStatus(
             name=self.name,
             kind="mcp",
@@ -185,7 +194,7 @@ class MCPBackend:
     def _instance(self, origin: Origin) -> MCPBackend:
         """Return one more connection to the server, for one session or caller."""
         caller = self._whose_login(origin)
-        made = MCPBackend(replace(self.server, isolation="shared"), caller=caller)
+        made = MCPBackend(replace(self.server, isolation="shared"), caller=caller, sandboxes=self._sandboxes)
         made.relay.active = self.relay.active
         if self._transforms is not None:  # what callers know of is what the main connection lists
             made.show_offers(self._transforms.apart())

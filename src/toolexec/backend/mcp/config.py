@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
+from toolexec.backend.mcp.sandbox import ServerSandboxSettings, read_server_sandbox
 from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
@@ -44,6 +45,7 @@ class MCPSettings(TypedDict, total=False):
     isolation: Isolation
     max_instances: int
     instance_idle: float
+    sandbox: ServerSandboxSettings | Mapping[str, Any] | str | None
     questions: Sequence[QuestionKind]
     include: Sequence[str]
     exclude: Sequence[str]
@@ -73,6 +75,11 @@ class MCPServer:
     one). There are at most `max_instances` of these; one that no call needs for `instance_idle` seconds is closed, and
     those of a session at its end. One more connection lists the tools, and no call goes there. Where `auth` has
     `per="caller"`, a connection has the login of one caller, so that `shared` means `caller`.
+
+    With `sandbox` a command runs in a sandbox of its own, one for each instance: the name of its engine, a mapping with
+    the settings of `ServerSandboxSettings`, or these. It inherits no variable then, and finds of this machine what
+    these name, and its `cwd`, which it can read; an engine with images has the command and `cwd` in its image. Where
+    the engine is missing, the server is unavailable: it is never started without.
 
     `questions` are the kinds of questions that the server may put to the client of a call: all, unless some are listed;
     it does not learn of others, and they are refused.
@@ -111,6 +118,7 @@ class MCPServer:
     isolation: Isolation = "shared"
     max_instances: int = 20
     instance_idle: float = 600.0
+    sandbox: ServerSandboxSettings | Mapping[str, Any] | str | None = None
     questions: Sequence[QuestionKind] = QUESTIONS
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -131,6 +139,7 @@ class MCPServer:
             raise ConfigurationError(f"MCP server {self.name}: give either a command or a url")
         self._check_transport()
         self._check_auth()
+        self._check_sandbox()
         check_ranges(
             f"MCP server {self.name}",
             above={
@@ -163,6 +172,25 @@ class MCPServer:
             why = "headers has an Authorization already" if self.url else "a command needs no login"
             raise ConfigurationError(f"MCP server {self.name}: auth is of no use, for {why}")
         object.__setattr__(self, "auth", found)
+
+    def _check_sandbox(self) -> None:
+        try:
+            found = read_server_sandbox(self.sandbox)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"MCP server {self.name}: {error.message}") from error
+        if found is not None and self.url:
+            raise ConfigurationError(f"MCP server {self.name}: sandbox is for a command, and this one runs elsewhere")
+        if found is not None and found.write and self.isolation != "shared":
+            raise ConfigurationError(
+                f"MCP server {self.name}: what sandbox.write names is the same for each {self.isolation}, so that one "
+                'would read the files of another; take it away, or set isolation = "shared"'
+            )
+        object.__setattr__(self, "sandbox", found)
+
+    @property
+    def boxed(self) -> ServerSandboxSettings | None:
+        """What it has in its sandbox; None for one that runs without."""
+        return self.sandbox if isinstance(self.sandbox, ServerSandboxSettings) else None
 
     @property
     def _sends_authorization(self) -> bool:

@@ -28,10 +28,11 @@ from toolexec.backend.mcp.failures import describe_failure, is_lasting
 from toolexec.backend.mcp.login import KnownSecrets
 from toolexec.backend.mcp.logs import discreet_logs
 from toolexec.backend.mcp.relay import Relay
+from toolexec.backend.mcp.sandbox import MakeServerSandbox, ServerSandbox
 from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
 from toolexec.backend.offers import OfferEvent
-from toolexec.errors import BackendUnavailableError, LoginRequiredError
+from toolexec.errors import BackendUnavailableError, ConfigurationError, LoginRequiredError, MissingExtraError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 from toolexec.net.oauth.metadata import canonical
@@ -41,7 +42,7 @@ from toolexec.process.poll import pauses
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
 
-__all__ = ["MCPConnection"]
+__all__ = ["MCPConnection", "sandbox_of"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 State: TypeAlias = Literal["idle", "connecting", "ready", "unavailable", "closed"]
@@ -60,7 +61,8 @@ class MCPConnection:
 
     *read_tools* is awaited after each connect, within the time limit for connecting, and when the server says that its
     tools have changed; *on_event* is called when its resources or prompts have. *relay* answers what the server asks.
-    *caller* is whose login it is made with, where each has one (empty: the one that lists the tools).
+    *caller* is whose login it is made with, where each has one (empty: the one that lists the tools). Where
+    the server has a sandbox, *sandboxes* makes one for each connection.
     Every other method is for the event loop of the first use. `target` is the server as it was last connected to: with
     its references filled in.
     """
@@ -73,7 +75,9 @@ class MCPConnection:
         relay: Relay | None = None,
         *,
         caller: str = "",
+        sandboxes: MakeServerSandbox | None = None,
     ) -> None:
+        self._sandboxes = sandboxes
         self._relay = relay if relay is not None else Relay(server.name, server.questions)
         self.server = server
         self._caller = caller
@@ -198,7 +202,7 @@ class MCPConnection:
             tail = self._stdio.stderr_tail()
             data |= {"stderr": tail} if tail and tail not in (self.reason or "") else {}
         if self._client is not None:
-            if self._stdio is not None:
+            if self._stdio is not None and self._stdio.pid is not None:
                 data["pid"] = self._stdio.pid
             data["protocol"] = self._client.protocol_version
             if self.login is not None and self.login.in_short():
@@ -399,7 +403,11 @@ class MCPConnection:
     async def _connect(self, stack: AsyncExitStack) -> Client:
         server = self.target
         if server.command:
-            self._stdio = StdioTransport(server)
+            sandbox = None
+            if server.boxed is not None:
+                sandbox = sandbox_of(server, self._sandboxes)
+                stack.push_async_callback(sandbox.aclose)
+            self._stdio = StdioTransport(server, sandbox)
             return await self._enter(stack, self._stdio)
         login = self.login
         if server.transport == "sse":
@@ -452,6 +460,23 @@ class MCPConnection:
         while self._failures and self._failures[0] < oldest:
             self._failures.popleft()
         return len(self._failures) < self.server.max_restarts
+
+
+def sandbox_of(server: MCPServer, make: MakeServerSandbox | None) -> ServerSandbox:
+    """Return the sandbox of a server that has one; nothing is started. Raises ConfigurationError where nothing makes
+    sandboxes, and as that does."""
+    assert server.boxed is not None
+    if make is None:
+        raise ConfigurationError(
+            f"MCP server {server.name}: there are no sandboxes for servers here; add it with Exec.add_mcp or a file of "
+            "settings, or give MCPBackend what makes them as sandboxes"
+        )
+    try:
+        return make(server.boxed)
+    except MissingExtraError:
+        raise
+    except ConfigurationError as error:
+        raise ConfigurationError(f"MCP server {server.name}: {error.message}", details=error.details) from error
 
 
 async def _accept_reply(name: str, result: Any) -> None:

@@ -13,7 +13,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, METHOD
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.tasks import LostTaskError
 from toolexec.backend.mcp.transport import Delivery
-from toolexec.errors import ConfigurationError, Outcome
+from toolexec.errors import ConfigurationError, Outcome, SandboxError
 
 __all__ = ["connection_closed", "describe_failure", "is_lasting", "outcome_of_answer"]
 
@@ -49,9 +49,12 @@ def connection_closed(error: Exception) -> bool:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Return whether trying again soon cannot help: the command cannot be started, or a secret is missing."""
-    lasting = FileNotFoundError | PermissionError | NotADirectoryError | ConfigurationError
-    return isinstance(first_cause(error), lasting)
+    """Return whether trying again soon cannot help: the command, or its sandbox, cannot be started, or a secret is
+    missing."""
+    cause = first_cause(error)
+    if isinstance(cause, SandboxError):
+        return not cause.retryable
+    return isinstance(cause, FileNotFoundError | PermissionError | NotADirectoryError | ConfigurationError)
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -83,7 +86,7 @@ def _describe(server: MCPServer, error: BaseException, status: int | None) -> st
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return f"an answer does not follow MCP: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its root'}"
-    plain = isinstance(error, MCPError | TimeoutError | ConfigurationError)
+    plain = isinstance(error, MCPError | TimeoutError | ConfigurationError | SandboxError)
     return text if plain and text else f"{type(error).__name__}: {text}"
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolexec.backend.mcp.config import MCPServer, MCPTransport
+from toolexec.backend.mcp.sandbox import read_server_sandbox
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
@@ -41,6 +42,7 @@ _KNOWN_KEYS = frozenset(
         "isolation",
         "max_instances",
         "instance_idle",
+        "sandbox",
         "questions",
         "include",
         "exclude",
@@ -185,6 +187,7 @@ def _read(name: str, entry: JSONValue, directory: Path, secrets: SecretResolver 
         enabled=not entry.get("disabled", False) and entry.get("enabled", True) is not False,
         secrets=secrets,
         auth=read_oauth(entry.get("auth")),
+        sandbox=read_server_sandbox(entry.get("sandbox"), directory.absolute()),
     )
     more = {key: entry[key] for key in _AS_WRITTEN if key in entry}
     return replace(server, **more) if more else server

@@ -13,7 +13,8 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -23,13 +24,10 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.line_writer import LineWriter
+from toolexec.backend.mcp.sandbox import SandboxedServer, ServerProcess, ServerProgram, ServerSandbox, ServerStream
 from toolexec.backend.mcp.sdk_streams import LineStream, ReadStream
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
-from toolexec.process.stream import Pipes
-
-if TYPE_CHECKING:
-    from toolexec.process.child import Child
 
 __all__ = ["StdioTransport"]
 
@@ -44,27 +42,33 @@ _REPLY_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s
 
 
 class StdioTransport:
-    """Starts the server's command and yields the two streams that the SDK's client wants; one use only."""
+    """Starts the server's command, in the *sandbox* if there is one, and yields the two streams that the SDK's client
+    wants; one use only."""
 
-    def __init__(self, server: MCPServer) -> None:
+    def __init__(self, server: MCPServer, sandbox: ServerSandbox | None = None) -> None:
         self._server = server
+        self._sandbox = sandbox
+        self._boxed: SandboxedServer | None = None
         self._scrubber = server.scrubber()
         self._context: Any = None
         self._foreign_lines = 0
         self._last_foreign = ""
         self._is_too_long = False
         self._exit_code: int | None = None
-        self._child: Child | None = None
+        self._child: ServerProcess | None = None
         self._stdout_ended = asyncio.Event()
         self._flushed = asyncio.Event()
         self.pid: int | None = None
 
     def diagnosis(self) -> str:
-        """Return how the process ended, if it did so by itself, and the last that it wrote to stderr."""
+        """Return how the process ended, if it did so by itself, what its sandbox says of that, and the last that it
+        wrote to stderr."""
         parts: list[str] = []
         code = self._exit_code
         if code is not None:
             parts.append(f"the process was ended by signal {-code}" if code < 0 else f"the process exited with {code}")
+        if self._boxed is not None and (why := self._scrubber.text(self._boxed.explain())):
+            parts.append(why)
         if self._is_too_long:
             parts.append(f"it sent a message of more than {_MAX_LINE} bytes")
         if self._foreign_lines:
@@ -92,12 +96,9 @@ class StdioTransport:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any, None]:
-        with unix_needed("an MCP server over stdio"):
-            from toolexec.process.child import Child
         server = self._server
-        env = get_default_environment() | dict(server.env)
-        child = self._child = Child([server.command, *server.args], env=env, cwd=server.cwd, lifeline=False)
-        self.pid = child.pid
+        child = self._child = await self._start()
+        self.pid = child.pid or None
         stream = child.stream
         incoming = _Incoming(stream, self._parse, self._note_end)
         # A server that does not read any more is lost, whatever it may still write.
@@ -119,7 +120,19 @@ class StdioTransport:
                 finally:
                     tasks.cancel_scope.cancel()
 
-    async def _settle(self, child: Child) -> None:
+    async def _start(self) -> ServerProcess:
+        server = self._server
+        command = [server.command, *server.args]
+        if self._sandbox is not None:
+            cwd = Path(server.cwd) if server.cwd is not None else None
+            self._boxed = await self._sandbox.start(ServerProgram(argv=command, env=server.env, cwd=cwd))
+            return self._boxed
+        with unix_needed("an MCP server over stdio"):
+            from toolexec.process.child import Child
+        env = get_default_environment() | dict(server.env)
+        return Child(command, env=env, cwd=server.cwd, lifeline=False)
+
+    async def _settle(self, child: ServerProcess) -> None:
         """Let what was asked to be sent go out, or learn how a process that went away by itself has ended."""
         if self._stdout_ended.is_set() or child.exit_code is not None:
             await _within(_GRACE, child.wait)
@@ -131,14 +144,14 @@ class StdioTransport:
         self._is_too_long = is_too_long
         self._stdout_ended.set()
 
-    async def _write(self, stream: Pipes, writer: LineWriter) -> None:
+    async def _write(self, stream: ServerStream, writer: LineWriter) -> None:
         try:
             await writer.run()
         finally:
             stream.close_writing()  # which asks the server to end
             self._flushed.set()
 
-    async def _watch(self, child: Child, incoming: _Incoming) -> None:
+    async def _watch(self, child: ServerProcess, incoming: _Incoming) -> None:
         await child.wait()
         await _within(_GRACE, self._stdout_ended.wait)
         incoming.end()  # a grandchild may hold the pipe open for ever
@@ -179,7 +192,7 @@ class _Incoming(ReadStream[SessionMessage]):
     """
 
     def __init__(
-        self, stream: Pipes, parse: Callable[[bytes], SessionMessage | None], ended: Callable[[bool], None]
+        self, stream: ServerStream, parse: Callable[[bytes], SessionMessage | None], ended: Callable[[bool], None]
     ) -> None:
         self._stream = stream
         self._lines = _Lines(stream)
@@ -211,7 +224,7 @@ class _Incoming(ReadStream[SessionMessage]):
 class _Lines:
     """The lines of a stream; one over 64 MiB ends it."""
 
-    def __init__(self, stream: Pipes) -> None:
+    def __init__(self, stream: ServerStream) -> None:
         self._stream = stream
         self._kept = bytearray()
         self._seen = 0
@@ -240,7 +253,7 @@ class _Lines:
             self._kept += data
 
 
-async def _end(child: Child, patience: float) -> None:
+async def _end(child: ServerProcess, patience: float) -> None:
     """Wait for a process whose stdin is closed, ask the group to end, then kill all that is left of it."""
     try:
         if not await _within(patience, child.wait):

@@ -13,7 +13,7 @@ from toolexec.errors import InvalidRequestError, SandboxDeniedError
 from toolexec.runtime.base import PROFILES
 from toolexec.runtime.containers.spec import ContainerSpec, Mount, MountType, Network, Resources, Security
 
-__all__ = ["check_spec"]
+__all__ = ["check_spec", "why_not_shared"]
 
 _Kind: TypeAlias = Literal["invalid", "denied"]
 _Problem: TypeAlias = tuple[_Kind, str]
@@ -219,6 +219,21 @@ def _bind(source: str) -> Iterator[_Problem]:
     problem = _is_not_for_containers(source) or _is_not_for_containers(resolved)
     if problem:
         yield "denied", f"{source} {problem}"
+
+
+def why_not_shared(source: Path) -> str:
+    """Return why the operator cannot give a container *source*, as it is written or as its links resolve; "" if they
+    can. They can give what is in their own home, but not all of it."""
+    for path in (source, source.resolve()):
+        if not _is_plain(str(path)):
+            return "is not a plain absolute path"
+        own = Path.home()
+        if own in path.parents and str(own) != "/":
+            if any(_SOCKETS.fullmatch(part) for part in path.parts):
+                return "is the socket of a container engine, which would give away the host"
+        elif problem := _is_not_for_containers(str(path)):
+            return problem
+    return ""
 
 
 def _is_not_for_containers(path: str) -> str:

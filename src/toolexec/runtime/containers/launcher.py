@@ -27,6 +27,7 @@ __all__ = [
     "Launcher",
     "held_by",
     "lacking",
+    "refused",
     "run_trial",
     "start_child",
     "unavailable",
@@ -96,6 +97,11 @@ def unavailable(reason: str, remedy: str) -> SandboxUnavailableError:
     """Return the error of an engine that cannot start anything, for *reason*, which *remedy* fixes ("" for none)."""
     text = f"{reason}; {remedy}" if remedy else reason
     return SandboxUnavailableError(text, details={"reason": reason, "remedy": remedy})
+
+
+def refused(found: Availability) -> SandboxUnavailableError:
+    """Return the error of an engine that *found* says cannot start anything."""
+    return unavailable(found.reason, found.remedy)
 
 
 def lacking(error: ToolExecError, version: str = "") -> Availability:

@@ -44,8 +44,8 @@ class Network:
 
         return environment(_PORT, f"{WORK}/{_CERTIFICATE}")
 
-    def reach(self) -> Reach | None:
-        """Return the way out of one more container; None where there is none.
+    def reach(self, reach: Reach | None = None) -> Reach | None:
+        """Return the way out of one more container, *reach* or a new one; None where there is none.
 
         Raises MissingExtraError without the `egress` extra.
         """
@@ -63,8 +63,8 @@ class Network:
                 "trust": client_context(),
                 "known": KnownSecrets(),  # what one container has used must not come back to another one
             }
-        reach = Reach()
-        reach.proxy = EgressProxy(self._egress, **self._shared, on_request=reach.hear)
+        reach = reach or Reach()
+        reach.proxy = EgressProxy(self._egress, **self._shared, on_request=reach.note)
         return reach
 
     async def problem(self) -> str:
@@ -111,7 +111,7 @@ class Reach:
         """What has to be in the working directory: the certificate that programs must trust."""
         return {_CERTIFICATE: self.proxy.ca_pem}
 
-    def hear(self, record: EgressRecord) -> None:
+    def note(self, record: EgressRecord) -> None:
         """Keep the record of a request, up to a bound."""
         if len(self._records) < _MOST_TOLD:
             self._records.append(record)

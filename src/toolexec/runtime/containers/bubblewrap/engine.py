@@ -26,7 +26,7 @@ from toolexec.runtime.containers.bubblewrap.checks import Machine, UseCgroups, l
 from toolexec.runtime.containers.bubblewrap.host_user import Identity, Stages
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import Image
-from toolexec.runtime.containers.launcher import ChildContainer, Launcher, held_by, run_trial, start_child, unavailable
+from toolexec.runtime.containers.launcher import ChildContainer, Launcher, held_by, refused, run_trial, start_child
 from toolexec.runtime.containers.seccomp import seccomp_profile
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 from toolexec.runtime.images.store import Hold, ImageStore
@@ -138,7 +138,7 @@ class BubblewrapEngine(Launcher):
         """
         machine = await self._look()
         if machine.problem is not None:
-            raise unavailable(machine.problem.reason, machine.problem.remedy)
+            raise refused(machine.problem)
         seccomp = spec.security.seccomp
         if seccomp not in self._filters:
             self._filters[seccomp] = await asyncio.to_thread(_filter, seccomp)

@@ -15,7 +15,7 @@ from toolexec.runtime.containers.bubblewrap.engine import BubblewrapEngine
 from toolexec.runtime.containers.builder import tmpfs_mounts
 from toolexec.runtime.containers.config import DEFAULT_LIMITS
 from toolexec.runtime.containers.engine import Image
-from toolexec.runtime.containers.launcher import ChildContainer, run_trial, unavailable
+from toolexec.runtime.containers.launcher import ChildContainer, refused, run_trial
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount, Resources, Security
 
 __all__ = ["BubblewrapPrograms", "ContainedProgram"]
@@ -46,8 +46,7 @@ class BubblewrapPrograms:
         container = await self._engine.start(_HOST, self._spec(trial))
         _, code = await run_trial(container, TRIAL_TIME)
         if code != 0:
-            found = why_not(container.said(), code, HOST)
-            raise unavailable(found.reason, found.remedy)
+            raise refused(why_not(container.said(), code, HOST))
 
     def shows(self, path: Path, directory: Path) -> bool:
         """Implement `ProgramSandbox.shows`."""
