@@ -41,7 +41,7 @@ class ServerSandboxSettings:
     HOME, `/tmp`, no process but its own, and the variables of its `env`. What is written goes away with it, but for
     that in `write`.
 
-    Sizes are in bytes, or strings such as `"512M"`. Raises ConfigurationError for settings that cannot work together, and
+    Sizes are in bytes, in a file also `"512M"`. Raises ConfigurationError for settings that cannot work together, and
     for what cannot be.
 
     >>> ServerSandboxSettings(read=["/opt/tools"]).engine

@@ -122,7 +122,7 @@ class ContainedServers:
                 raise ConfigurationError(f"there is no {path}, which its sandbox is to have")
         for path in self._settings.writable:
             if any(path.resolve().is_relative_to(each) for each in HOST_PATHS) or not path.is_dir():
-                raise ConfigurationError(f"sandbox.write: {path} is no directory that it could change")
+                raise ConfigurationError(f"sandbox.write: {path} is not a directory that it could change")
             if os.geteuid() == 0 and path.stat().st_mode & 0o7 != 0o7:
                 raise ConfigurationError(
                     f"sandbox.write: {path} cannot be changed by all users, and what root starts in a sandbox runs as "
