@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["TINY"]
 
-TINY: Final = '''
+TINY: Final = """
 import json, os, socket, sys
 
 def reply(request, result):
@@ -78,5 +78,5 @@ for line in sys.stdin:
         reply(message, {"content": [{"type": "text", "text": text}]})
     elif "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": NO_METHOD}), flush=True)
-'''
+"""
 """Its tools take one string, `of`, and give one."""

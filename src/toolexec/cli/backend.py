@@ -88,6 +88,19 @@ def add_command(
     header: Annotated[
         list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header. May be repeated.")
     ] = None,
+    sandbox: Annotated[
+        str, typer.Option("--sandbox", metavar="ENGINE", help="Run it in a sandbox: bubblewrap.", show_default=False)
+    ] = "",
+    image: Annotated[str, typer.Option("--image", help="The image that it runs in there.", show_default=False)] = "",
+    read: Annotated[
+        list[Path] | None, typer.Option("--read", metavar="PATH", help="What it can read there. May be repeated.")
+    ] = None,
+    write: Annotated[
+        list[Path] | None, typer.Option("--write", metavar="PATH", help="What it can change there. May be repeated.")
+    ] = None,
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="HOST", help="What it may reach from there. May be repeated.")
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of the one of this name.")] = False,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Add it even if it does not answer now.")] = False,
     version: Version = "",
@@ -101,7 +114,8 @@ def add_command(
     as --env TOKEN=secretref:env:TOKEN.
     """
     given = {"name": name, "version": version, "replace": replace, "check": not unchecked}
-    words = (command or [], url, env or [], header or [])
+    boxed = _sandbox(sandbox, image, read or [], write or [], host or [])
+    words = (command or [], url, env or [], header or [], boxed)
     _perform(context, partial(_add, words, given), server, config, as_json)
 
 
@@ -257,12 +271,12 @@ async def _list(reached: _Reached) -> None:
 
 
 async def _add(
-    words: tuple[Sequence[str], str, Sequence[str], Sequence[str]], given: dict[str, Any], reached: _Reached
+    words: tuple[Sequence[str], str, Sequence[str], Sequence[str], JSONDict], given: dict[str, Any], reached: _Reached
 ) -> None:
     from toolexec.config.backend_files import server_entry
 
-    command, url, env, header = words
-    entry = server_entry(command, url, _pairs("--env", env), _pairs("--header", header))
+    command, url, env, header, sandbox = words
+    entry = server_entry(command, url, _pairs("--env", env), _pairs("--header", header), sandbox)
     _show(reached, "added", given["name"], await reached.change("add", entry=entry, **given))
 
 
@@ -301,6 +315,18 @@ def _show(reached: _Reached, done: str, name: str, answer: JSONDict, others: Seq
         screen.note(f"warning: it is unavailable: {status.get('reason', 'no reason is known')}", style="")
     if not reached.sockets:
         screen.note("no server runs with it; it holds from the next start on")
+
+
+def _sandbox(engine: str, image: str, read: Sequence[Path], write: Sequence[Path], hosts: Sequence[str]) -> JSONDict:
+    """Return the settings of a sandbox, as a file has them; none without any."""
+    paths = {"read": [str(path.absolute()) for path in read], "write": [str(path.absolute()) for path in write]}
+    given: JSONDict = {"engine": engine, "image": image, **paths, "hosts": [*hosts]}
+    found = {name: value for name, value in given.items() if value}
+    if found and not engine:
+        raise typer.BadParameter(
+            "it is for a server in a sandbox; set --sandbox, too", param_hint=f"--{next(iter(found)).removesuffix('s')}"
+        )
+    return found
 
 
 def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:

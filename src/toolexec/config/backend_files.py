@@ -70,9 +70,13 @@ def check_version(files: Sequence[Path], expected: str) -> None:
 
 
 def server_entry(
-    command: Sequence[str], url: str, env: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    command: Sequence[str],
+    url: str,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    sandbox: JSONObject | None = None,
 ) -> JSONDict:
-    """Return the entry of a server that is started by *command*, or is at *url*.
+    """Return the entry of a server that is started by *command*, in a *sandbox* if that has settings, or is at *url*.
 
     Raises ConfigurationError for both or neither, and for a secret that is not a reference: it would stand in the file.
     """
@@ -91,12 +95,17 @@ def server_entry(
         )
     if url and env:
         raise ConfigurationError("--env is for a server that is started by a command; --header is for one at a URL")
+    if url and sandbox:
+        raise ConfigurationError("--sandbox is for a server that is started by a command; one at a URL runs elsewhere")
     if command and headers:
         raise ConfigurationError("--header is for a server at a URL; --env is for one that is started by a command")
     if url:
         return {"url": url, **({"headers": dict(headers)} if headers else {})}
     first, *rest = command
-    return {"command": first, "args": rest, **({"env": dict(env)} if env else {})}
+    entry: JSONDict = {"command": first, "args": rest, **({"env": dict(env)} if env else {})}
+    if sandbox:
+        entry["sandbox"] = sandbox["engine"] if sandbox.keys() == {"engine"} else dict(sandbox)
+    return entry
 
 
 def plan_add(files: Sequence[Path], name: str, entry: JSONObject, *, replace: bool = False) -> FileChange:

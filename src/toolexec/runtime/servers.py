@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import ConfigurationError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVER_SANDBOXES", "server_sandboxes"]
 
-SERVER_SANDBOXES: Final = ("bubblewrap", "docker", "containerd")
+SERVER_SANDBOXES: Final = ("bubblewrap", "docker", "containerd", "gvisor")
 """The names of the engines."""
 
 
@@ -34,7 +35,8 @@ def server_sandboxes(settings: SandboxSettings | None = None) -> MakeServerSandb
             from toolexec.runtime.containers.backend import ContainerBackend
             from toolexec.runtime.containers.servers import ContainedServers
 
-            backend = make_sandbox(wanted.engine, settings or SandboxSettings())
+            own = settings or SandboxSettings()
+            backend = make_sandbox(wanted.engine, replace(own, image=wanted.image) if wanted.image else own)
             assert isinstance(backend, ContainerBackend)
             return ContainedServers(wanted, backend.engine)
 

@@ -201,6 +201,8 @@ class MCPConnection:
         if self._stdio is not None:
             tail = self._stdio.stderr_tail()
             data |= {"stderr": tail} if tail and tail not in (self.reason or "") else {}
+            lack = self._stdio.sandbox_says() if self._client is not None else ""
+            data |= {"lacks": lack} if lack else {}
         if self._client is not None:
             if self._stdio is not None and self._stdio.pid is not None:
                 data["pid"] = self._stdio.pid

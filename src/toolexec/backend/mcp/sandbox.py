@@ -48,7 +48,7 @@ class ServerSandboxSettings:
     'bubblewrap'
     """
 
-    engine: str = setting(_OVER_HOST, "What starts it: bubblewrap, docker, containerd.")
+    engine: str = setting(_OVER_HOST, "What starts it: bubblewrap, docker, containerd, gvisor.")
     image: str = setting("", "The image that it runs in; bubblewrap has this machine's own /usr without one.")
     read: Sequence[str | Path] = setting((), "Directories and files of this machine that it can read. Bubblewrap only.")
     write: Sequence[str | Path] = setting((), "Directories of this machine that it can change. Bubblewrap only.")

@@ -67,7 +67,7 @@ class StdioTransport:
         code = self._exit_code
         if code is not None:
             parts.append(f"the process was ended by signal {-code}" if code < 0 else f"the process exited with {code}")
-        if self._boxed is not None and (why := self._scrubber.text(self._boxed.explain())):
+        if why := self.sandbox_says():
             parts.append(why)
         if self._is_too_long:
             parts.append(f"it sent a message of more than {_MAX_LINE} bytes")
@@ -78,6 +78,10 @@ class StdioTransport:
         if tail:
             parts.append(f"the end of its stderr: {tail}")
         return "; ".join(parts)
+
+    def sandbox_says(self) -> str:
+        """Return what the sandbox says that the server lacks, or of how it ended, without secrets; "" for nothing."""
+        return self._scrubber.text(self._boxed.explain()) if self._boxed is not None else ""
 
     def stderr_tail(self) -> str:
         """Return the last that the process wrote to stderr, without secrets."""
