@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["TINY"]
 
 TINY: Final = """
-import json, os, socket, sys
+import http.client, json, os, socket, sys, time, urllib.parse
 
 def reply(request, result):
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
@@ -27,6 +27,22 @@ def connect(address):
     except OSError as error:
         return type(error).__name__
 
+def fetch(url):
+    proxy = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
+    connection = http.client.HTTPConnection(proxy.hostname, proxy.port, timeout=20)
+    connection.request("GET", url)
+    answer = connection.getresponse()
+    return f"{answer.status} {answer.read().decode()}"
+
+def write(of):
+    path, _, text = of.partition("=")
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+        return "written"
+    except OSError as error:
+        return type(error).__name__ + str(error)
+
 def grow(_):
     kept = []
     while True:
@@ -37,8 +53,8 @@ def multiply(_):
     try:
         while started < 1000:
             if os.fork() == 0:
-                import time
-                time.sleep(30)
+                os.setsid()
+                time.sleep(600)
                 os._exit(0)
             started += 1
     except OSError:
@@ -60,7 +76,7 @@ def keep(text):
         file.write(text)
     return look("/work/kept")
 
-TOOLS = {each.__name__: each for each in (look, connect, grow, multiply, end, variables, user, keep)}
+TOOLS = {each.__name__: each for each in (look, connect, fetch, write, grow, multiply, end, variables, user, keep)}
 ONE = {"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]}
 NO_METHOD = {"code": -32601, "message": "unknown method"}
 

@@ -17,6 +17,7 @@ import typer
 from toolexec.cli.options import AsJson, Config
 
 if TYPE_CHECKING:
+    from toolexec.backend.mcp import MCPServer
     from toolexec.cli.terminal import Screen
     from toolexec.config.loaded import LoadedConfig
     from toolexec.exec import Exec
@@ -148,6 +149,7 @@ def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
     yield from map(_workflow, _skills_of(loaded))
     yield from (_composed(f"tools.{name}", composed.skill) for name, composed in loaded.tools.items())
     yield _sandboxes(loaded)
+    yield from (_boxed(server, loaded) for server in loaded.servers if server.enabled and server.boxed is not None)
 
 
 def _policy(loaded: LoadedConfig) -> _Checked:
@@ -203,6 +205,20 @@ def _sandboxes(loaded: LoadedConfig) -> _Checked:
         checked.detail += ": " + "; ".join(f"{kind} ({', '.join(languages)})" for kind, languages in kinds.items())
     else:
         checked.errors = [f"nothing here serves the profile {profile}: code is refused; toolexec doctor says why"]
+    return checked
+
+
+def _boxed(server: MCPServer, loaded: LoadedConfig) -> _Checked:
+    """Check that a server can be started in its sandbox; it is not started."""
+    import asyncio
+
+    from toolexec.config.parts import sandbox_settings
+    from toolexec.exec.servers import sandbox_problem
+
+    assert server.boxed is not None
+    checked = _Checked("server", server.name, detail=f"sandbox {server.boxed.engine}")
+    problem = asyncio.run(sandbox_problem(server, sandbox_settings(loaded)))
+    checked.errors = [problem] if problem else []
     return checked
 
 

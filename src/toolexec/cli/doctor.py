@@ -22,6 +22,7 @@ from toolexec.model.visible import visible_line
 from toolexec.version import __version__
 
 if TYPE_CHECKING:
+    from toolexec.model.json_value import JSONDict
     from toolexec.runtime.doctor import CacheState, Finding, ServedProfile
     from toolexec.runtime.plugin import DoctorPackage
 
@@ -41,7 +42,8 @@ async def doctor(session: Session, *, quick: bool) -> int:
     """Show how every sandbox is here, what serves each profile, versions, and the cache directory.
 
     Unless *quick*, each sandbox runs small programs, and others that go over its limits: how ready for production it is
-    comes from that. The exit code is 1 when nothing serves the profile `standard`.
+    comes from that. MCP servers with a sandbox of their own are shown with what keeps them from it. The exit code is 1
+    when nothing serves the profile `standard`.
     """
     from toolexec.runtime.doctor import cache_state, examine, served_profiles, wanted_packages
 
@@ -59,6 +61,7 @@ async def doctor(session: Session, *, quick: bool) -> int:
     cache = await asyncio.to_thread(cache_state)
     wanted = wanted_packages(runtime)
     packages = {name: _version(name) for name in wanted}
+    boxed = await _boxed_servers(session)
     sound = any(entry.kinds for entry in served if entry.profile == _DEFAULT_PROFILE)
     if screen.as_json:
         screen.document(
@@ -70,12 +73,29 @@ async def doctor(session: Session, *, quick: bool) -> int:
                 "packages": packages,
                 "sandboxes": [finding.to_dict() for finding in findings],
                 "profiles": [entry.to_dict() for entry in served],
+                "servers": boxed,
                 "cache": cache.to_dict(),
             }
         )
     else:
         _show(session, findings, served, cache, [(each, packages[name]) for name, each in wanted.items()])
+        if boxed:
+            screen.show(Text(), _heading("MCP servers in sandboxes"), _servers(boxed))
     return OK if sound else FAILED
+
+
+async def _boxed_servers(session: Session) -> list[JSONDict]:
+    """Return whether each MCP server that has a sandbox can be started in it, by its name; none is started."""
+    from toolexec.backend.mcp import MCPServer
+    from toolexec.exec.servers import sandbox_problem
+
+    found: list[JSONDict] = []
+    for backend in session.ex.backends.list():
+        server = getattr(backend, "server", None)
+        if isinstance(server, MCPServer) and server.boxed is not None:
+            problem = await sandbox_problem(server, session.ex.options.runtime_backends)
+            found.append({"name": server.name, "sandbox": server.boxed.engine, "ready": not problem, "reason": problem})
+    return found
 
 
 @contextmanager
@@ -215,6 +235,18 @@ def _packages(packages: Sequence[tuple[DoctorPackage, str | None]]) -> Table:
             purpose.append(f"  pip install '{visible_line(package.install or package.name)}'", style="green")
         state = Text(found) if found is not None else Text("not installed", style="yellow")
         table.add_row(Text(visible_line(package.name), style="cyan"), state, purpose)
+    return table
+
+
+def _servers(boxed: Sequence[JSONDict]) -> Table:
+    table = plain_table(("Server", {}), ("Sandbox", {}), ("Status", {"overflow": "fold"}))
+    for each in boxed:
+        word, style = _STATES["ready" if each["ready"] else "unavailable"]
+        status = Text(word, style=style)
+        if each["reason"]:
+            status.append(f": {visible_line(str(each['reason']), _MOST_REASON)}")
+        name, engine = (Text(visible_line(str(each[key]))) for key in ("name", "sandbox"))
+        table.add_row(name, engine, status)
     return table
 
 

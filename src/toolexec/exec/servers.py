@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.backend.mcp import MCPServer, MCPSettings
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, SandboxError
 from toolexec.model.settings import check_settings
 from toolexec.runtime.servers import server_sandboxes
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPBackend
+    from toolexec.backend.mcp.sandbox import MakeServerSandbox
 
-__all__ = ["mcp_server", "server_backend"]
+__all__ = ["mcp_server", "sandbox_problem", "server_backend"]
 
 
 class _AddedMCP(MCPSettings):
@@ -47,12 +48,29 @@ def server_backend(server: MCPServer, runtime_backends: object = None) -> MCPBac
     """
     from toolexec.backend.mcp import MCPBackend
 
+    return MCPBackend(server) if server.boxed is None else MCPBackend(server, sandboxes=_sandboxes(runtime_backends))
+
+
+async def sandbox_problem(server: MCPServer, runtime_backends: object = None) -> str:
+    """Return why a server cannot be started in its sandbox here, and what to do about it; "" if nothing is wrong, and
+    for a server without one. The server itself is not started. *runtime_backends* as for `server_backend`."""
     if server.boxed is None:
-        return MCPBackend(server)
+        return ""
+    try:
+        sandbox = _sandboxes(runtime_backends)(server.boxed)
+        try:
+            await sandbox.check()
+        finally:
+            await sandbox.aclose()
+    except (ConfigurationError, SandboxError) as error:
+        return error.message
+    return ""
+
+
+def _sandboxes(runtime_backends: object) -> MakeServerSandbox:
     from toolexec.runtime.sandbox_settings import SandboxSettings
 
-    settings = runtime_backends if isinstance(runtime_backends, SandboxSettings) else None
-    return MCPBackend(server, sandboxes=server_sandboxes(settings))
+    return server_sandboxes(runtime_backends if isinstance(runtime_backends, SandboxSettings) else None)
 
 
 def _words(command: str | Sequence[str], args: Sequence[str]) -> list[str]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import time
-import urllib.request
 from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
@@ -58,16 +56,6 @@ def connect(host: str, port: int) -> str:
 
 
 @server.tool()
-def fetch(url: str) -> str:
-    """Ask for a page, as a program does that goes by its variables."""
-    try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            return reply.read().decode()
-    except OSError as error:
-        return said(error)
-
-
-@server.tool()
 def variables() -> dict[str, str]:
     """Its environment."""
     return dict(os.environ)
@@ -103,27 +91,5 @@ def grow() -> int:
     return len(kept)
 
 
-@server.tool()
-def leave_one_behind() -> int:
-    """Start a process that outlives this one, if it can."""
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        for descriptor in (0, 1, 2):
-            os.close(descriptor)
-        time.sleep(600)
-        os._exit(0)
-    return pid
-
-
-@server.tool()
-def end(code: int) -> None:
-    """End at once."""
-    print("giving up", file=sys.stderr, flush=True)
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    if "needs-network" in sys.argv:
-        socket.create_connection(("registry.example.com", 443))
     server.run("stdio")
