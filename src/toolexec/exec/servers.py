@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.backend.mcp import MCPServer, MCPSettings
+from toolexec.backend.mcp.sandbox import ServerProgram
 from toolexec.errors import ConfigurationError, SandboxError
 from toolexec.model.settings import check_settings
 from toolexec.runtime.servers import server_sandboxes
@@ -59,9 +60,12 @@ async def sandbox_problem(server: MCPServer, runtime_backends: object = None) ->
     try:
         sandbox = _sandboxes(runtime_backends)(server.boxed)
         try:
-            await sandbox.check()
+            cwd = Path(server.cwd) if server.cwd is not None else None
+            await sandbox.check(ServerProgram(argv=[server.command], env=server.env, cwd=cwd))
         finally:
             await sandbox.aclose()
+    except FileNotFoundError:
+        return f"the command {server.command!r} was not found; is it installed and on PATH?"
     except (ConfigurationError, SandboxError) as error:
         return error.message
     return ""

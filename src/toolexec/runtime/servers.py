@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import unix_needed
-from toolexec.errors.hints import did_you_mean
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp.sandbox import MakeServerSandbox, ServerSandbox, ServerSandboxSettings
     from toolexec.runtime.sandbox_settings import SandboxSettings
 
-__all__ = ["SERVER_SANDBOXES", "server_sandboxes"]
-
-SERVER_SANDBOXES: Final = ("bubblewrap", "docker", "containerd", "gvisor")
-"""The names of the engines."""
+__all__ = ["server_sandboxes"]
 
 
 def server_sandboxes(settings: SandboxSettings | None = None) -> MakeServerSandbox:
     """Return what makes sandboxes for servers: *settings* say where engines are, as they do for code."""
 
     def make(wanted: ServerSandboxSettings) -> ServerSandbox:
-        if wanted.engine not in SERVER_SANDBOXES:
-            raise ConfigurationError(
-                f"there is no sandbox {wanted.engine!r} for servers; {did_you_mean(wanted.engine, SERVER_SANDBOXES)}",
-                details={"setting": "sandbox"},
-            )
         from toolexec.runtime.sandbox_settings import SandboxSettings
         from toolexec.runtime.sandboxes import make_sandbox
 

@@ -19,7 +19,7 @@ def said(error: BaseException) -> str:
 
 @server.tool()
 def read(path: str) -> str:
-    """What a file has in it."""
+    """Return what a file has in it."""
     try:
         return Path(path).read_text()
     except OSError as error:
@@ -38,7 +38,7 @@ def write(path: str, text: str) -> str:
 
 @server.tool()
 def listed(path: str) -> list[str]:
-    """What is in a directory."""
+    """Return what is in a directory."""
     try:
         return sorted(os.listdir(path))
     except OSError as error:
@@ -57,13 +57,13 @@ def connect(host: str, port: int) -> str:
 
 @server.tool()
 def variables() -> dict[str, str]:
-    """Its environment."""
+    """Return its environment."""
     return dict(os.environ)
 
 
 @server.tool()
 def who() -> list[int]:
-    """Its user, its group, its capabilities, and how many processes it sees."""
+    """Return its user, its group, its capabilities, and how many processes it sees."""
     status = Path("/proc/self/status").read_text()
     able = int(status.split("CapEff:")[1].split()[0], 16)
     return [os.getuid(), os.getgid(), able, sum(name.isdigit() for name in os.listdir("/proc"))]

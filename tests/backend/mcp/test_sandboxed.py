@@ -58,7 +58,7 @@ async def served(**settings: Any) -> AsyncGenerator[Exec]:
 
 
 async def call(ex: Exec, name: str, /, **args: Any) -> Any:
-    """What a tool of `s` gives, or its error."""
+    """Return what a tool of `s` gives, or its error."""
     result = await ex.run_tool(f"s:{name}", args)
     if result.error is not None:
         return result.error
@@ -67,7 +67,7 @@ async def call(ex: Exec, name: str, /, **args: Any) -> Any:
 
 
 async def replies(ex: Exec, name: str, args: dict[str, Any]) -> list[str]:
-    """What the servers `plain` and `boxed` reply, but for their own names and the IDs of tasks."""
+    """Return what the servers `plain` and `boxed` reply, but for their own names and the IDs of tasks."""
     results = await asyncio.gather(*(ex.run_tool(f"{server}:{name}", args) for server in ("plain", "boxed")))
     found = [repr(result.reply).replace("toolexec://plain", "toolexec://boxed") for result in results]
     return [re.sub(r"[0-9a-f]{32}", "TASK", each) for each in found]
@@ -290,7 +290,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _namespace(pid: int) -> str:
-    """The namespace of processes that the children of *pid* are in."""
+    """Return the namespace of processes that the children of *pid* are in."""
     own = os.readlink("/proc/self/ns/pid")
     for path in Path("/proc").glob("[0-9]*/stat"):
         parent = _bytes(path).rpartition(b")")[2].split()[1:2]
@@ -300,7 +300,7 @@ def _namespace(pid: int) -> str:
 
 
 def _members(namespace: str) -> list[str]:
-    """The processes in a namespace."""
+    """Return the processes in a namespace."""
     found: list[str] = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 from packages.containers.tests.engines import containerd as daemons
-from packages.containers.tests.engines.containerd import ContainerdDaemon, engine_for
+from packages.containers.tests.engines.containerd import ContainerdDaemon
 from tests.engines.images import test_image
 from tests.engines.tiny_server import TINY
 
 from toolexec import Exec
-from toolexec.backend.mcp import MCPBackend, MCPServer
-from toolexec.backend.mcp.sandbox import ServerSandboxSettings
 from toolexec.errors import ConnectionLostError
-from toolexec.runtime.containers.servers import ContainedServers
+from toolexec.machines import SandboxSettings
 
 pytestmark = pytest.mark.full
 containerd_daemon = daemons.containerd_daemon
@@ -21,13 +19,9 @@ containerd_daemon = daemons.containerd_daemon
 async def test_a_server_in_a_container(containerd_daemon: ContainerdDaemon) -> None:
     """Its calls work, it sees nothing of the host, and its end is said; nothing of it stays."""
 
-    def make(settings: ServerSandboxSettings) -> ContainedServers:
-        return ContainedServers(settings, engine_for(containerd_daemon))
-
     box = {"engine": "containerd", "image": test_image().name, "memory_bytes": 64 << 20}
-    server = MCPServer(name="tiny", command="python3", args=["-c", TINY], sandbox=box)
-    async with Exec() as ex:
-        [status] = await ex.add_backends(MCPBackend(server, sandboxes=make))
+    async with Exec(runtime_backends=SandboxSettings(containerd_address=containerd_daemon.socket)) as ex:
+        [status] = await ex.add_mcp("tiny", command=["python3", "-c", TINY], sandbox=box)
         assert status.available, status.reason
         assert (await ex.run_tool("tiny:user", {"of": ""})).value == 65534
         assert "root:" not in (await ex.run_tool("tiny:look", {"of": "/etc/shadow"})).value

@@ -29,13 +29,13 @@ async def ex(docker_daemon: DockerDaemon) -> AsyncIterator[Exec]:
 
 
 async def call(ex: Exec, name: str, of: str = "") -> Any:
-    """What a tool of the server gives, or its error."""
+    """Return what a tool of the server gives, or its error."""
     result = await ex.run_tool(f"tiny:{name}", {"of": of})
     return result.value if result.error is None else result.error
 
 
 def containers(daemon: DockerDaemon) -> list[Any]:
-    """The containers that there are."""
+    """Return the containers that there are."""
     return json.loads(request(daemon.socket, "GET", "/containers/json?all=1")[1])
 
 

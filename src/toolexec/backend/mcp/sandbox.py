@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.declared import setting
@@ -13,6 +13,7 @@ from toolexec.model.settings import checked, unknown_setting
 from toolexec.model.units import size
 
 __all__ = [
+    "Engine",
     "MakeServerSandbox",
     "SandboxedServer",
     "ServerProcess",
@@ -23,6 +24,8 @@ __all__ = [
     "read_server_sandbox",
 ]
 
+Engine: TypeAlias = Literal["bubblewrap", "docker", "containerd", "gvisor"]
+"""What starts containers for servers."""
 _OVER_HOST: Final = "bubblewrap"
 """The engine whose containers are made of this machine's own files; those of the others are made of an image."""
 _OF_HOST: Final = ("read", "write", "hosts")
@@ -48,7 +51,7 @@ class ServerSandboxSettings:
     'bubblewrap'
     """
 
-    engine: str = setting(_OVER_HOST, "What starts it: bubblewrap, docker, containerd, gvisor.")
+    engine: Engine = setting(_OVER_HOST, "What starts it.")
     image: str = setting("", "The image that it runs in; bubblewrap has this machine's own /usr without one.")
     read: Sequence[str | Path] = setting((), "Directories and files of this machine that it can read. Bubblewrap only.")
     write: Sequence[str | Path] = setting((), "Directories of this machine that it can change. Bubblewrap only.")
@@ -61,8 +64,6 @@ class ServerSandboxSettings:
     disk_bytes: int = setting(256 << 20, "How much it may write to /work and /tmp, which is memory.", least=1 << 20)
 
     def __post_init__(self) -> None:
-        if not self.engine:
-            raise ConfigurationError("sandbox: engine must be the name of a sandbox, such as bubblewrap")
         if self.engine != _OVER_HOST:
             if not self.image:
                 raise ConfigurationError(f"sandbox: {self.engine} needs an image, which has the server in it")
@@ -97,7 +98,7 @@ def read_server_sandbox(value: object, directory: Path | None = None) -> ServerS
     if value is None or isinstance(value, ServerSandboxSettings):
         return value
     if isinstance(value, str):
-        return ServerSandboxSettings(engine=value)
+        return ServerSandboxSettings(engine=cast("Engine", value))
     if not isinstance(value, Mapping):
         raise ConfigurationError("sandbox must be the name of an engine, such as bubblewrap, or a table of settings")
     data: dict[str, Any] = dict(cast("Mapping[str, Any]", value))
@@ -199,9 +200,9 @@ class ServerProgram:
 class ServerSandbox(Protocol):
     """Starts servers, each apart from everything else; used by one event loop."""
 
-    async def check(self) -> None:
+    async def check(self, program: ServerProgram | None = None) -> None:
         """Raise ConfigurationError, MissingExtraError or SandboxUnavailableError, which says what to install or change,
-        where it can start none."""
+        where it can start none, or not *program*; FileNotFoundError for a command that is nowhere."""
         ...
 
     async def start(self, program: ServerProgram) -> SandboxedServer:
@@ -214,5 +215,5 @@ class ServerSandbox(Protocol):
 
 
 MakeServerSandbox: TypeAlias = Callable[[ServerSandboxSettings], ServerSandbox]
-"""Makes a sandbox; nothing is started. Raises ConfigurationError for an engine that there is not, and MissingExtraError
-for one whose package is not installed."""
+"""Makes a sandbox; nothing is started. Raises ConfigurationError for what no server gets, and MissingExtraError for an
+engine whose package is not installed."""

@@ -59,7 +59,7 @@ class ContainedServers:
                 if problem := why_not_shared(path):
                     raise ConfigurationError(f"sandbox.{name}: {path} {problem}")
 
-    async def check(self) -> None:
+    async def check(self, program: ServerProgram | None = None) -> None:
         """Implement `ServerSandbox.check`."""
         settings = self._settings
         if settings.hosts:
@@ -82,6 +82,8 @@ class ContainedServers:
         _, code = await run_trial(container, TRIAL_TIME)
         if code != 0:
             raise refused(why_not(container.said(), code, image.name))
+        if program is not None and not settings.image:
+            await asyncio.to_thread(self._found, program)
 
     async def start(self, program: ServerProgram) -> ContainedServer:
         """Implement `ServerSandbox.start`."""
