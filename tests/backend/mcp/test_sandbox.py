@@ -60,7 +60,7 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], message: str)
 
 
 def test_a_server_elsewhere_has_no_sandbox() -> None:
-    """What is asked of a URL would have no effect."""
+    """A sandbox for a URL would have no effect."""
     with pytest.raises(ConfigurationError, match="runs elsewhere"):
         MCPServer(name="s", url="https://example.com/mcp", sandbox="bubblewrap")
 
@@ -97,13 +97,13 @@ def test_all_of_a_home_is_not_shared_and_a_part_of_it_is(monkeypatch: pytest.Mon
 
 
 def test_without_what_makes_sandboxes_one_cannot_be_asked_for() -> None:
-    """It is never left out instead."""
+    """The sandbox is never left out instead."""
     with pytest.raises(ConfigurationError, match=r"MCP server s: there are no sandboxes .* Exec.add_mcp"):
         MCPBackend(MCPServer(name="s", command="true", sandbox="bubblewrap"))
 
 
 async def test_without_the_engine_the_server_is_unavailable(tmp_path: Path) -> None:
-    """It is not started without; the reason says what to install."""
+    """Nothing is started without; the reason says what to install."""
     mark = tmp_path / "started"
     settings = SandboxSettings(bwrap=str(tmp_path / "no-bwrap"))
     async with Exec(runtime_backends=settings) as ex:

@@ -113,7 +113,7 @@ class TestBehaved:
         assert env.keys() == {"PATH", "HOME", "PWD"}
 
     async def test_a_directory_can_be_changed_and_stays(self) -> None:
-        """What is named in `write`, and nothing else; the working directory is read."""
+        """Only what is named in `write`; the working directory is read."""
         with tempfile.TemporaryDirectory(prefix="toolexec-boxed-") as made:
             own, other = Path(made, "own"), Path(made, "other")
             for each in (own, other):
@@ -130,7 +130,7 @@ class TestBehaved:
             assert (other / "note").read_text() == "here"
 
     async def test_root_says_of_a_directory_that_others_cannot_change(self, ex: Exec, tmp_path: Path) -> None:
-        """It is refused at the start, and not by each call."""
+        """The server is refused at the start, and not by each call."""
         if os.geteuid() != 0:
             pytest.skip("only root starts servers as another user")
         tmp_path.chmod(0o755)
@@ -184,7 +184,7 @@ class TestHostile:
             del os.environ["OF_THE_HOST"]
 
     async def test_callers_have_a_sandbox_each(self) -> None:
-        """What Ann's server has written, Bob's cannot read, though it looks for it; each keeps its own."""
+        """Bob's server cannot read what Ann's has written, though it looks for it; each keeps its own."""
         async with served(command=TINY_COMMAND, sandbox="bubblewrap", isolation="caller") as ex:
 
             async def ask(origin: Origin, name: str, of: str) -> Any:
@@ -276,7 +276,7 @@ class TestLost:
         ids=str,
     )
     async def test_what_cannot_be_started_says_why(self, ex: Exec, settings: dict[str, Any], reason: str) -> None:
-        """It is tried again only when a call needs it."""
+        """The reason names what is to be changed, and no process is left."""
         [status] = await ex.add_mcp("s", **{"sandbox": "bubblewrap", **settings})
         assert not status.available
         assert reason in (status.reason or "")
