@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["TINY"]
 
 TINY: Final = """
-import http.client, json, os, socket, sys, time, urllib.parse
+import concurrent.futures, http.client, json, os, socket, sys, time, urllib.parse
 
 def reply(request, result):
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
@@ -27,12 +27,22 @@ def connect(address):
     except OSError as error:
         return type(error).__name__
 
-def fetch(url):
+def fetch(url, method="GET", body=None):
     proxy = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
-    connection = http.client.HTTPConnection(proxy.hostname, proxy.port, timeout=20)
-    connection.request("GET", url)
-    answer = connection.getresponse()
-    return f"{answer.status} {answer.read().decode()}"
+    connection = http.client.HTTPConnection(proxy.hostname, proxy.port, timeout=60)
+    try:
+        connection.request(method, url, body)
+        answer = connection.getresponse()
+        return f"{answer.status} {answer.read().decode()}"
+    finally:
+        connection.close()
+
+def post(of):
+    # A body of so many MiB to a URL, from eight threads at once.
+    size, _, url = of.partition(" ")
+    body = bytes(int(size) << 20)
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        return " ".join(threads.map(lambda _: fetch(url, "POST", body), range(8)))
 
 def write(of):
     path, _, text = of.partition("=")
@@ -76,7 +86,7 @@ def keep(text):
         file.write(text)
     return look("/work/kept")
 
-TOOLS = {each.__name__: each for each in (look, connect, fetch, write, grow, multiply, end, variables, user, keep)}
+TOOLS = {each.__name__: each for each in (look, connect, fetch, post, write, grow, multiply, end, variables, user, keep)}
 ONE = {"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]}
 NO_METHOD = {"code": -32601, "message": "unknown method"}
 

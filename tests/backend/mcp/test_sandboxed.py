@@ -235,6 +235,9 @@ class TestNetwork:
                 for number in range(3):
                     answer = await call(ex, "fetch", of=f"http://127.0.0.1:{port}/{number}")
                     assert answer == "200 " + f"/{number}" * 20_000
+                assert "BEGIN CERTIFICATE" in await call(ex, "look", of="/run/toolexec/ca.pem")
+                sent = await call(ex, "post", of=f"4 http://127.0.0.1:{port}/")
+                assert sent == " ".join([f"200 {4 << 20}"] * 8)
                 assert "403" in await call(ex, "fetch", of="http://example.com/")
                 assert await call(ex, "connect", of=f"127.0.0.1:{port}") == "ConnectionRefusedError"
                 assert await call(ex, "connect", of="192.0.2.1:80") == "OSError"
@@ -318,6 +321,14 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        left = size = int(self.headers["Content-Length"])
+        while left:
+            left -= len(self.rfile.read(min(left, 1 << 16)))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(size).encode())
 
     def log_message(self, *_: object) -> None:
         pass

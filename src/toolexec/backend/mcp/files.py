@@ -75,6 +75,7 @@ _FOREIGN_KEYS = frozenset(
         "includeTools",
         "name",
         "oauth",
+        "sandboxEnabled",
         "timeout",
         "title",
         "tools",
