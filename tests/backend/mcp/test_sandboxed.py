@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -280,7 +280,8 @@ class TestLost:
     )
     async def test_what_cannot_be_started_says_why(self, ex: Exec, settings: dict[str, Any], reason: str) -> None:
         """The reason names what is to be changed, and no process is left."""
-        [status] = await ex.add_mcp("s", **{"sandbox": "bubblewrap", **settings})
+        given: dict[str, Any] = {"sandbox": "bubblewrap", **settings}
+        [status] = await ex.add_mcp("s", **given)
         assert not status.available
         assert reason in (status.reason or "")
 
@@ -330,12 +331,12 @@ class _Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(str(size).encode())
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 @contextmanager
-def answering() -> Iterator[int]:
+def answering() -> Generator[int]:
     """Yield the port of a server that answers each path with the path, many times."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
     thread = Thread(target=server.serve_forever)
