@@ -104,7 +104,7 @@ def server_entry(
     first, *rest = command
     entry: JSONDict = {"command": first, "args": rest, **({"env": dict(env)} if env else {})}
     if sandbox:
-        entry["sandbox"] = sandbox["engine"] if sandbox.keys() == {"engine"} else dict(sandbox)
+        entry["sandbox"] = sandbox["engine"] if {*sandbox} == {"engine"} else dict(sandbox)
     return entry
 
 

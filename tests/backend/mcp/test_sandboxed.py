@@ -275,6 +275,7 @@ class TestLost:
             ({"command": "true", "sandbox": {"image": "/opt/not-there"}}, "there is no directory /opt/not-there"),
             ({"command": "true", "cwd": "/opt/not-there"}, "no such directory"),
             ({"command": "true", "cwd": "/etc"}, "/etc belongs to the host"),
+            ({"command": ["python3", "-c", "import no_such_part"]}, "name their directory in sandbox.read"),
         ],
         ids=str,
     )

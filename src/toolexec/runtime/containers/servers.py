@@ -40,6 +40,10 @@ _NO_NETWORK: Final = re.compile(
     r"ENETUNREACH|EAI_AGAIN|ENOTFOUND|EAI_NONAME|Network is unreachable|[Nn]ame resolution|[Nn]ame or service not known"
     r"|[Cc]ould not resolve|getaddrinfo|nodename nor servname|dns error|failed to lookup address"
 )
+_NO_FILE: Final = re.compile(
+    r"execvp \S+: No such file|cannot be started: No such file|error while loading shared libraries|No module named"
+    r"|Cannot find (module|package)|MODULE_NOT_FOUND"
+)
 
 
 class ContainedServers:
@@ -255,9 +259,12 @@ class ContainedServer:
         if refused:
             hosts = ", ".join([*refused][:_REFUSED_SHOWN])
             parts.append(f"its sandbox does not let it reach {hosts}; name in sandbox.hosts what it needs")
-        elif not self._settings.hosts and _NO_NETWORK.search(self._container.said()):
-            what = "name in sandbox.hosts what it needs" if self._settings.engine == _OVER_HOST else "it can have none"
+        said, is_over_host = self._container.said(), self._settings.engine == _OVER_HOST
+        if not self._settings.hosts and _NO_NETWORK.search(said):
+            what = "name in sandbox.hosts what it needs" if is_over_host else "it can have none"
             parts.append(f"it seems to need the network, which its sandbox does not have; {what}")
+        if is_over_host and not self._settings.image and _NO_FILE.search(said):
+            parts.append("it seems to need files that its sandbox does not have; name their directory in sandbox.read")
         return "; ".join(parts)
 
     def terminate(self) -> None:
