@@ -197,15 +197,17 @@ class TestHostile:
             assert await ask(BOB, "look", "/work/kept") == "bob's"
             assert backend_of(ex).status().info["instances"] == 2
 
-    async def test_nothing_outlives_toolexec(self) -> None:
+    async def test_nothing_outlives_toolexec(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Though it is killed, and though the server has started processes that left its session."""
         program = f"""
-            import asyncio
+            import asyncio, tempfile
             from toolexec import Exec
+
+            tempfile.tempdir = {str(tmp_path)!r}
 
             async def main():
                 async with Exec() as ex:
-                    [status] = await ex.add_mcp("s", command={TINY_COMMAND!r}, sandbox={{"pids": 20}})
+                    [status] = await ex.add_mcp("s", command={TINY_COMMAND!r}, sandbox={{"pids": 20, "hosts": ["a.example"]}})
                     await ex.run_tool("s:multiply", {{"of": ""}})
                     print(status.info["pid"], flush=True)
                     await asyncio.sleep(600)
@@ -222,6 +224,10 @@ class TestHostile:
             ran.kill()
             ran.communicate()
         await until(lambda: not _members(inside))
+        [left] = tmp_path.glob("toolexec-way-*")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        async with served(command=TINY_COMMAND, sandbox={"hosts": ["a.example"]}):
+            assert not left.exists()  # the next one removes what a killed one could not
 
 
 class TestNetwork:

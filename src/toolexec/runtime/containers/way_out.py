@@ -7,9 +7,11 @@ import os
 import shutil
 import socket
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.stream import SocketStream
 from toolexec.runtime import guest
 from toolexec.runtime.containers.network import Reach
@@ -25,6 +27,7 @@ RELAY: Final = "relay.py"
 _MOST_REFUSED: Final = 20
 _WAITING: Final = 16
 _PAUSE: Final = 0.05
+_NAME: Final = "toolexec-way-"
 
 
 class WayOut(Reach):
@@ -88,7 +91,8 @@ class WayOut(Reach):
             await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
     def _make(self) -> Path:
-        root = Path(tempfile.mkdtemp(prefix="toolexec-way-"))
+        _sweep(Path(tempfile.gettempdir()))
+        root = Path(tempfile.mkdtemp(prefix=f"{_NAME}{this_owner()}."))
         way = root / "way"
         way.mkdir(mode=0o755)
         for name, content in (
@@ -111,3 +115,12 @@ class WayOut(Reach):
             task = loop.create_task(self.proxy.serve(SocketStream(connection)))
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what processes of this user that were killed have left."""
+    for path in place.glob(f"{_NAME}*"):
+        owner = path.name.removeprefix(_NAME).partition(".")[0]
+        with suppress(OSError):  # another one removes it, too
+            if is_orphan(owner) and path.lstat().st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
