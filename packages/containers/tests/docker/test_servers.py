@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import subprocess
+import sys
+import textwrap
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -75,3 +79,35 @@ async def test_an_image_that_is_not_there(ex: Exec, docker_daemon: DockerDaemon)
     assert not status.available
     assert "no-such-server" in (status.reason or "")
     assert containers(docker_daemon) == []
+
+
+async def test_one_that_goes_on_is_removed_by_the_next(ex: Exec, docker_daemon: DockerDaemon) -> None:
+    """A server that ignores the end of its input outlives a toolexec that is killed, until another one starts."""
+    box = {**BOX, "image": IMAGE}
+    program = f"""
+        import asyncio
+        from toolexec import Exec
+        from toolexec.machines import SandboxSettings
+
+        async def main():
+            async with Exec(runtime_backends=SandboxSettings(docker_host={docker_daemon.host!r})) as ex:
+                [status] = await ex.add_mcp(
+                    "tiny", command=["python3", "-c", {TINY + "time.sleep(600)"!r}], sandbox={box!r}
+                )
+                print(status.available, flush=True)
+                await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """
+    ran = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
+    try:
+        assert ran.stdout is not None
+        assert await asyncio.to_thread(ran.stdout.readline) == b"True\n"
+    finally:
+        ran.kill()
+        ran.communicate()
+    [left] = containers(docker_daemon)
+    [status] = await ex.add_mcp("tiny", command=["python3", "-c", TINY], sandbox=BOX)
+    assert status.available
+    [own] = containers(docker_daemon)
+    assert own["Id"] != left["Id"]
