@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.backend.mcp import MCPBackend, MCPServer, ServerSandboxSettings, read_mcp_servers
+from toolexec.backend.mcp.sandbox import ServerProgram
 from toolexec.errors import ConfigurationError
+from toolexec.process.child import Child
 from toolexec.runtime.containers.checks import why_not_shared
 from toolexec.runtime.sandbox_settings import SandboxSettings
+from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 
 
 def test_the_name_of_an_engine_is_enough() -> None:
@@ -112,3 +120,57 @@ async def test_without_the_engine_the_server_is_unavailable(tmp_path: Path) -> N
         assert "cannot be started" in (status.reason or "")
         assert "apt-get install bubblewrap" in (status.reason or "")
     assert not mark.exists()
+
+
+class Here(Child):
+    """A server without walls, whose sandbox has something to say."""
+
+    def explain(self) -> str:
+        return "it wants the moon, and the word hunter22"
+
+
+@dataclass
+class Fake:
+    """A sandbox that starts servers here, and notes which."""
+
+    settings: ServerSandboxSettings
+    started: list[ServerProgram] = field(default_factory=list)
+    closed: int = 0
+
+    async def check(self, program: ServerProgram | None = None) -> None:
+        pass
+
+    async def start(self, program: ServerProgram) -> Here:
+        self.started.append(program)
+        return Here(program.argv, env=program.env, cwd=program.cwd)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def test_each_connection_has_a_sandbox_that_gets_what_is_named() -> None:
+    """The variables of `env` and no others; what it says of an end is in the reason, without secrets, and it is closed
+    with its connection."""
+    made: list[Fake] = []
+
+    def make(settings: ServerSandboxSettings) -> Fake:
+        made.append(Fake(settings))
+        return made[-1]
+
+    command, *args = ScriptedServer(tools=[ScriptedTool("echo", "Echo.")]).command()
+    env = {"PYTHONPATH": os.pathsep.join(sys.path), "WORD": "hunter22"}
+    server = MCPServer(name="s", command=command, args=args, env=env, sandbox={"pids": 7}, stop_timeout=0.5)
+    backend = MCPBackend(server, sandboxes=make)
+    await backend.start()
+    try:
+        status = backend.status()
+        assert status.available, status.reason
+        assert (status.info["sandbox"], status.info["lacks"]) == ("bubblewrap", "it wants the moon, and the word ***")
+        os.kill(int(str(status.info["pid"])), signal.SIGKILL)
+        await until(lambda: len([each for each in made if each.started]) == 2 and backend.status().available)
+        assert "it wants the moon" in str(backend.status().info["last_error"])
+    finally:
+        await backend.aclose()
+    used = [each for each in made if each.started]
+    assert [each.started for each in used] == [[ServerProgram(argv=[command, *args], env=env)]] * 2
+    assert [(each.settings.pids, each.closed) for each in used] == [(7, 1)] * 2
