@@ -272,6 +272,20 @@ class TestLost:
             assert "giving up" in error.message
             assert await call(ex, "keep", of="b") == "b"
 
+    async def test_a_script_whose_python_is_elsewhere_says_which(self, ex: Exec) -> None:
+        """As those that pip installs into a virtual environment; with both directories it starts."""
+        with tempfile.TemporaryDirectory(prefix="toolexec-boxed-") as made:
+            Path(made).chmod(0o755)
+            script = Path(made, "server")
+            script.write_text(f"#!{sys.executable}\n{TINY}")
+            script.chmod(0o755)
+            [status] = await ex.add_mcp("s", command=str(script), sandbox={"read": [made]})
+            assert f"has no {sys.executable}" in (status.reason or "")
+            assert str(Path(sys.executable).resolve()) in (status.reason or "")
+            box = {"read": [made, sys.prefix, sys.base_prefix]}
+            [status] = await ex.add_mcp("t", command=str(script), sandbox=box)
+            assert status.available, status.reason
+
     @pytest.mark.parametrize(
         ("settings", "reason"),
         [

@@ -36,6 +36,7 @@ _OVER_HOST: Final = "bubblewrap"
 _WAY: Final = "/run/toolexec"
 _KILLED: Final = 128 + 9
 _REFUSED_SHOWN: Final = 5
+_LONGEST_LINE: Final = 256  # which is what the kernel reads of it
 _NO_NETWORK: Final = re.compile(
     r"ENETUNREACH|EAI_AGAIN|ENOTFOUND|EAI_NONAME|Network is unreachable|[Nn]ame resolution|[Nn]ame or service not known"
     r"|[Cc]ould not resolve|getaddrinfo|nodename nor servname|dns error|failed to lookup address"
@@ -158,13 +159,14 @@ class ContainedServers:
         )
         if found is None:
             raise FileNotFoundError(2, os.strerror(2), command)
-        if not self.shows(Path(found), program):
-            real = Path(found).resolve()
-            linked = f", which is {real}," if real != Path(found) else ""
-            raise ConfigurationError(
-                f"its sandbox has no {found}{linked} and so cannot start it; name the directory that it needs in "
-                "sandbox.read"
-            )
+        for needed in (Path(found), _interpreter(Path(found))):
+            if needed is not None and not self.shows(needed, program):
+                real = needed.resolve()
+                linked = f", which is {real}," if real != needed else ""
+                raise ConfigurationError(
+                    f"its sandbox has no {needed}{linked} and so cannot start it; name the directory that it needs in "
+                    "sandbox.read"
+                )
         return replace(program, argv=[found, *program.argv[1:]], env={"PATH": path, **program.env})
 
     def _spec(self, image: Image, program: ServerProgram, way: WayOut | None) -> ContainerSpec:
@@ -205,6 +207,17 @@ class ContainedServers:
                 yield Mount(type="bind", source=str(path), target=str(path), read_only=read_only)
         if way is not None:
             yield Mount(type="bind", source=str(way.directory), target=_WAY, read_only=True)
+
+
+def _interpreter(script: Path) -> Path | None:
+    """Return the program that a script names in its first line; None for what is not a script of that form."""
+    try:
+        with script.open("rb") as file:
+            head = file.readline(_LONGEST_LINE)
+    except OSError:  # whatever starts it says why
+        return None
+    words = head.removeprefix(b"#!").split()
+    return Path(os.fsdecode(words[0])) if head.startswith(b"#!") and words else None
 
 
 class ContainedServer:
