@@ -64,7 +64,7 @@ class ServerSandboxSettings:
     disk_bytes: int = setting(256 << 20, "How much it may write to /work and /tmp, which is memory.", least=1 << 20)
 
     def __post_init__(self) -> None:
-        if self.engine != _OVER_HOST:
+        if not self.is_over_host:
             if not self.image:
                 raise ConfigurationError(f"sandbox: {self.engine} needs an image, which has the server in it")
             given = [name for name in _OF_HOST if getattr(self, name)]
@@ -77,6 +77,11 @@ class ServerSandboxSettings:
             for path in getattr(self, name):
                 if not str(path) or not Path(path).expanduser().is_absolute():
                     raise ConfigurationError(f"sandbox: {name} must have absolute paths, not {str(path)!r}")
+
+    @property
+    def is_over_host(self) -> bool:
+        """Whether what it has comes from this machine, and not from an image alone."""
+        return self.engine == _OVER_HOST
 
     @property
     def readable(self) -> tuple[Path, ...]:
