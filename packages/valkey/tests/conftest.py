@@ -23,6 +23,8 @@ class Server:
     def __init__(self, program: str, directory: Path) -> None:
         self._program = program
         self._directory = directory
+        self._words: list[str] = []
+        self.tls_port: int = 0
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -32,11 +34,25 @@ class Server:
     def url(self) -> str:
         return f"valkey://:a-pass%2Fword@127.0.0.1:{self.port}/0"
 
+    def with_tls(self, cert: Path, ca: Path, clients: str = "no") -> None:
+        """Start again, with a port for TLS, too; *clients* says whether clients need a certificate (yes, no)."""
+        self.kill()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.tls_port = free.getsockname()[1]
+        files = ["--tls-cert-file", str(cert), "--tls-key-file", str(cert), "--tls-ca-cert-file", str(ca)]
+        self._words = ["--tls-port", str(self.tls_port), *files, "--tls-auth-clients", clients]
+        self.start()
+
+    def tls_url(self, host: str, query: str) -> str:
+        """Return its address over TLS, at a name of this machine."""
+        return f"rediss://:a-pass%2Fword@{host}:{self.tls_port}/0?{query}"
+
     def start(self) -> None:
         words = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
         words += ["--requirepass", PASSWORD, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         with (self._directory / "log").open("wb") as log:
-            self._process = subprocess.Popen([self._program, *words], stdout=log, stderr=log)
+            self._process = subprocess.Popen([self._program, *words, *self._words], stdout=log, stderr=log)
         for _ in range(600):
             try:
                 with Redis(port=self.port, password=PASSWORD, socket_timeout=20) as client:

@@ -10,10 +10,10 @@ from toolexec_valkey import ValkeyAddress
 
 def test_what_an_address_says() -> None:
     """Host, port, database, user, password, TLS and parameters come from the URL; the password is in no repr."""
-    found = ValkeyAddress.parse("valkeys://me:p%2Fw@state.example.com:7000/3?prefix=ours:&ca=/etc/ca.pem")
+    found = ValkeyAddress.parse("valkeys://me:p%2Fw@state.example.com:7000/3?prefix=ours:&ca=/etc/ca.pem&cert=a&key=b")
     assert (found.host, found.port, found.database) == ("state.example.com", 7000, 3)
     assert (found.username, found.password, found.tls) == ("me", "p/w", True)
-    assert (found.prefix, found.ca) == ("ours:", "/etc/ca.pem")
+    assert (found.prefix, found.ca, found.cert, found.key) == ("ours:", "/etc/ca.pem", "a", "b")
     assert "p/w" not in repr(found)
 
 
@@ -36,6 +36,10 @@ def test_plain_ones_stay_on_this_machine(url: str) -> None:
         "valkey://localhost?secret-word=1",
         "valkey://localhost?ca=a&ca=b",
         "valkey://localhost#1",
+        "valkey://localhost?ca=/etc/ca.pem",
+        "valkey://localhost?cert=/etc/me.pem",
+        "valkeys://localhost?ca=",
+        "valkeys://localhost?key=/etc/key.pem",
     ],
 )
 def test_what_is_refused(url: str) -> None:

@@ -13,15 +13,17 @@ __all__ = ["ValkeyAddress"]
 
 _PLAIN: Final = ("redis", "valkey")
 _WITH_TLS: Final = ("rediss", "valkeys")
-_KEYS: Final = frozenset({"ca", "insecure", "prefix"})
+_FOR_TLS: Final = ("ca", "cert", "key")
+_KEYS: Final = frozenset({*_FOR_TLS, "insecure", "prefix"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValkeyAddress:
     """Where a server is, and how it is spoken to.
 
-    `ca` is a file of the certificates that its own is checked with, in place of those of the system; `prefix` is what
-    the names of all keys begin with. The password is not in the `repr`.
+    `ca` is a file of the certificates that its own is checked with, in place of those of the system; `cert` and `key`
+    are the files, PEM, of a certificate that this client shows and of its key (None: it is in the same file). `prefix`
+    is what the names of all keys begin with. The password is not in the `repr`.
     """
 
     host: str
@@ -31,14 +33,16 @@ class ValkeyAddress:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
     ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
     prefix: str = "toolexec:"
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read `valkeys://user:password@host:port/database?prefix=...&ca=FILE`; `valkey://` is without TLS.
+        """Read `valkeys://user:password@host:port/database?prefix=...&ca=FILE&cert=FILE&key=FILE`.
 
-        Without TLS, only a server of this machine is spoken to, unless the address has `insecure=1`. Raises
-        ConfigurationError, which quotes nothing of the address.
+        `valkey://` is without TLS: then only a server of this machine is spoken to, unless the address has
+        `insecure=1`. Raises ConfigurationError, which quotes nothing of the address.
         """
         try:
             parts = urlsplit(url)
@@ -56,6 +60,11 @@ class ValkeyAddress:
         if database < 0 or parts.fragment:
             raise _wrong("it ends with the number of a database")
         tls = parts.scheme in _WITH_TLS
+        files = {name: query[name][0] for name in _FOR_TLS if name in query}
+        if files and (not tls or not all(files.values())):
+            raise _wrong("ca, cert and key are names of files, for an address with TLS: valkeys://")
+        if "key" in files and "cert" not in files:
+            raise _wrong("it has a key without the cert that it belongs to")
         if not tls and not _is_here(host) and query.get("insecure") != ["1"]:
             raise _wrong("passwords and records would cross the network in the clear; use valkeys://, or insecure=1")
         return cls(
@@ -65,7 +74,9 @@ class ValkeyAddress:
             username=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,
             tls=tls,
-            ca=query["ca"][0] if "ca" in query else None,
+            ca=files.get("ca"),
+            cert=files.get("cert"),
+            key=files.get("key"),
             prefix=query["prefix"][0] if "prefix" in query else "toolexec:",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -12,7 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from toolexec.errors import StateError
+from toolexec.errors import ConfigurationError, StateError
 from toolexec.state import StateKind, pauses
 from toolexec_valkey.address import ValkeyAddress
 
@@ -22,6 +23,8 @@ T = TypeVar("T")
 _SECONDS: Final = 2.0
 _CONNECTIONS: Final = 16
 _LONGEST: Final = 2**53
+_OTHER_NAME: Final = (62, 63, 64)
+"""What OpenSSL says of a certificate for another host, mail address or IP address; its text quotes the name."""
 _SWAP: Final = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
@@ -36,7 +39,7 @@ class ValkeyState:
     StateError: after at most some four seconds, and at once until a pause is over, which grows from 0.1 to 5 s. Nothing
     is sent twice: what has failed may have been done. Use it on one event loop. *clock* gives seconds that only grow.
 
-    Raises ConfigurationError for an address that cannot be one.
+    Raises ConfigurationError for an address that cannot be one, and for files of certificates that cannot be read.
     """
 
     def __init__(self, address: str | ValkeyAddress, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +49,7 @@ class ValkeyState:
         self._pauses = pauses(0.1, 5.0, spread=True)
         self._not_before = 0.0
         self._is_closed = False
-        more: dict[str, Any] = {"ssl_ca_certs": at.ca, "ssl_check_hostname": True} if at.tls else {}
+        more: dict[str, Any] = _tls(at) if at.tls else {}
         pool = BlockingConnectionPool(
             max_connections=_CONNECTIONS,
             timeout=_SECONDS,
@@ -109,8 +112,7 @@ class ValkeyState:
             found = await do()
         except (RedisError, OSError, TimeoutError) as error:
             self._not_before = self._clock() + next(self._pauses)
-            # What the client says may have the address, and commands, with the records.
-            raise StateError(f"the store of a server's state cannot be used: {type(error).__name__}") from None
+            raise StateError(f"the store of a server's state cannot be used: {_why(error)}") from None
         if self._not_before:
             self._not_before, self._pauses = 0.0, pauses(0.1, 5.0, spread=True)
         return found
@@ -119,3 +121,40 @@ class ValkeyState:
 def _milliseconds(ttl: float) -> int | None:
     """Return the time of a record as the server takes it; None for one that is over."""
     return min(max(math.ceil(ttl * 1000), 1), _LONGEST) if ttl > 0 else None
+
+
+def _tls(at: ValkeyAddress) -> dict[str, Any]:
+    """Return what the client takes for TLS. The files are read once here: a wrong one is reported at the start."""
+    try:
+        context = ssl.create_default_context(cafile=at.ca)
+        if at.cert is not None:
+            context.load_cert_chain(at.cert, at.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            "state_url cannot be used: the files that ca, cert and key name must be certificates and their key, "
+            f"without a password ({type(error).__name__})",
+            details={"setting": "server.state_url"},
+        ) from None
+    return {
+        "ssl_ca_certs": at.ca,
+        "ssl_certfile": at.cert,
+        "ssl_keyfile": at.key,
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": True,
+        "ssl_min_version": ssl.TLSVersion.TLSv1_2,
+    }
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")  # else the terminal would be asked for it
+
+
+def _why(error: BaseException) -> str:
+    """Return what went wrong, without what the client says: that may have the address, and commands."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            of_name = cause.verify_code in _OTHER_NAME
+            return f"its certificate is refused: {'it is for another name' if of_name else cause.verify_message}"
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
