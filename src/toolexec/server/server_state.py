@@ -10,6 +10,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from toolexec.errors import ConfigurationError, StateError
 from toolexec.server.callers import RequestContext, Requester
+from toolexec.server.sealed_state import SealedState, read_keys
 from toolexec.server.settings import ServeSettings
 from toolexec.server.state import FileState, StateStore, sealing_key
 from toolexec.server.state_plugins import open_state
@@ -23,13 +24,16 @@ _SLACK = 60.0
 class ServerState:
     """The state of the server with these *settings*, or of its *endpoint*; the first request that needs it opens it.
 
-    Raises ConfigurationError for a store at an address that cannot be one, and MissingExtraError without its package.
+    Raises ConfigurationError for a store at an address that cannot be one, and for keys that are too short or there
+    twice, SecretError for a reference to a key that cannot be looked up, and MissingExtraError without the package of
+    the store.
     """
 
     def __init__(self, settings: ServeSettings, endpoint: str = "") -> None:
         self._settings = settings
+        self._keys = read_keys(settings.state_keys)
         self.endpoint = endpoint
-        self._store: StateStore | None = open_state(settings.state_url) if settings.state_url else None
+        self._store: StateStore | None = self._with_keys(open_state(settings.state_url)) if settings.state_url else None
         self._failed = False
         self._own_key = os.urandom(32)
         self._boundary: RequestStateBoundary | None = None
@@ -39,11 +43,15 @@ class ServerState:
         logged."""
         if self._store is None and self._settings.state_path and not self._failed:
             try:
-                self._store = FileState(self._settings.state_path)
+                self._store = self._with_keys(FileState(self._settings.state_path))
             except ConfigurationError as error:
                 self._failed = True
                 logger.error("sessions and waiting calls are kept in memory only: %s", error)
         return self._store
+
+    def _with_keys(self, store: StateStore) -> StateStore:
+        """Have the records of any *store* be encrypted where the settings have keys."""
+        return SealedState(store, self._keys) if self._keys else store
 
     async def sealed(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Open the state that a client sends back, and seal what it is sent; it is bound to the caller."""
@@ -53,7 +61,7 @@ class ServerState:
     async def _make_boundary(self) -> RequestStateBoundary:
         """Return what seals with the key that is shared, and opens with this process's own, too. While the store cannot
         be reached, it seals with its own, and the next request asks the store again."""
-        keys: list[str | bytes] = list(self._settings.state_keys)
+        keys: list[str | bytes] = list(self._keys)
         is_final = True
         if not keys:
             try:

@@ -78,8 +78,8 @@ class ServeSettings:
 
     `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
     calls wait for answers between requests; when there are as many, the caller with most of them makes room for others.
-    `state_keys` (32 bytes or more each; the first seals) seal their state; none means a key that is kept with it, or
-    a fresh one.
+    `state_keys` (32 bytes or more each, or secret references; the first seals, all open) seal their state, and encrypt
+    what is kept of a server; none means a key that is kept with it, or a fresh one.
 
     `state_path` is the file, SQLite, of what a server must not forget when it ends, and what several servers on one
     machine share: the sessions of clients over HTTP, and the calls that wait for answers (empty: in memory only).
@@ -113,7 +113,9 @@ class ServeSettings:
     approval_timeout: Seconds = same_as(ApprovalSettings, "timeout")
     suspended_max: int = setting(100, "How many calls may wait for answers between requests.", least=1)
     state_keys: tuple[str, ...] = setting(
-        (), "Keys of 32 bytes or more that seal such calls; none means one that is kept with them.", secret=True
+        (),
+        "Keys of 32 bytes or more that encrypt such calls and what is kept of them; else one is made.",
+        secret=True,
     )
     state_path: FileName = setting(
         "", "The file of sessions and of such calls, SQLite; empty: server.db in the state directory."
@@ -131,5 +133,5 @@ class ServeSettings:
         if not self.name:
             raise ConfigurationError("a server needs a name")
         for number, key in enumerate(self.state_keys):
-            if len(key.encode()) < 32:
+            if len(key.encode()) < 32 and not key.startswith("secretref:"):  # which is looked up, and measured, later
                 raise ConfigurationError(f"state_keys[{number}] must be 32 bytes or longer; make one at random")
