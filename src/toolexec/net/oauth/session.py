@@ -25,11 +25,12 @@ from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.caller_store import CallerStore
 from toolexec.net.oauth.challenge import Challenge, read_challenge
 from toolexec.net.oauth.clients import client_of
+from toolexec.net.oauth.exchange import request_token
 from toolexec.net.oauth.metadata import Found, canonical, discover, discover_named, named_server, same_issuer
 from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.store import Login, LoginStore, Store
-from toolexec.net.oauth.tokens import TokenClient, TokenReply, read_token, refusal_of
+from toolexec.net.oauth.tokens import TokenClient, TokenReply
 
 __all__ = ["LoginStatus", "OAuthSession", "wanted_scopes"]
 
@@ -245,22 +246,7 @@ class OAuthSession:
 
     async def request(self, endpoint: str, client: TokenClient, fields: Mapping[str, str], issuer: str) -> TokenReply:
         """Return the token that *fields* are changed for; raises LoginError with the error of the server."""
-        what = f"the token endpoint of {issuer}"
-        first, *others = client.ways()
-        sent, headers = first.prove(fields, issuer)
-        response = await self.reach.post(endpoint, sent, what, headers)
-        for way in others if response.status in (400, 401) else ():
-            sent, headers = way.prove(fields, issuer)
-            response = await self.reach.post(endpoint, sent, what, headers)
-        reply = read_token(response.status, response.body)
-        if reply is None:
-            why = refusal_of(response.body)
-            raise LoginError(
-                f"{what} gave no token: {why or f'HTTP {response.status}'}",
-                retryable=response.status >= 500,
-                details={"error": why, "status": response.status},
-            )
-        return reply
+        return await request_token(self.reach, endpoint, client, fields, issuer)
 
     async def keep(self, found: Found, client: TokenClient, reply: TokenReply, asked: str) -> Login:
         """Keep a new login, in place of the one before."""
