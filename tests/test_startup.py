@@ -126,6 +126,7 @@ DECLARATIONS = {
     "toolexec.server.auth",
     "toolexec.server.auth.credentials",
     "toolexec.server.auth.settings",
+    "toolexec.server.auth.sign_in_settings",
     "toolexec.server.http",
     "toolexec.server.http.replies",
     "toolexec.server.http.settings",

@@ -155,6 +155,8 @@ SPECIAL: dict[str, object] = {
     "auth.authorization_servers": ["https://example.com/"],
     "auth.resource_url": "https://example.com/mcp",
     "auth.jwt.algorithms": ["RS256"],
+    "auth.sign_in.domains": ["example.com"],
+    "auth.sign_in.scopes": ["openid"],
     "cache.rules": [{"tools": "weather:*", "ttl": 60}],
     "http.trusted_proxies": ["10.0.0.1"],
     "policy.rules": [{"effect": "deny", "when": {"path": {"glob": "/etc/*"}}}],

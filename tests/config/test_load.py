@@ -44,6 +44,10 @@ def other(key: Key, number: int) -> Any:
         return [{"id": f"id{number}", "sha256": f"{number}" * 64}]
     if key.path == "auth.jwt.algorithms":
         return [["RS384"], ["ES384"], ["EdDSA"]][number]
+    if key.path == "auth.sign_in.scopes":
+        return [["openid"], ["openid", "email"], ["openid", "groups"]][number]
+    if key.path == "auth.sign_in.domains":
+        return [f"x{number}.example.com"]
     if key.path == "secrets.providers":
         return [["env"], ["file"], ["keyring"]][number]
     if key.path == "sandboxes.use":
@@ -153,6 +157,9 @@ def needed(key: Key) -> dict[str, Any]:
         return more
     if key.path == "auth.jwt.jwks_file":
         return {"auth.jwt.issuer": "me", "auth.jwt.audience": "you"}
+    if key.block == "auth.sign_in":
+        issuer = {"auth.jwt.issuer": "https://x.example.com", "auth.jwt.jwks_file": "/keys"}
+        return {**issuer, "auth.jwt.audience": "you", "auth.sign_in.client_id": "me"}
     if key.path == "auth.authorization_servers":
         return {
             "auth.jwt.issuer": "me",

@@ -45,14 +45,14 @@ def test_the_template_with_its_comments_taken_away_holds() -> None:
     Path("app.py").touch()
     Path("skills").mkdir()
     text = text.replace("~/.cursor/mcp.json", "cursor.json")
-    left_out = ("[auth.jwt]", "[mcpServers", "[tools", "[endpoints", "[queues", "[providers")
+    left_out = ("[auth.jwt]", "[auth.sign_in]", "[mcpServers", "[tools", "[endpoints", "[queues", "[providers")
     text = "\n\n".join(part for part in text.split("\n\n") if not any(word in part for word in left_out))
     Path("a.toml").write_text(text)
     data = tomllib.loads(text)
     assert data["limits"]["call_timeout"] == 30
     loaded = load_settings(["a.toml"])
     for path, value in loaded.values.items():
-        if path not in EXAMPLES and not path.startswith("auth.jwt."):
+        if path not in EXAMPLES and not path.startswith(("auth.jwt.", "auth.sign_in.")):
             assert value.value == KEYS[path].default, path
             assert value.layer == "file", path
 

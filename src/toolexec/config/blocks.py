@@ -52,6 +52,7 @@ from toolexec.runtime.remote.server_settings import RuntimeServerSettings, Tenan
 from toolexec.runtime.remote.settings import RemoteSettings
 from toolexec.runtime.sandbox_settings import SandboxSettings
 from toolexec.server.auth.settings import AuthSettings, JwtSettings
+from toolexec.server.auth.sign_in_settings import SignInSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.settings import ServeSettings, TaskSettings
 
@@ -128,11 +129,17 @@ class JwtBlock(Block):
     """Which tokens (JWT) are accepted; on as soon as there is an issuer."""
 
 
+@of(SignInSettings, defaults={"client_id": ""})
+class SignInBlock(Block):
+    """People at the login page sign in at jwt.issuer, their identity provider; on as soon as there is a client."""
+
+
 @of(AuthSettings, kinds={"api_keys": ListOf[JSONDict]})
 class AuthBlock(Block):
     """Who may use the HTTP server."""
 
     jwt: JwtBlock = JwtBlock.model_construct()
+    sign_in: SignInBlock = SignInBlock.model_construct()
 
 
 @of(TaskSettings)

@@ -111,7 +111,8 @@ def _read(name: str, given: EndpointEntry, mistakes: Mistakes) -> Endpoint | Non
             mistakes.add(given.where(each["loc"]), _problem(name, each["loc"], each["type"]))
         return None
     try:
-        auth = parts.auth_of(block.auth, has_jwt="jwt" in block.auth.model_fields_set)
+        there = block.auth.model_fields_set
+        auth = parts.auth_of(block.auth, has_jwt="jwt" in there, has_sign_in="sign_in" in there)
         settings = read(EndpointSettings, block, name=name, auth=auth)
         given_keys = block.policy.model_fields_set
         policy = {key: value for key, value in values_for(PolicySettings, block.policy).items() if key in given_keys}

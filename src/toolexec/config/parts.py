@@ -214,16 +214,17 @@ def api_key(data: object) -> ApiKey:
 
 def auth_settings(loaded: LoadedConfig) -> AuthSettings:
     """Return who may use the server; raises ConfigurationError."""
-    return auth_of(loaded.settings.auth, has_jwt=loaded.has("auth.jwt"))
+    return auth_of(loaded.settings.auth, has_jwt=loaded.has("auth.jwt"), has_sign_in=loaded.has("auth.sign_in"))
 
 
-def auth_of(block: AuthBlock, *, has_jwt: bool) -> AuthSettings:
+def auth_of(block: AuthBlock, *, has_jwt: bool, has_sign_in: bool) -> AuthSettings:
     """Return who may use a server, or one endpoint of it, as *block* says; raises ConfigurationError."""
-    from toolexec.server.auth import AuthSettings, JwtSettings
+    from toolexec.server.auth import AuthSettings, JwtSettings, SignInSettings
 
     values = values_for(AuthSettings, block)
     values["api_keys"] = tuple(map(api_key, values["api_keys"]))
-    return AuthSettings(**values, jwt=read(JwtSettings, block.jwt) if has_jwt else None)
+    jwt = read(JwtSettings, block.jwt) if has_jwt else None
+    return AuthSettings(**values, jwt=jwt, sign_in=read(SignInSettings, block.sign_in) if has_sign_in else None)
 
 
 def http_settings(loaded: LoadedConfig) -> HttpSettings:
@@ -447,10 +448,11 @@ def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = Fal
     _check_each(loaded, "resilience.fallbacks", fallback, mistakes)
     if len(mistakes) > before:
         return  # the whole cannot be better than its pieces
+    sign_in = ("auth.sign_in",) if loaded.has("auth.sign_in") else ()
     wholes: tuple[tuple[tuple[str, ...], Callable[[LoadedConfig], Any]], ...] = (
         (("policy",), policy),
         (("limits", "code", "sandboxes", "sandboxes.remote", "sandboxes.proxmox"), _options),
-        (("auth", "auth.jwt"), auth_settings),
+        (("auth", "auth.jwt", *sign_in), auth_settings),
         (("http", "server"), http_settings),
         (("resilience",), resilience),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
+import jwt
 
 __all__ = ["Answer", "LoginServer", "login_server", "visit"]
 
@@ -61,6 +62,10 @@ class LoginServer:
     """Whose each token and refresh token is: of the one who was at the browser then."""
     served: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The query of each call that was accepted, and whose token it had."""
+    key: Any = None
+    """What ID tokens are signed with (RS256), under the ID `key`."""
+    claims: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What ID tokens say beside, or in place of, what they should; None leaves a claim out."""
     takes: bool = True
     hold: asyncio.Event | None = None
     issued: int = 0
@@ -181,6 +186,10 @@ class LoginServer:
     def _id_token(self, asked: dict[str, str]) -> str:
         claims = {"iss": self.url, "aud": asked["client_id"], "nonce": asked["nonce"], "exp": time.time() + 60}
         claims |= {"nonce": self.wrong["answer_nonce"]} if "answer_nonce" in self.wrong else {}
+        if self.key is not None:
+            said: dict[str, Any] = {**claims, "sub": asked["visitor"], **self.claims}
+            kept = {name: value for name, value in said.items() if value is not None}
+            return jwt.encode(kept, self.key, algorithm="RS256", headers={"kid": "key"})
         return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.sig"
 
 

@@ -15,10 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolexec.model.origin import ANYONE, Caller
 from toolexec.server.auth.credentials import CALLER, BadCredentialError, Identity, UncheckableError
 from toolexec.server.auth.failures import Failures, TooManyFailuresError
+from toolexec.server.auth.jwks import IssuerKeys
 from toolexec.server.auth.jwt import Tokens
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import metadata_address
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.auth.sign_in import SignIn
 from toolexec.server.http.replies import is_stream, peer_of, refuse
 
 __all__ = ["Authentication"]
@@ -36,7 +38,7 @@ class Authentication:
     A stream ends when what proved its caller expires. *on_refusal* receives the reason in one word. *endpoint* is the
     one that callers have come to; see `Caller.endpoint`.
 
-    Raises what `Tokens` raises.
+    Raises what `Tokens` and `SignIn` raise.
     """
 
     def __init__(
@@ -57,8 +59,15 @@ class Authentication:
         self._keys.on_removed(self._end_streams)
         self._streams: dict[str, set[anyio.CancelScope]] = {}  # by the ID of the API key
         self._failures = failures if failures is not None else Failures(auth.max_failures)
-        if tokens is None and auth.jwt is not None:
-            tokens = Tokens(auth.jwt, auth.audience, reserved=self._keys)
+        self.sign_in: SignIn | None = None
+        """Where people sign in, at the login page."""
+        if auth.jwt is not None:
+            of_issuer = IssuerKeys(auth.jwt)
+            if tokens is None:
+                tokens = Tokens(auth.jwt, auth.audience, reserved=self._keys, keys=of_issuer)
+            if auth.sign_in is not None:
+                for_us = Tokens(auth.jwt, auth.sign_in.client_id, reserved=self._keys, keys=of_issuer)
+                self.sign_in = SignIn(auth.sign_in, auth.jwt.issuer, for_us)
         self._tokens = tokens
         self._tell = on_refusal
         address = metadata_address(auth)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from toolexec.errors import ConfigurationError
 from toolexec.model.declared import FileName, Seconds, about, setting
 from toolexec.model.settings import checked
+from toolexec.server.auth.sign_in_settings import SignInSettings
 
 __all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
 
@@ -122,10 +123,11 @@ class AuthSettings:
     as an anonymous caller (a wrong one is refused still). `required_scopes` are needed by every caller.
     `resource_url` is this server's address as clients know it, and `authorization_servers` are where they get tokens:
     both are published so that clients find them (RFC 9728). `max_failures` is how many wrong credentials one address
-    may send in a minute.
+    may send in a minute. `sign_in` has callers with tokens sign in at `jwt.issuer` on the login page.
 
     Raises ConfigurationError for two keys with one ID or one hash, for tokens without an audience, for an unsafe
-    address, and for authorization servers without `jwt` or `resource_url`.
+    address, for authorization servers without `jwt` or `resource_url`, and for `sign_in` without `jwt` or with an
+    issuer that is not a URL.
     """
 
     allow_anonymous: bool = setting(False, "Let in those without a key or token, as nobody in particular.")
@@ -137,6 +139,7 @@ class AuthSettings:
     authorization_servers: tuple[str, ...] = setting((), "Where clients get their tokens.")
     max_failures: int = setting(20, "Wrong credentials that one address may send in a minute.", least=1)
     jwt: JwtSettings | None = None
+    sign_in: SignInSettings | None = None
 
     def __post_init__(self) -> None:
         for what, values in (
@@ -155,6 +158,10 @@ class AuthSettings:
             )
         if self.authorization_servers and (self.jwt is None or not self.resource_url):
             raise ConfigurationError("authorization_servers need jwt, to check their tokens, and resource_url")
+        if self.sign_in is not None:
+            if self.jwt is None:
+                raise ConfigurationError("sign_in needs jwt: people sign in at the issuer of their tokens")
+            check_url("jwt.issuer with sign_in", self.jwt.issuer)
         if any(not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]+", scope) for scope in self.required_scopes):
             raise ConfigurationError("required_scopes must be words without spaces, quotes and backslashes")
 

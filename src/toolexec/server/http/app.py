@@ -23,6 +23,7 @@ from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.metadata import WELL_KNOWN, metadata_paths
 from toolexec.server.auth.middleware import Authentication
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.auth.sign_in import SignIn
 from toolexec.server.http.bodies import BodyLimits
 from toolexec.server.http.endpoint import Endpoint
 from toolexec.server.http.health import Health
@@ -59,7 +60,9 @@ class HttpApp:
         logins: LoginLinks | None = None,
     ) -> None:
         self.logins = logins
-        self._page = LoginPage(logins, self._prove, http.body_timeout) if logins is not None else None
+        self._page: LoginPage | None = None
+        if logins is not None:
+            self._page = LoginPage(logins, self._prove, http.body_timeout, self._sign_in)
         self._lowlevel = lowlevel
         self._http = http
         self._auth = auth
@@ -199,6 +202,12 @@ class HttpApp:
         if endpoint not in self._beside:
             raise BadCredentialError("the endpoint of that caller is closed")
         return await self._beside[endpoint].authentication.prove(peer, credential)
+
+    def _sign_in(self, endpoint: str) -> SignIn | None:
+        """Return where the callers of an endpoint sign in, if they do."""
+        if not endpoint:
+            return self._closed.sign_in
+        return self._beside[endpoint].authentication.sign_in if endpoint in self._beside else None
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
         await reply_text(send, 200, "OK")

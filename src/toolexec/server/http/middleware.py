@@ -33,6 +33,7 @@ from toolexec.server.http.replies import (
 )
 from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.logins.links import without_link
 
 if TYPE_CHECKING:
     from toolexec.server.http.metrics import Metrics
@@ -58,8 +59,8 @@ class Requests:
     """The outermost part of the server: what is wrong inside never shows outside.
 
     Each request is logged at level INFO (logger `toolexec.server.http.access`) with its method, path and status, how
-    long it took and who sent it; never with its query or headers. What the inside raises is logged without secrets,
-    and the client reads of an internal error.
+    long it took and who sent it; never with its query, its headers or a login link. What the inside raises is logged
+    without secrets, and the client reads of an internal error.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics | None = None) -> None:
@@ -120,7 +121,7 @@ class Requests:
         if access.isEnabledFor(logging.INFO):
             caller = scope.get(CALLER)
             who = caller.id if isinstance(caller, Caller) and caller.id else "-"
-            path = repr(scope["path"][:200])
+            path = repr(without_link(scope["path"])[:200])
             milliseconds = seconds * 1000
             access.info("%s %s %s %s %d %.1f ms", peer_of(scope), who, scope["method"], path, status, milliseconds)
 

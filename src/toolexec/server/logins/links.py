@@ -25,14 +25,26 @@ from toolexec.net.oauth.session import OAuthSession
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import inside
 
-__all__ = ["CALLBACK", "LOGIN_PATH", "BegunLogin", "LoginLinks", "NoLoginError", "PendingLogin", "cookie_of"]
+__all__ = [
+    "CALLBACK",
+    "LOGIN_PATH",
+    "SIGN_IN",
+    "BegunLogin",
+    "LoginLinks",
+    "NoLoginError",
+    "PendingLogin",
+    "cookie_of",
+    "without_link",
+]
 
 logger: logging.Logger = logging.getLogger(__name__)
 LOGIN_PATH: Final = "/login/"
 CALLBACK: Final = f"{LOGIN_PATH}callback/"
+SIGN_IN: Final = f"{LOGIN_PATH}sign-in"
 _SECONDS: Final = 600.0
 """How long a link can be opened, and how long the login may take after that."""
 _MOST: Final = 10_000
+_WHAT: Final = "a login at the login page"
 _Key: TypeAlias = tuple[str, str, str, str]
 
 
@@ -136,7 +148,7 @@ class LoginLinks:
         whose = (caller.method, caller.realm, caller.id)
         if whose != pending.key[:3]:
             logger.warning("a login link of one caller was opened by another, %s", caller.id[:100])
-            self._note("another_caller", pending, by=caller)
+            self.note("another_caller", pending, by=caller)
             raise NoLoginError("This link was made for another caller. Do not go on: ask who sent it to you.")
         self._drop(pending)
         backend = self._backends.get(pending.backend)
@@ -164,7 +176,7 @@ class LoginLinks:
             raise NoLoginError("This is not the answer to a login that is waited for.")
         if not hmac.compare_digest(found.browser, _digest(cookies.get(cookie_of(state), ""))):
             logger.warning("the answer to the login of %s came from another browser", found.pending.caller.id[:100])
-            self._note("another_browser", found.pending)
+            self.note("another_browser", found.pending)
             raise NoLoginError("This login was begun in another browser. Do not go on: ask who sent you the link.")
         del self._begun[state]  # before anything is awaited: an answer counts once
         pending = found.pending
@@ -177,19 +189,19 @@ class LoginLinks:
             outcome = error.code
             raise
         finally:
-            self._note(outcome, pending)
+            self.note(outcome, pending)
             pending.done.set()
             for listener in pending.listeners:
                 listener()
         return pending
 
-    def _note(self, outcome: str, pending: PendingLogin, *, by: Caller | None = None) -> None:
+    def note(self, outcome: str, pending: PendingLogin, *, by: Caller | None = None, what: str = _WHAT) -> None:
         """Write down what became of a login: where that cannot be, no call is made until it can."""
         if self.audit is None:
             return
         facts = {
             "kind": "note",
-            "note": "a login at the login page",
+            "note": what,
             "caller": _named(pending.caller),
             "backend": pending.backend,
             "outcome": outcome,
@@ -207,6 +219,12 @@ def _named(caller: Caller) -> JSONDict:
     """Return who a caller is, by name."""
     named = {"id": caller.id, "method": caller.method, "realm": caller.realm, "endpoint": caller.endpoint}
     return {key: value for key, value in named.items() if value}
+
+
+def without_link(path: str) -> str:
+    """Return the path of a request as it may be logged: without the secret part of a link."""
+    is_link = path.startswith(LOGIN_PATH) and path != SIGN_IN and not path.startswith(CALLBACK)
+    return f"{LOGIN_PATH}[REDACTED]" if is_link else path
 
 
 def cookie_of(state: str) -> str:

@@ -20,7 +20,8 @@ from toolexec.model.visible import visible_line
 from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.failures import TooManyFailuresError
 from toolexec.server.http.replies import header, peer_of, refuse, reply
-from toolexec.server.logins.links import CALLBACK, LOGIN_PATH, LoginLinks, NoLoginError, cookie_of
+from toolexec.server.logins.links import CALLBACK, LOGIN_PATH, SIGN_IN, LoginLinks, NoLoginError, cookie_of
+from toolexec.server.logins.sign_ins import FindSignIn, SignIns
 
 __all__ = ["LoginPage", "Prove"]
 
@@ -50,15 +51,18 @@ _PAGE: Final = (
 
 class LoginPage:
     """Serves the logins of *links* below `/login/`. *prove* says whose a key or token is; *seconds* is how long the
-    body of a form may take.
+    body of a form may take. *sign_in* says where callers with tokens sign in.
 
     A link alone logs no one in: the browser must send the key or token with which the caller of the link calls this
-    server, from a page of this server, and only that browser, by its cookie, is taken back. So a link that reaches
-    another person gives the one who sent it nothing.
+    server, from a page of this server, or sign in as that caller at the identity provider, and only that browser, by
+    its cookie, is taken back. So a link that reaches another person gives the one who sent it nothing.
     """
 
-    def __init__(self, links: LoginLinks, prove: Prove, seconds: float) -> None:
+    def __init__(
+        self, links: LoginLinks, prove: Prove, seconds: float, sign_in: FindSignIn = lambda endpoint: None
+    ) -> None:
         self._links = links
+        self._sign_ins = SignIns(links, sign_in)
         self._prove = prove
         self._seconds = seconds
 
@@ -68,6 +72,8 @@ class LoginPage:
         try:
             if path.startswith(CALLBACK) and scope["method"] == "GET":
                 await self._come_back(unquote(path.removeprefix(CALLBACK)), scope, send)
+            elif path == SIGN_IN and scope["method"] == "GET":
+                await self._signed_in(scope, send)
             elif not path.startswith(CALLBACK) and scope["method"] in ("GET", "HEAD"):
                 await self._show(path.removeprefix(LOGIN_PATH), send)
             elif not path.startswith(CALLBACK) and scope["method"] == "POST":
@@ -95,6 +101,14 @@ class LoginPage:
         body = (
             f"<p>The caller <b>{whose}</b> of this server is to log in to <b>{name}</b>. Calls of {whose} will be made "
             "with that login, so go on only if that is you, and you have just asked for it.</p>"
+        )
+        sign_in = self._sign_ins.of(pending)
+        if sign_in is not None:
+            where = _shown(sign_in.host)
+            body += f'<form method="post"><button name="sign_in" value="1" autofocus>Sign in at {where}</button></form>'
+            await _page(send, 200, f"Log in to {name}", body)
+            return
+        body += (
             '<form method="post" autocomplete="off"><label>The key or token with which '
             f'{whose} uses this server:<input type="password" name="proof" required autofocus></label>'
             "<button>Go on</button></form>"
@@ -104,43 +118,65 @@ class LoginPage:
     async def _begin(self, nonce: str, scope: Scope, receive: Receive, send: Send) -> None:
         if header(scope, b"origin") != self._links.base:
             raise NoLoginError("This form was not sent by the page of this server.")
-        proof = await self._proof(scope, receive)
+        fields = await self._form(scope, receive)
         pending = self._links.find(nonce)
-        caller = await self._prove(pending.caller.endpoint, peer_of(scope), proof)
+        if "sign_in" in fields:
+            link, name, cookie = await self._sign_ins.begin(nonce)
+            where = _shown(urlsplit(link).netloc)
+            body = f'<p><a class="go" rel="noreferrer" href="{escape(link)}">Go on to {where}</a></p>'
+            await _page(send, 200, f"Sign in at {where}", body, [self._cookie(name, cookie, SIGN_IN)])
+            return
+        proof = fields.get("proof", "").strip()
+        if not proof:
+            raise BadCredentialError("There was no key in the form")
+        await self._go_on(send, nonce, await self._prove(pending.caller.endpoint, peer_of(scope), proof))
+
+    async def _signed_in(self, scope: Scope, send: Send) -> None:
+        answer = _fields(scope["query_string"].decode("latin-1"))
+        nonce, caller = await self._sign_ins.end(answer, _cookies(scope))
+        await self._go_on(send, nonce, caller, _gone(cookie_of(answer["state"]), SIGN_IN))
+
+    async def _go_on(self, send: Send, nonce: str, caller: Caller, *headers: tuple[str, str]) -> None:
+        """Send a browser, whose *caller* is proven, on to the authorization server of the backend."""
+        backend = self._links.find(nonce).backend
         link, name, cookie = await self._links.begin(nonce, caller)
-        secure = "; Secure" if self._links.base.startswith("https:") else ""
-        value = f"{name}={cookie}; Path={CALLBACK}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
         where = _shown(urlsplit(link).netloc)
         body = (
             f"<p>Log in at <b>{where}</b> as the person whose account calls of <b>{_shown(caller.id)}</b> are to use."
             f'</p><p><a class="go" rel="noreferrer" href="{escape(link)}">Go on to {where}</a></p>'
         )
-        await _page(send, 200, f"Log in to {_shown(pending.backend)}", body, [("set-cookie", value)])
+        await _page(send, 200, f"Log in to {_shown(backend)}", body, [self._cookie(name, cookie, CALLBACK), *headers])
 
-    async def _proof(self, scope: Scope, receive: Receive) -> str:
-        """Return the key or token in a form."""
+    def _cookie(self, name: str, cookie: str, path: str) -> tuple[str, str]:
+        secure = "; Secure" if self._links.base.startswith("https:") else ""
+        value = f"{name}={cookie}; Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+        return "set-cookie", value
+
+    async def _form(self, scope: Scope, receive: Receive) -> dict[str, str]:
+        """Return the fields of a form."""
         kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
         body = b""
         if kind == _FORM:
             with anyio.move_on_after(self._seconds):
                 body = await _read(receive)
-        proof = _fields(body.decode(errors="replace")).get("proof", "").strip()
-        if not proof:
-            raise BadCredentialError("There was no key in the form")
-        return proof
+        return _fields(body.decode(errors="replace"))
 
     async def _come_back(self, backend: str, scope: Scope, send: Send) -> None:
         query = scope["query_string"].decode("latin-1")
         answer = _fields(query)
         pending = await self._links.end(backend, answer, _cookies(scope))
-        name = cookie_of(answer["state"])
-        gone = [("set-cookie", f"{name}=; Path={CALLBACK}; Max-Age=0; HttpOnly; SameSite=Lax")]
+        gone = [_gone(cookie_of(answer["state"]), CALLBACK)]
         words = (
             f"Calls of {visible_line(pending.caller.id, 100)} are made with this login now. Make the call again, if "
         )
         await _say(
             send, 200, f"Logged in to {pending.backend}", f"{words}your program does not; close this page.", gone
         )
+
+
+def _gone(name: str, path: str) -> tuple[str, str]:
+    """Return the header that has a browser forget a cookie."""
+    return "set-cookie", f"{name}=; Path={path}; Max-Age=0; HttpOnly; SameSite=Lax"
 
 
 def _fields(query: str) -> dict[str, str]:
