@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -32,6 +33,12 @@ def pay(order: int) -> int:
     with Path(__file__).with_name("paid").open("a") as out:
         out.write(f"{order}\\n")
     return order
+
+
+@tool("shop:orders", read_only=True)
+def orders() -> list[dict[str, int]]:
+    """All orders."""
+    return [{"order": number, "price": number * 7} for number in range(20_000)]
 '''
 SETTINGS = f"""
 [sources]
@@ -111,6 +118,21 @@ async def outcome(client: Client, order: int, state: str, replies: Any = YES) ->
     return "denied" if result.is_error else "paid"
 
 
+async def listed(client: Client) -> str:
+    """Have the server list all orders; return the handle of the list, which is too long for a reply."""
+    result = await client.session.call_tool("run_tool", {"tool_id": "shop:orders"})
+    return re.findall(r"r-[\w-]{16}", result.model_dump_json())[0]
+
+
+async def price(client: Client, handle: str, number: int) -> int | str:
+    """Return the price of one of the orders that are kept under a handle, or why it cannot be read."""
+    args = {"handle": handle, "path": f"[{number}].price"}
+    result = await client.session.call_tool("read_result", args, allow_input_required=True)
+    assert not isinstance(result, InputRequiredResult)
+    value: Any = result.structured_content
+    return value["error"]["code"] if result.is_error else value["value"]
+
+
 async def post(url: str, key: str, message: dict[str, Any], session_id: str = "") -> httpx2.Response:
     """Send a message of the handshake era by hand."""
     headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
@@ -134,14 +156,17 @@ LIST = {"id": 2, "method": "tools/list"}
 
 async def test_approvals_survive_a_kill(shop: Shop) -> None:
     """Fifty calls that wait for approval when their server is killed are answered at the next one, where each is made
-    once, by its caller, as it was asked, however often it is answered; a session goes on with its ID."""
+    once, by its caller, as it was asked, however often it is answered; a session goes on with its ID, and a long result
+    is read by its handle."""
     orders = range(50)
     with shop.serve() as url:
         session_id = await opened(url, "ann's")
         async with caller(url, "ann's") as ann:
             states = await asyncio.gather(*(suspended(ann, order) for order in orders))
+            handle = await listed(ann)
     with shop.serve() as url:
         async with caller(url, "ann's") as ann, caller(url, "bob's") as bob:
+            assert [await price(client, handle, 19_999) for client in (bob, ann)] == ["result_not_found", 139_993]
             assert (await post(url, "bob's", LIST, session_id)).status_code == 404
             assert (await post(url, "ann's", LIST, session_id)).status_code == 200
             assert "requestState" in await outcome(bob, 0, states[0])
@@ -158,16 +183,18 @@ async def test_approvals_survive_a_kill(shop: Shop) -> None:
     with shop.serve() as url:
         async with caller(url, "ann's") as ann:
             assert "used before" in await outcome(ann, 7, states[7])
+            assert await price(ann, handle, 9) == 63
     assert shop.paid[7] == 1
 
 
 async def test_two_servers_share_approvals(shop: Shop) -> None:
     """Of two servers that run at the same time either takes the answer to a call, and only one of them makes it; a
-    session at one goes on at the other."""
+    session, and a long result, at one goes on at the other."""
     orders = range(12)
     with shop.serve() as here, shop.serve() as there:
         async with caller(here, "ann's") as ann, caller(there, "ann's") as again:
             states = await asyncio.gather(*(suspended(ann, order) for order in orders))
+            assert await price(again, await listed(ann), 9) == 63
             both = (outcome(client, order, states[order]) for order in orders for client in (again, ann))
             outcomes = Counter(await asyncio.gather(*both))
             session_id = await opened(here, "ann's")

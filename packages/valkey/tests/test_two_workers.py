@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.server.processes import served
-from tests.server.test_restart import LIST, Shop, caller, opened, outcome, post, suspended
+from tests.server.test_restart import LIST, Shop, caller, listed, opened, outcome, post, price, suspended
 
 if TYPE_CHECKING:
     from packages.valkey.tests.conftest import Server
@@ -31,14 +31,17 @@ def worker(shop: Shop, name: str):  # type: ignore[no-untyped-def]
 
 
 async def test_the_other_worker_goes_on(shop: Shop, valkey: Server) -> None:
-    """A session and a call that waits go on at the other worker after theirs was killed; the call is made once. While
-    the store is away nothing is made, and the answer says that it may be tried again; afterwards it is made, once."""
+    """A session, a call that waits and a long result go on at the other worker after theirs was killed; the call is
+    made once. While the store is away nothing is made, and the answer says that it may be tried again; afterwards it is
+    made, once."""
     with worker(shop, "b") as second:
         with worker(shop, "a") as first:
             session_id = await opened(first, "ann's")
             async with caller(first, "ann's") as ann:
+                handles = [await listed(ann) for _ in range(2)]
                 states = [await suspended(ann, order) for order in range(3)]
                 async with caller(second, "ann's") as there:
+                    assert await price(there, handles[0], 9) == 63
                     assert await outcome(there, 2, states[2]) == "paid"
                 assert re.search("used before", await outcome(ann, 2, states[2]))
             assert (await post(first, "ann's", LIST, session_id)).status_code == 200
@@ -47,6 +50,8 @@ async def test_the_other_worker_goes_on(shop: Shop, valkey: Server) -> None:
         assert (await post(second, "ann's", LIST, session_id)).status_code == 503
         async with caller(second, "ann's") as ann:
             assert re.search("cannot be reached; try again later", await outcome(ann, 0, states[0]))
+            assert await price(ann, handles[0], 10) == 70
+            assert await price(ann, handles[1], 10) == "state"
             valkey.start()
             for _ in range(100):
                 if "try again later" not in (found := await outcome(ann, 0, states[0])):
@@ -55,6 +60,7 @@ async def test_the_other_worker_goes_on(shop: Shop, valkey: Server) -> None:
             else:
                 raise AssertionError("the store is back, and not used")
             assert found == "paid"
+            assert await price(ann, handles[1], 10) == 70
             assert re.search("used before", await outcome(ann, 0, states[0]))
             assert await outcome(ann, 1, states[1]) == "paid"
         assert (await post(second, "ann's", LIST, session_id)).status_code == 200

@@ -21,7 +21,7 @@ from toolexec.run.reading import Page, find_places, page_of, select
 from toolexec.run.settings import ResultSettings
 from toolexec.run.tokens import VALUES, TokenCounter, estimated
 
-__all__ = ["ResultStore", "Shown"]
+__all__ = ["ResultStore", "Shown", "owner_of"]
 
 _Owner: TypeAlias = tuple[str, ...]
 _MARGIN: Final = 0.9
@@ -70,6 +70,7 @@ class ResultStore(ResultSettings):
         self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the least recently used one first
         self._total = 0
         self._decoded: tuple[str, Any] = ("", None)  # the value that was read last, for who reads on
+        self._new: set[str] | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -165,6 +166,44 @@ class ResultStore(ResultSettings):
             return find_places(part, path, grep, offset, limit, room)
         return page_of(part, path, offset, limit, room, as_json=as_json)
 
+    # -- for who keeps it elsewhere, too ------------------------------------------------------------------------
+
+    def note_new(self) -> None:
+        """From now on have `new` return what is kept."""
+        with self._lock:
+            self._new = set() if self._new is None else self._new
+
+    def new(self, origin: Origin) -> dict[str, bytes]:
+        """Return, by handle, the JSON of what is kept for *origin* and was not `noted` yet."""
+        if not self._new:
+            return {}
+        owner = owner_of(origin)
+        with self._lock:
+            return {handle: kept.data for handle in self._new if (kept := self._kept[handle]).owner == owner}
+
+    def is_new(self, handle: str) -> bool:
+        """Return whether a value is kept that was not `noted` yet."""
+        return self._new is not None and handle in self._new
+
+    def noted(self, handle: str) -> None:
+        """Have `new` return a value no more."""
+        with self._lock:
+            if self._new is not None:
+                self._new.discard(handle)
+
+    def data(self, handle: str, origin: Origin) -> bytes | None:
+        """Return the JSON of what *origin* can read under this handle, which counts as a use; None for nothing."""
+        kept = self._find(handle, origin)
+        return kept.data if kept is not None else None
+
+    def adopt(self, handle: str, origin: Origin, data: bytes) -> None:
+        """Keep the JSON of a value that was kept elsewhere under this handle, for *origin*; another one that has the
+        handle stays."""
+        with self._lock:
+            self._drop_expired()
+            if handle not in self._kept and len(data) <= self.max_kept_bytes:
+                self._put(handle, origin, data)
+
     # -- what is kept -------------------------------------------------------------------------------------------
 
     def _find(self, handle: str, origin: Origin) -> _Kept | None:
@@ -172,7 +211,7 @@ class ResultStore(ResultSettings):
         with self._lock:
             self._drop_expired()
             kept = self._kept.get(handle)
-            if kept is None or kept.owner != _owner(origin):
+            if kept is None or kept.owner != owner_of(origin):
                 return None
             kept.used = self.clock()
             self._kept.move_to_end(handle)
@@ -194,11 +233,16 @@ class ResultStore(ResultSettings):
         handle = f"r-{secrets.token_urlsafe(12)}"
         with self._lock:
             self._drop_expired()
-            self._kept[handle] = _Kept(_owner(origin), data, self.clock())
-            self._total += len(data)
-            while len(self._kept) > self.max_kept or self._total > self.max_kept_bytes:
-                self._drop(self._least_missed(handle))
+            if self._new is not None:
+                self._new.add(handle)
+            self._put(handle, origin, data)
         return handle
+
+    def _put(self, handle: str, origin: Origin, data: bytes) -> None:
+        self._kept[handle] = _Kept(owner_of(origin), data, self.clock())
+        self._total += len(data)
+        while len(self._kept) > self.max_kept or self._total > self.max_kept_bytes:
+            self._drop(self._least_missed(handle))
 
     def _least_missed(self, newest: str) -> str:
         """Return the handle to drop: the least recently used one of the owner who keeps most, and never the newest
@@ -219,11 +263,14 @@ class ResultStore(ResultSettings):
 
     def _drop(self, handle: str) -> None:
         self._total -= len(self._kept.pop(handle).data)
+        if self._new is not None:
+            self._new.discard(handle)
         if self._decoded[0] == handle:
             self._decoded = ("", None)
 
 
-def _owner(origin: Origin) -> _Owner:
+def owner_of(origin: Origin) -> _Owner:
+    """Return whose the values are that are kept for *origin*: those of its caller, else of its session."""
     caller = origin.caller
     return ("caller", caller.realm, caller.id) if caller.id else ("session", caller.realm, origin.session)
 

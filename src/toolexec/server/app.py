@@ -82,6 +82,7 @@ from toolexec.server.elicitation import handshake_approver
 from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.kept_calls import KeptCalls
+from toolexec.server.kept_results import KeptResults
 from toolexec.server.kept_sessions import KeptSessions
 from toolexec.server.logins.asking import LoginAsk, takes_links
 from toolexec.server.logins.links import LoginLinks
@@ -162,12 +163,13 @@ class ToolServer:
             expose, language = settings.expose, ex.options.default_language
             tools = meta_tools(expose, code_enabled=code, list_all=settings.list_all, language=language)
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
-        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index)
+        self.state: ServerState = ServerState(settings, endpoint)
+        self._kept_results = KeptResults(results, self.state.store, settings.state_results, settings.state_keys)
+        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
         own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
         """The logins that callers make themselves, at a page of this server; None until an endpoint is served."""
         self._seal = CursorSeal()
-        self.state: ServerState = ServerState(settings, endpoint)
         kept = KeptCalls(self.state.store, endpoint)
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
@@ -515,10 +517,8 @@ class ToolServer:
 
     async def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
         """Return the call that a request goes on with; without work where another server has left it."""
-        replies = params.input_responses or {}
-        return await self._suspended.resume(
-            params.request_state or "", requester.key, digest, replies, requester.source
-        )
+        state, replies = params.request_state or "", params.input_responses or {}
+        return await self._suspended.resume(state, requester.key, digest, replies, requester.source)
 
     async def _replied(self, run: SuspendedRun) -> JSONDict | InputRequiredResult:
         result = await self._suspended.advance(run)
@@ -568,7 +568,7 @@ class ToolServer:
             how = _How(str(kept.get("version")), run.durable)
             args = kept.get("args") or {}
             job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
-            return await job(origin, run.line.progress)
+            return await self._kept_results.after(job(origin, run.line.progress), origin, bool(origin.caller.id))
 
     def _task_after(self, ctx: RequestContext) -> float | None:
         """Return after how many seconds the call of a request becomes a task; None if it does not."""
@@ -630,11 +630,11 @@ class ToolServer:
         on_effect: Callable[[], Awaitable[None] | None] | None = None,
         logins: LoginAsk | None = None,
     ) -> JSONDict:
-        link = logins.link if logins is not None else None
-        asked = line.listening(requester.origin(ask))
-        origin = replace(asked, answer=answer, on_effect=on_effect, login_link=link)
+        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect)
+        origin = replace(origin, login_link=logins.link if logins is not None else None)
         with acting(origin):
-            return await job(origin, line.progress if wants_progress else None)
+            reply = job(origin, line.progress if wants_progress else None)
+            return await self._kept_results.after(reply, origin, requester.is_known_again)
 
 
 def _wants_progress(ctx: RequestContext) -> bool:
@@ -669,11 +669,13 @@ class _Dispatcher:
         settings: ServeSettings,
         unlisted: Sequence[MetaTool] = (),
         index: Callable[[], Index] | None = None,
+        kept_results: KeptResults | None = None,
     ) -> None:
         expose: Expose = settings.expose
         self._ex = ex
         self._expose = expose
         self._results = results
+        self._kept_results = kept_results
         self._own = {
             tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
             for tool in (*tools, *unlisted)
@@ -770,6 +772,7 @@ class _Dispatcher:
                 on_progress=on_progress,
                 durable=durable,
                 idempotency_key=how.key,
+                kept=self._kept_results,
             )
             return meta_result(await tool.handle(call), own.gives, how.version)
         except InvalidCursorError:

@@ -87,13 +87,15 @@ def asks_for_task(ctx: RequestContext, task: object) -> bool:
 class Requester:
     """Who makes a request. `key` is the same for all requests of one proven caller, and empty for an anonymous one.
     `source` is whom limits count for: the proven caller, else the address, else the connection. `approvals` is the
-    longest that an approval may last: a caller over HTTP that was not proven is known by its session at most."""
+    longest that an approval may last: a caller over HTTP that was not proven is known by its session at most.
+    `is_known_again` says that another process would take it for the same one."""
 
     caller: Caller
     client: str
     session: str
     source: str
     approvals: Lasting
+    is_known_again: bool = True
 
     @classmethod
     def of(cls, ctx: RequestContext) -> Requester:
@@ -106,7 +108,8 @@ class Requester:
         if ctx.request is not None and not caller.id:
             lasting = "once" if is_modern(ctx) else "session"
         peer = peer_of(scope) if (scope := _scope(ctx)) is not None else ""
-        return cls(caller, client, session, _key(caller) or peer or session, lasting)
+        known = bool(caller.id) or (ctx.request is not None and not is_modern(ctx))
+        return cls(caller, client, session, _key(caller) or peer or session, lasting, known)
 
     @property
     def key(self) -> str:

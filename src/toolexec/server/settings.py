@@ -86,6 +86,9 @@ class ServeSettings:
     `state_url` is the address of a store in its place that servers on many machines share, or a secret reference to
     it, such as `secretref:env:STATE`; `valkey://` and `valkeys://` (with TLS) need the extra `valkey`.
 
+    Results that were too large for a reply are kept there, too, encrypted: at most `state_results` bytes of all callers
+    together; then the one that has most there loses what it has not read for the longest time.
+
     `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
     `max_line_bytes` is how long a line on stdin may be. `tasks` is for calls that outlive their request; `http` and
     `auth` are for the transports `http` and `sse`.
@@ -122,6 +125,9 @@ class ServeSettings:
     )
     state_url: str = setting(
         "", "A store in place of the file, for many machines: valkeys://..., or secretref:env:NAME.", secret=True
+    )
+    state_results: Bytes = setting(
+        64 * 1024**2, "How long the results are together that are read page by page, also after a restart.", least=0
     )
     max_line_bytes: Bytes = setting(16 * 1024**2, "The longest message over stdio.", least=1)
     max_result_bytes: int | None = setting(None, "The longest result, as JSON; longer ones are cut.", least=1)

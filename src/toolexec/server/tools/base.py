@@ -16,6 +16,7 @@ from toolexec.server.tools.schemas import brief
 
 if TYPE_CHECKING:
     from toolexec.server.durable import DurableCall
+    from toolexec.server.kept_results import KeptResults
 
 __all__ = ["MetaCall", "MetaDurable", "MetaHandler", "MetaReply", "MetaTool"]
 
@@ -44,7 +45,7 @@ class MetaCall:
     """One call of a tool of the server; `args` fit its input schema. `results` keeps what is too large for a reply;
     `on_progress` is None when the client did not ask for progress. `durable` is the durable run that the call is to be,
     if it is one: when that is resumed, `args` has only what the reply is made with. Calls with the same
-    `idempotency_key` are one effect."""
+    `idempotency_key` are one effect. `kept` has the results that other servers have kept, if it is not None."""
 
     ex: Exec
     args: JSONObject
@@ -53,6 +54,7 @@ class MetaCall:
     on_progress: ProgressCallback | None = None
     durable: DurableCall | None = None
     idempotency_key: str = ""
+    kept: KeptResults | None = None
 
     @property
     def run_id(self) -> str | None:

@@ -40,6 +40,8 @@ _OUTPUT: Final[JSONDict] = {
 async def _read(call: MetaCall) -> MetaReply:
     args = dict(call.args)
     handle = args.pop("handle")
+    if call.kept is not None:
+        await call.kept.find(handle, call.origin)
     # A large value takes a while to decode and search, and others are served by this thread.
     page = await asyncio.to_thread(call.results.read, handle, call.origin, **args)
     if page.kind != "text":
