@@ -164,7 +164,7 @@ class ToolServer:
             tools = meta_tools(expose, code_enabled=code, list_all=settings.list_all, language=language)
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self.state: ServerState = ServerState(settings, endpoint)
-        self._kept_results = KeptResults(results, self.state.store, settings.state_results, settings.state_keys)
+        self._kept_results = KeptResults(results, self.state.store, settings.state_results, self.state.keys)
         self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
         own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
@@ -172,7 +172,7 @@ class ToolServer:
         self._seal = CursorSeal()
         kept = KeptCalls(self.state.store, endpoint)
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
-        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume)
+        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume, self.state.tasks(self._kept_results))
         self._offers = ServedOffers(ex, settings.page_size, self._answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.subscribers)
         self._stop_watching: list[Callable[[], None]] = []
@@ -426,7 +426,7 @@ class ToolServer:
             how = _How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
             job = self._metered(params.name, args, self._dispatcher.job(params.name, args, how))
         if wants_task and left is None:
-            return self._begin_task(job, ctx, params, requester, durable)
+            return await self._begin_task(job, ctx, params, requester, durable)
         if left is not None or (is_modern(ctx) and (can_be_asked(ctx) or takes_task)):
             run = left or SuspendedRun(self._suspended, requester.key, digest, requester.source)
             if durable is not None:
@@ -535,7 +535,8 @@ class ToolServer:
         try:
             result = await self._suspended.advance(run, self._task_after(ctx))
             if result is None:
-                result = announced = self._tasks.adopt(run, name, requester, kept=self._kept(run, ctx, requester))
+                kept = self._kept(run, ctx, requester)
+                result = announced = await self._tasks.adopt(run, name, requester, kept=kept)
             if result is None:  # no room for one more task
                 result = await self._suspended.advance(run)
         finally:
@@ -577,7 +578,7 @@ class ToolServer:
             return None
         return 0.0 if settings.mode == "always" else settings.after
 
-    def _begin_task(
+    async def _begin_task(
         self,
         job: _Job,
         ctx: RequestContext,
@@ -589,11 +590,10 @@ class ToolServer:
         run = SuspendedRun(self._suspended, requester.key, "", requester.source)
         if durable is not None:
             run.make_durable(durable)
-        ttl = params.task.ttl if params.task is not None else None
+        ttl = params.task.ttl / 1000 if params.task is not None and params.task.ttl is not None else None
         ask, logins = run.ask if can_elicit(ctx) else None, self._login_ask(requester)
         run.begin(self._work(job, requester, ask, run.line, True, logins=logins))
-        kept = self._kept(run, ctx, requester)
-        announced = self._tasks.adopt(run, params.name, requester, None if ttl is None else ttl / 1000, kept)
+        announced = await self._tasks.adopt(run, params.name, requester, ttl, self._kept(run, ctx, requester))
         assert run.task is not None
         if announced is None:
             run.task.cancel()

@@ -7,24 +7,17 @@ handles: who can read all of it can read no result.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
 import logging
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Final, TypeAlias, TypeVar
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from toolexec.errors import ConfigurationError, StateError
 from toolexec.model.origin import Origin
 from toolexec.run.results import ResultStore, owner_of
+from toolexec.server.sealing import opened, sealed
 from toolexec.server.state import StateStore, key_of
 
 __all__ = ["KeptResults"]
@@ -37,7 +30,6 @@ _PIECE: Final = 256 * 1024  # so long is a record: none holds up what else is st
 _MOST: Final = 500
 _TRIES: Final = 50
 _LATER: Final = 1.1
-_NONCE: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ class KeptResults:
         try:
             async with lock:
                 for handle, data in self._results.new(origin).items():
-                    await self._write(handle, owner, data)
+                    await self._keep(handle, owner, data)
                     self._results.noted(handle)  # not where it was cancelled: the next one writes it
         finally:
             if not lock.locked():
@@ -104,29 +96,32 @@ class KeptResults:
         owner = owner_of(origin)
         data = self._results.data(handle, origin)
         if data is None:
-            data = await self._read(handle, owner)
+            data = await self.read(handle, owner)
             if data is None:
                 return
             self._results.adopt(handle, origin, data)
         used, now = self._used.get(handle), time.monotonic()
         is_due = used is None or now - used >= self._results.keep_seconds * (_LATER - 1)
         if is_due and not self._results.is_new(handle):
-            await self._write(handle, owner, data)
+            await self._keep(handle, owner, data)
+
+    async def _keep(self, handle: str, owner: _Owner, data: bytes) -> None:
+        now, pause = time.monotonic(), self._results.keep_seconds
+        self._used = {each: used for each, used in self._used.items() if now - used < pause} | {handle: now}
+        await self.write(handle, owner, data, pause * _LATER)
 
     # -- records ------------------------------------------------------------------------------------------------
 
-    async def _write(self, handle: str, owner: _Owner, data: bytes) -> None:
-        """Keep a value, or keep it longer; where that fails, the log says it."""
-        now, pause = time.monotonic(), self._results.keep_seconds
-        self._used = {each: used for each, used in self._used.items() if now - used < pause} | {handle: now}
+    async def write(self, handle: str, owner: _Owner, data: bytes, ttl: float) -> None:
+        """Keep a value for *ttl* seconds, in place of one that was there; where that fails, the log says it."""
         try:
             store = self._store()
             if store is None or not self._max_bytes or len(data) > self._results.max_kept_bytes:
                 return
-            text = await asyncio.to_thread(_sealed, data, self._keys[0], handle, owner)
+            text = await asyncio.to_thread(sealed, data, self._keys[0], handle, ("result", *owner))
             if len(text) > self._max_bytes:
                 return
-            name, ttl = key_of("result", handle, *owner), self._results.keep_seconds * _LATER
+            name = key_of("result", handle, *owner)
             pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
             entry = _Entry(name, len(pieces), key_of(*owner), len(text), time.time() + ttl)
             if not await self._enter(store, entry, ttl):
@@ -161,8 +156,8 @@ class KeptResults:
                 return True
         return False
 
-    async def _read(self, handle: str, owner: _Owner) -> bytes | None:
-        """Return a value that is kept; None for none."""
+    async def read(self, handle: str, owner: _Owner) -> bytes | None:
+        """Return a value that is kept; None for none. Raises StateError."""
         name = key_of("result", handle, *owner)
         try:
             store = self._store()
@@ -179,7 +174,7 @@ class KeptResults:
         except ConfigurationError as error:
             logger.error("a result of another server cannot be read: %s", error)
             return None
-        return await asyncio.to_thread(_opened, "".join(pieces), self._keys, handle, owner)
+        return await asyncio.to_thread(opened, "".join(pieces), self._keys, handle, ("result", *owner))
 
 
 def _entries(text: str | None) -> list[_Entry]:
@@ -203,33 +198,3 @@ def _least_missed(entries: Sequence[_Entry], newest: _Entry) -> _Entry:
     owned = {each.owner for each in entries}
     loser = max(owned, key=lambda owner: sizes[owner])
     return next(each for each in entries if each.owner == loser)
-
-
-def _key(key: str, handle: str, owner: _Owner) -> bytes:
-    """Return the key that encrypts one value of one owner, and nothing else."""
-    about = json.dumps(["toolexec/result", *owner]).encode()
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=about)
-    return derived.derive(f"{key}\0{handle}".encode(errors="surrogatepass"))
-
-
-def _sealed(data: bytes, key: str, handle: str, owner: _Owner) -> str:
-    secret, plain = _key(key, handle, owner), zlib.compress(data, 1)
-    # The same each time, so that pieces that are written again fit those that were there.
-    nonce = hashlib.blake2b(plain, key=secret, digest_size=_NONCE).digest()
-    return base64.b64encode(nonce + AESGCM(secret).encrypt(nonce, plain, None)).decode()
-
-
-def _opened(text: str, keys: Sequence[str], handle: str, owner: _Owner) -> bytes | None:
-    """Return a value; None for one that was sealed with none of *keys*, or is not whole."""
-    try:
-        sealed = base64.b64decode(text, validate=True)
-    except ValueError:
-        return None
-    for key in keys:
-        try:
-            cipher = AESGCM(_key(key, handle, owner))
-            return zlib.decompress(cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], None))
-        except (InvalidTag, ValueError):
-            continue
-    logger.warning("a result that is kept cannot be read: it is not whole, or was sealed with another key")
-    return None

@@ -12,11 +12,11 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -38,17 +38,25 @@ from mcp_types import (
     TasksToolsCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from toolexec.discovery.pages import CursorSeal
 from toolexec.durable.journal import Wait
-from toolexec.errors import ConfigurationError, InputValidationError, InvalidCursorError, RunError, ToolExecError
+from toolexec.errors import (
+    ConfigurationError,
+    InputValidationError,
+    InvalidCursorError,
+    RunError,
+    StateError,
+    ToolExecError,
+)
 from toolexec.exec.facade import Exec
 from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Approver
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
+from toolexec.process.poll import pauses
 from toolexec.server.callers import (
     TASKS_ERA,
     TASKS_EXTENSION,
@@ -61,12 +69,14 @@ from toolexec.server.callers import (
 from toolexec.server.durable import DurableCall, questions_of, send_answer, words_of
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
 from toolexec.server.settings import ServeSettings
+from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
 
 __all__ = ["MARK", "ServedTasks", "capabilities_with_tasks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+T = TypeVar("T")
 MARK: Final = f"toolexec/task-{secrets.token_hex(8)}"
 """The key of `_meta` under which the announcement of a task passes the SDK; a tool cannot know it."""
 _CAPABILITY: Final = ServerTasksCapability(
@@ -82,6 +92,7 @@ _ADOPT_SECONDS: Final = 5.0
 _ASKED_AT_MOST: Final = 3
 _Resume: TypeAlias = Callable[[StoredTask, SuspendedRun], Awaitable[Outcome]]
 """Goes on with the durable run of a task that another server has left, and returns the reply of its call."""
+_BEAT_SECONDS: Final = 1.0
 _MESSAGE: Final = 1000
 _PAGE: Final = 50
 
@@ -108,7 +119,14 @@ def capabilities_with_tasks(found: ServerCapabilities, version: str | None) -> S
 class ServedTasks:
     """The tasks of one server. The file of them is opened by the first request that needs it, or by `start`."""
 
-    def __init__(self, settings: ServeSettings, ex: Exec, runs: SuspendedRuns, resume: _Resume) -> None:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        ex: Exec,
+        runs: SuspendedRuns,
+        resume: _Resume,
+        shared: SharedTasks | None = None,
+    ) -> None:
         self.settings = settings.tasks
         self._ex = ex
         self._runs = runs
@@ -120,6 +138,9 @@ class ServedTasks:
         self._live: dict[str, _Live] = {}
         self._tending: asyncio.Task[None] | None = None
         self._seal = CursorSeal()
+        self._shared = shared
+        self._sharing: set[asyncio.Task[None]] = set()
+        self._beating: asyncio.Task[None] | None = None
 
     @property
     def store(self) -> TaskStore:
@@ -166,7 +187,7 @@ class ServedTasks:
 
     # -- a call becomes a task ----------------------------------------------------------------------------------
 
-    def adopt(
+    async def adopt(
         self,
         run: SuspendedRun,
         tool: str,
@@ -191,14 +212,20 @@ class ServedTasks:
             logger.warning("a call of %s does not become a task: %s", tool, error)
             return None
         run.become_task(self._patience)
-        self._watch(task, run)
+        live = self._watch(task, run)
+        if self._shared is not None and not run_id:
+            live.shared = asyncio.create_task(self._shared.begin(task))
+            if self._beating is None or self._beating.done():
+                self._beating = asyncio.create_task(self._beat())
+            await asyncio.wait([live.shared])
         return {"resultType": "task", **_to_wire(task)}
 
-    def _watch(self, task: StoredTask, run: SuspendedRun) -> None:
+    def _watch(self, task: StoredTask, run: SuspendedRun) -> _Live:
         assert run.task is not None
         live = self._live[task.id] = _Live(task, run, run.task)
         run.task.add_done_callback(lambda _: self._ended(live))
         self._begin_to_tend()
+        return live
 
     def _begin_to_tend(self) -> None:
         if self._tending is None or self._tending.done():
@@ -211,17 +238,14 @@ class ServedTasks:
     # -- requests about tasks -----------------------------------------------------------------------------------
 
     async def _get(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
-        task = self._find(ctx, params.task_id)
+        task = await self._find(ctx, params.task_id)
         data = _to_wire(task)
         if not is_modern(ctx):
             return _to_handshake(data)
         if task.status == "input_required":
             questions = await self._questions(task)
             if questions and can_elicit(ctx):
-                data["inputRequests"] = {
-                    key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
-                    for key, request in questions.items()
-                }
+                data["inputRequests"] = {key: _on_wire(request) for key, request in questions.items()}
             elif task.run is not None:  # this client cannot answer: the operator of the server can
                 data["status"] = "working"
         elif task.status in ("completed", "failed"):
@@ -229,24 +253,27 @@ class ServedTasks:
         return {"resultType": "complete", **data}
 
     async def _cancel(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
-        task = self._find(ctx, params.task_id)
+        task = await self._find(ctx, params.task_id)
         if task.is_over and not is_modern(ctx):
             raise MCPError(code=INVALID_PARAMS, message=f"the task is over already: {task.status}")
         live = self._live.get(task.id)
         if live is not None:
             await live.stop(TaskOutcome("cancelled", "cancelled by its client"))
-        elif not task.is_over:
-            self.store.cancel_task(task.id)  # its server stops it
-        return {} if is_modern(ctx) else _to_handshake(_to_wire(self._find(ctx, params.task_id)))
+        elif not task.is_over and not self.store.cancel_task(task.id) and self._shared is not None:
+            await _reached(self._shared.stop(task))  # its server does
+        return {} if is_modern(ctx) else _to_handshake(_to_wire(await self._find(ctx, params.task_id)))
 
     async def _update(self, ctx: RequestContext, params: _UpdateTaskParams) -> JSONDict:
         if not is_modern(ctx):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data="tasks/update")
-        task = self._find(ctx, params.task_id)
+        task = await self._find(ctx, params.task_id)
         live = self._live.get(task.id)
         if task.run is None:
             if live is not None:
                 live.run.answer(params.input_responses)
+            elif self._shared is not None:
+                replies = {key: _on_wire(reply) for key, reply in params.input_responses.items()}
+                await _reached(self._shared.answer(task, replies))
             return {}
         waits = await self._waits(task)
         sent = live.run.durable.sent if live is not None and live.run.durable is not None else frozenset[str]()
@@ -264,14 +291,16 @@ class ServedTasks:
     async def _result(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
         """Wait for the result of a task of 2025-11-25, and put its questions to the client meanwhile."""
         _only_of_its_era(ctx, "tasks/result")
-        task = self._find(ctx, params.task_id)
+        task = await self._find(ctx, params.task_id)
         live = self._live.get(task.id)
         if task.run is not None:
             await self._ask_until_over(ctx, task)
         elif live is not None:
             ask = handshake_approver(ctx, self._patience, {_RELATED: {"taskId": task.id}}) if can_elicit(ctx) else None
             await live.wait(ask)
-        while not (task := self._find(ctx, params.task_id)).is_over:  # noqa: ASYNC110 - another server runs it
+        asked: set[str] = set()
+        while not (task := await self._find(ctx, params.task_id)).is_over:  # another server runs it
+            await self._ask_shared(ctx, task, asked)
             await asyncio.sleep(_TEND_SECONDS)
         if task.status == "completed":
             data = dict(task.outcome or {})
@@ -293,12 +322,14 @@ class ServedTasks:
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         found = self.store.list_tasks(**whose, limit=_PAGE + 1, offset=start)
+        if self._shared is not None and len(found) <= _PAGE:
+            found += await _reached(self._of_others(self._shared, requester, whose, start + len(found)))
         page: JSONDict = {"tasks": [_to_handshake(_to_wire(self._now(task))) for task in found[:_PAGE]]}
         if len(found) > _PAGE:
             page["nextCursor"] = self._seal.make(start + _PAGE, 0, about)
         return page
 
-    def _find(self, ctx: RequestContext, task_id: str) -> StoredTask:
+    async def _find(self, ctx: RequestContext, task_id: str) -> StoredTask:
         """Return a task of the caller of *ctx* as it is now; raises MCPError for any other one."""
         if is_modern(ctx) and not offers_tasks(ctx):
             needed = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
@@ -312,6 +343,9 @@ class ServedTasks:
         except ConfigurationError as error:
             logger.error("%s", error)
             raise MCPError(code=INTERNAL_ERROR, message="the file of tasks cannot be read") from None
+        if task is None and self._shared is not None:
+            found = await _reached(self._shared.find(task_id, Requester.of(ctx).key))
+            task = found.task if found is not None else None
         if task is None:
             raise MCPError(code=INVALID_PARAMS, message="task not found, or it has expired")
         return self._now(task)
@@ -323,6 +357,9 @@ class ServedTasks:
         if task.run is not None:
             return {key: request for key, (_, request) in (await self._waits(task)).items()}
         live = self._live.get(task.id)
+        if live is None and self._shared is not None:
+            found = await _reached(self._shared.find(task.id, task.owner))
+            return {key: ElicitRequest.model_validate(each) for key, each in found.asks.items()} if found else {}
         asked = live.run.questions() if live is not None else {}
         return {key: question(request) for key, request in asked.items()}
 
@@ -350,7 +387,7 @@ class ServedTasks:
         What it does not answer stays open, and is asked again with the next request; what does not fit is asked again.
         """
         asked: Counter[str] = Counter()
-        while not self._find(ctx, task.id).is_over:
+        while not (await self._find(ctx, task.id)).is_over:
             waits = await self._waits(task) if can_elicit(ctx) else {}
             todo = [key for key in waits if asked[key] < _ASKED_AT_MOST]
             for key in todo:
@@ -427,6 +464,11 @@ class ServedTasks:
             self._live.pop(live.task.id, None)
             return
         live.outcome = live.outcome or _outcome_of(live.work, live.run.durable)
+        if live.shared is not None and self._shared is not None and not live.is_finishing:
+            live.is_finishing = True
+            finishing = asyncio.create_task(self._finish(self._shared, live.shared, live.task, live.outcome))
+            self._sharing.add(finishing)
+            finishing.add_done_callback(self._sharing.discard)
         if live.run.durable is not None and live.work.cancelled():
             cancelling = asyncio.create_task(live.run.durable.cancel())
             self._cancelling.add(cancelling)
@@ -438,6 +480,72 @@ class ServedTasks:
         else:
             self._live.pop(live.task.id, None)
 
+    # -- what servers on other machines know ---------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Have other servers know how far the tasks have come, and do what they want of them."""
+        while shared := [live for live in self._live.values() if live.shared is not None]:
+            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.gather(*(self._beat_one(live) for live in shared if live.outcome is None))
+
+    async def _beat_one(self, live: _Live) -> None:
+        assert self._shared is not None
+        try:
+            asks = {key: _on_wire(request) for key, request in (await self._questions(live.task)).items()}
+            found = await self._shared.beat(live.look(), asks)
+            if found is not None and found.answers:
+                given = {"taskId": live.task.id, "inputResponses": found.answers}
+                live.run.answer(_UpdateTaskParams.model_validate(given).input_responses)
+            if found is not None and found.stop:
+                live.begin_to_stop(TaskOutcome("cancelled", "cancelled by its client"))
+        except (ToolExecError, ValidationError) as error:
+            logger.warning("other servers do not know how far a task is: %s", type(error).__name__)
+
+    async def _finish(
+        self, shared: SharedTasks, begun: asyncio.Task[bool], task: StoredTask, outcome: TaskOutcome
+    ) -> None:
+        """Have other servers know how a task ended, as soon as their store can be reached."""
+        await begun  # where it is not known to be kept, it may be all the same
+        for pause in pauses(0.1, _ADOPT_SECONDS):
+            try:
+                await shared.finish(task, outcome)
+                return
+            except StateError as error:
+                logger.warning("other servers do not know how a task ended: %s", error)
+            except ConfigurationError as error:
+                logger.error("other servers do not know how a task ended: %s", error)
+                return
+            if self._closing or time.time() >= task.created + task.ttl:
+                return
+            await asyncio.sleep(pause)
+
+    async def _ask_shared(self, ctx: RequestContext, task: StoredTask, asked: set[str]) -> None:
+        """Put what a task of another server asks to a client of 2025-11-25, each question once."""
+        if self._shared is None or task.status != "input_required" or not can_elicit(ctx):
+            return
+        for key, request in (await self._questions(task)).items():
+            if key not in asked:
+                asked.add(key)
+                try:
+                    reply = await put_to_client(ctx, request, self._patience, {_RELATED: {"taskId": task.id}})
+                except (MCPError, ValidationError) as error:
+                    logger.info("what the task %s asks was not answered: %s", task.id, type(error).__name__)
+                else:
+                    await _reached(self._shared.answer(task, {key: _on_wire(reply)}))
+
+    async def _of_others(
+        self, shared: SharedTasks, requester: Requester, whose: Mapping[str, str], start: int
+    ) -> list[StoredTask]:
+        """Return a page of the tasks of *requester* that only other servers have, as those from *start* on after those
+        of this one, and one more."""
+        most = self.settings.max_tasks
+        owner, session = whose.get("owner"), whose.get("session")
+        here = {task.id for task in self.store.list_tasks(owner=owner, session=session, limit=most)}
+        ids = await shared.list_ids(requester.key, requester.session)
+        there = [task_id for task_id in ids if task_id not in here][max(start - len(here), 0) :]
+        found = await asyncio.gather(*(shared.find(task_id, requester.key) for task_id in there[: _PAGE + 1]))
+        return [each.task for each in found if each is not None]
+
     async def aclose(self) -> None:
         """Stop all tasks, which have failed then, but for durable runs, and release the file."""
         self._closing = True
@@ -446,6 +554,11 @@ class ServedTasks:
         ending = [live.run.stop() if live.run.durable else live.stop(failed) for live in list(self._live.values())]
         await asyncio.gather(*ending)
         await asyncio.gather(*self._cancelling)
+        if self._sharing:
+            await asyncio.wait(self._sharing, timeout=_ADOPT_SECONDS)
+        for each in [*self._sharing, *([self._beating] if self._beating is not None else ())]:
+            each.cancel()
+            await asyncio.wait([each])
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.wait([self._tending])
@@ -462,6 +575,8 @@ class _Live:
         self.work = work
         self.kept = task
         self.outcome: TaskOutcome | None = None
+        self.shared: asyncio.Task[bool] | None = None  # whether others know of it
+        self.is_finishing = False
         self._seen = task
         self._asking = asyncio.Lock()
 
@@ -500,6 +615,23 @@ class _Live:
         """End the work, whatever it does, and the task with this *outcome*, unless it is over."""
         self.begin_to_stop(outcome)
         await self.run.stop()
+
+
+async def _reached(asked: Awaitable[T]) -> T:
+    """Return what the store of shared tasks gives; raises MCPError where it cannot be reached."""
+    try:
+        return await asked
+    except (ConfigurationError, StateError) as error:
+        logger.error("%s", error)
+        raise MCPError(
+            code=INTERNAL_ERROR,
+            message="the store of tasks cannot be reached; try again later",
+            data={"reason": "state_unavailable", "retryable": True},
+        ) from None
+
+
+def _on_wire(message: BaseModel) -> JSONDict:
+    return message.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _refused(error: ToolExecError) -> MCPError:

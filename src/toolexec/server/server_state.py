@@ -10,8 +10,10 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from toolexec.errors import ConfigurationError, StateError
 from toolexec.server.callers import RequestContext, Requester
+from toolexec.server.kept_results import KeptResults
 from toolexec.server.sealed_state import SealedState, read_keys
 from toolexec.server.settings import ServeSettings
+from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.state import FileState, StateStore, sealing_key
 from toolexec.server.state_plugins import open_state
 
@@ -31,7 +33,8 @@ class ServerState:
 
     def __init__(self, settings: ServeSettings, endpoint: str = "") -> None:
         self._settings = settings
-        self._keys = read_keys(settings.state_keys)
+        self.keys: tuple[str, ...] = read_keys(settings.state_keys)
+        """The keys of the settings, looked up."""
         self.endpoint = endpoint
         self._store: StateStore | None = self._with_keys(open_state(settings.state_url)) if settings.state_url else None
         self._failed = False
@@ -51,7 +54,13 @@ class ServerState:
 
     def _with_keys(self, store: StateStore) -> StateStore:
         """Have the records of any *store* be encrypted where the settings have keys."""
-        return SealedState(store, self._keys) if self._keys else store
+        return SealedState(store, self.keys) if self.keys else store
+
+    def tasks(self, results: KeptResults) -> SharedTasks | None:
+        """Return the tasks that servers on many machines share, with long outcomes in *results*; None where it is kept
+        on one machine, whose file of tasks all of its servers have."""
+        settings = self._settings
+        return SharedTasks(self.store, results, self.keys, self.endpoint) if settings.state_url else None
 
     async def sealed(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Open the state that a client sends back, and seal what it is sent; it is bound to the caller."""
@@ -61,7 +70,7 @@ class ServerState:
     async def _make_boundary(self) -> RequestStateBoundary:
         """Return what seals with the key that is shared, and opens with this process's own, too. While the store cannot
         be reached, it seals with its own, and the next request asks the store again."""
-        keys: list[str | bytes] = list(self._keys)
+        keys: list[str | bytes] = list(self.keys)
         is_final = True
         if not keys:
             try:

@@ -19,7 +19,7 @@ from toolexec.process.database import open_database, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.server.settings import TaskSettings
 
-__all__ = ["StoredTask", "TaskOutcome", "TaskStatus", "TaskStore", "TooManyTasksError", "new_task_id"]
+__all__ = ["INTERRUPTED", "StoredTask", "TaskOutcome", "TaskStatus", "TaskStore", "TooManyTasksError", "new_task_id"]
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """`completed`, `failed` and `cancelled` are final. A tool that reported a problem is `completed`, with `isError`."""
@@ -27,7 +27,8 @@ TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "faile
 _INTERNAL_ERROR: Final = -32603  # of JSON-RPC
 _FINAL: Final = ("completed", "failed", "cancelled")
 _LEASE: Final = 120.0  # so long may a server be silent, on a machine whose processes cannot be seen from here
-_INTERRUPTED: Final = "interrupted: the server that ran it ended before it was done; what it did until then is unknown"
+INTERRUPTED: Final = "interrupted: the server that ran it ended before it was done; what it did until then is unknown"
+"""What is said of a task whose server has died."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (id TEXT PRIMARY KEY, tool TEXT NOT NULL, owner TEXT NOT NULL, session TEXT NOT NULL,
     source TEXT NOT NULL, status TEXT NOT NULL, message TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
@@ -263,14 +264,14 @@ class TaskStore:
         dead = [name for name, seen in rows if name != self._server and _is_dead(name, now - seen)]
         if not dead:
             return 0
-        outcome = json.dumps({"code": _INTERNAL_ERROR, "message": _INTERRUPTED})
+        outcome = json.dumps({"code": _INTERNAL_ERROR, "message": INTERRUPTED})
         marked = 0
         with self._transaction() as database:
             for name in dead:
                 marked += database.execute(
                     "UPDATE tasks SET status = 'failed', message = ?, updated = ?, outcome = ?, size = ?, is_open = 0 "
                     "WHERE server = ? AND is_open AND run IS NULL",
-                    (_INTERRUPTED, now, outcome, len(outcome), name),
+                    (INTERRUPTED, now, outcome, len(outcome), name),
                 ).rowcount
         return marked
 
