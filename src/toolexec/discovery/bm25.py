@@ -25,9 +25,12 @@ from toolexec.discovery.ranking.namespaces import (
     LONG,
     LOOKED_AT,
     LOOKUP,
+    MAKER,
     MANY_TOOLS,
+    Said,
     by_namespaces,
     looks_up,
+    makes,
 )
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
@@ -112,7 +115,7 @@ class BM25Searcher:
         self._ordered: list[str] | None = None
         self._changes = 0
         self._sets: deque[tuple[frozenset[str], int, int]] = deque(maxlen=_MAX_SETS)
-        self._lookups: dict[str, list[int]] = {}
+        self._needed: dict[str, tuple[list[int], list[int]]] = {}
 
     @property
     def blocks(self) -> bool:
@@ -154,30 +157,40 @@ class BM25Searcher:
 
     def _of_namespaces(self, query: str, read: Query, limit: int, choice: Choice) -> list[Scored]:
         """Return the best slots for a query that is long enough to be a task, those of its namespaces first, and among
-        these what looks things up there, with its words or without."""
+        these what looks things up there or makes them, with its words or without."""
         words = [*read.words, *self._expander.shaped(query, read)]
         best = self._ranker.best([word.members for word in words], max(limit, LOOKED_AT), choice, self._id)
         said = by_namespaces(self._postings, words, best[:LOOKED_AT], self._namespace, self._sizes)
-        scores = {slot: score + said.get(self._namespace(slot), 0.0) for score, slot in best[:LOOKED_AT]}
-        for space, gain in said.items():
-            for slot in self._lookups_of(space):
-                if slot in scores or self._ranker.allows(slot, choice):
-                    scores[slot] = scores.get(slot, gain) + LOOKUP * gain
+        scores = {slot: score + said.get(self._namespace(slot), Said()).gain for score, slot in best[:LOOKED_AT]}
+        for space, (gain, of_all) in said.items():
+            lookups, makers = self._first_needed(space)
+            for slots, share in ((lookups, LOOKUP), (makers if of_all else (), MAKER)):
+                for slot in slots:
+                    if slot in scores or self._ranker.allows(slot, choice):
+                        scores[slot] = scores.get(slot, gain) + share * gain
         found = [(score, slot) for slot, score in scores.items()]
         found += [item for item in best[LOOKED_AT:] if item[1] not in scores]
         found.sort(key=lambda item: (-item[0], self._id(item[1])))
         return found
 
-    def _lookups_of(self, namespace: str) -> list[int]:
-        """Return the slots of the tools of a namespace that look things up; none of a very large one."""
-        found = self._lookups.get(namespace)
+    def _first_needed(self, namespace: str) -> tuple[list[int], list[int]]:
+        """Return the slots of the tools of a namespace that look things up, and of those that make them; none of a
+        very large one."""
+        found = self._needed.get(namespace)
         if found is None:
-            found = []
+            found = [], []
             if self._sizes[namespace] <= MANY_TOOLS:
-                slots = [posting >> 8 for posting in self._postings.of(self._marks.of_namespace(namespace))]
-                found = [slot for slot in slots if looks_up(self._id(slot).partition(":")[2])]
-            self._lookups[namespace] = found
+                for posting in self._postings.of(self._marks.of_namespace(namespace)):
+                    name = self._name(posting >> 8)
+                    if looks_up(name):
+                        found[0].append(posting >> 8)
+                    elif makes(name):
+                        found[1].append(posting >> 8)
+            self._needed[namespace] = found
         return found
+
+    def _name(self, slot: int) -> str:
+        return self._id(slot).partition(":")[2]
 
     def _namespace(self, slot: int) -> str:
         return _namespace_of(self._id(slot))
@@ -339,7 +352,7 @@ class BM25Searcher:
             return
         self._changes += len(pending)
         self._expander.changed()
-        self._lookups.clear()
+        self._needed.clear()
         while pending:
             tool_id, tool, bindings = pending.popleft()
             if tool is None:

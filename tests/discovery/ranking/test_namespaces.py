@@ -78,6 +78,17 @@ def test_what_looks_things_up_is_filtered_too() -> None:
     assert made.search(TASK, 50) == searcher([*tools(), *lookups()]).search(TASK, 50)
 
 
+def test_what_makes_a_thing_comes_before_what_else_is_done_with_it() -> None:
+    """A task that says *mail* and no verb that a tool has needs what sends one; a namespace of which the task says
+    nothing that nearly all of its tools have does not get what makes things there."""
+    made = searcher(tools())
+    found = ids(made, TASK, 50)
+    mails = [one for one in found if one.startswith("mail:")]
+    assert mails == ["mail:send_mail", "mail:archive_mail", "mail:flag_mail", "mail:forward_mail"]
+    assert "strange:send_it" not in ids(searcher([*tools(), tool("strange:send_it", "Odd.")]), TASK, 50)
+    assert ids(made, "mail", 1) == ["mail:archive_mail"]
+
+
 def test_values_say_what_they_are() -> None:
     """A path, an address and a date in a task find the tools for files, mail and events; in a short query they are
     words."""
