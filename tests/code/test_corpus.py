@@ -18,7 +18,7 @@ BLIND_FLOORS = {
     "blind4": {"python": (0.35, 0.95), "javascript": (0.4, 0.95)},
     "blind5": {"python": (0.25, 0.94), "javascript": (0.32, 0.95)},
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
-    "blind7": {"python": (0.29, 0.84), "javascript": (0.32, 0.82)},
+    "blind7": {"python": (0.29, 0.95), "javascript": (0.32, 0.95)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last four sets.
 One of the first set finds another tool than its author thought."""

@@ -18,16 +18,19 @@ from toolexec.code.repair.chains import about_chains
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
+from toolexec.code.repair.javascript_errors import about_javascript_errors
 from toolexec.code.repair.lacks import PackageSource, distribution_of, missing_module, needed_process
 from toolexec.code.repair.languages import about_language
 from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.missing_imports import about_missing_imports
+from toolexec.code.repair.near_methods import about_near_methods
 from toolexec.code.repair.near_tools import about_near_tools
 from toolexec.code.repair.operands import about_operands
 from toolexec.code.repair.other_names import about_foreign, about_other_names
 from toolexec.code.repair.own_imports import own_import
 from toolexec.code.repair.results import about_results
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.syntax import about_syntax
 from toolexec.code.tools import Tools
 
 __all__ = ["INSTEAD", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
@@ -164,9 +167,10 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     advice = about_missing_imports(failure, tools) or about_calls(failure, tools)
     advice = advice or about_arguments(failure, tools) or about_chains(failure)
-    advice = advice or about_operands(failure) or about_library_names(failure) or about_foreign(failure)
+    advice = advice or about_operands(failure) or about_syntax(failure) or about_library_names(failure)
+    advice = advice or about_foreign(failure) or about_javascript_errors(failure, tools)
     advice = advice or about_results(failure, tools) or about_other_names(failure)
-    advice = advice or about_language(failure)
+    advice = advice or about_language(failure) or about_near_methods(failure)
     if not advice and failure.language == "javascript":
         advice = _about_javascript(failure)
     if near:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolexec.code.repair.shapes import WRAPPERS, fold, kind_of
+from toolexec.code.repair.near_keys import fold
+from toolexec.code.repair.shapes import WRAPPERS
+from toolexec.code.repair.shown import kind_of
 from toolexec.code.repair.source import instead, split
 from toolexec.model.json_value import JSONValue
 

@@ -15,7 +15,8 @@ from toolexec import errors
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_program import JavaScriptProgram
 from toolexec.code.repair.python_program import PythonProgram, program_of
-from toolexec.code.repair.shapes import kind_of, time_as_text, time_of_number
+from toolexec.code.repair.shown import kind_of
+from toolexec.code.repair.times import time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 

@@ -9,19 +9,11 @@ from typing import Final
 
 from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain
 from toolexec.code.repair.javascript_program import JavaScriptProgram
-from toolexec.code.repair.shapes import (
-    WRAPPERS,
-    Advice,
-    Read,
-    kind_of,
-    named_list,
-    nouns_of,
-    only_list,
-    shown_keys,
-    time_as_text,
-    what_to_write,
-)
+from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
+from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.tables import place_of
+from toolexec.code.repair.times import time_as_text
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -155,7 +147,9 @@ class _Reads(JavaScriptProgram):
             last += 1
         tail = self._code[start : chain.steps[last].end] if step.key in WRAPPERS and last > number else ""
         is_part = number > 0 or any(bound is not None and bound.each for bound in self._names.get(chain.root, ()))
-        read = Read(base, step.key, whole, values, later, used, tail, self._nouns, is_part and chain.root != "tools")
+        is_part = is_part and chain.root != "tools"
+        place = place_of(step.key, values, self._tools)
+        read = Read(base, step.key, whole, values, later, used, tail, self._nouns, is_part, place=place)
         return what_to_write(read, "javascript")
 
     def _is_iterated(self, start: int, end: int) -> bool:

@@ -70,10 +70,25 @@ _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "format": "a template, `${{value}}`",
     "count": "{0}.filter((each) => each === value).length",
     "isdigit": "/^\\d+$/.test({0})",
+    "sum": "{0}.reduce((a, b) => a + b, 0)",
+    "mean": "({0}.reduce((a, b) => a + b, 0) / {0}.length)",
+    "average": "({0}.reduce((a, b) => a + b, 0) / {0}.length)",
+    "max": "Math.max(...{0})",
+    "min": "Math.min(...{0})",
+    "unique": "[...new Set({0})]",
+    "distinct": "[...new Set({0})]",
+    "uniq": "[...new Set({0})]",
+    "first": "{0}[0]",
+    "last": "{0}.at(-1)",
+    "contains": "{0}.includes(value)",
+    "isEmpty": "({0}.length === 0)",
+    "sorted": "[...{0}].sort()",
+    "reversed": "[...{0}].reverse()",
+    "capitalize": "({0}[0].toUpperCase() + {0}.slice(1))",
 }
 """Method of Python → what JavaScript has in its place."""
 
-_ONLY_IN_PYTHON: Final = (
+_NOT_IN_JAVASCRIPT: Final = (
     "splitlines",
     "strip",
     "lstrip",
@@ -83,6 +98,19 @@ _ONLY_IN_PYTHON: Final = (
     "startswith",
     "endswith",
     "append",
+    "sum",
+    "mean",
+    "average",
+    "unique",
+    "distinct",
+    "uniq",
+    "first",
+    "last",
+    "contains",
+    "isEmpty",
+    "sorted",
+    "reversed",
+    "capitalize",
 )
 
 _NAMES_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
@@ -151,11 +179,11 @@ def about_other_names(failure: Failure) -> str:
 
 
 def about_foreign(failure: Failure) -> str:
-    """Return what to write instead of a method that Python only has, on the line of a JavaScript program; "" where it
+    """Return what to write instead of a method of other languages, on the line of a JavaScript program; "" where it
     has not one."""
     if failure.language != "javascript" or not _NOT_FUNCTION.match(failure.message):
         return ""
-    for method in _ONLY_IN_PYTHON:
+    for method in _NOT_IN_JAVASCRIPT:
         if re.search(rf"\.{method}\(", failure.source):
             return _of_method("value", method, _METHODS_IN_JAVASCRIPT, failure)
     return ""

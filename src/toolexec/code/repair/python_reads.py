@@ -10,20 +10,12 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.python_names import Part, is_at
 from toolexec.code.repair.python_program import PythonProgram
-from toolexec.code.repair.shapes import (
-    WRAPPERS,
-    Advice,
-    Read,
-    named_list,
-    nouns_of,
-    of_a_time,
-    only_list,
-    shown_keys,
-    time_as_text,
-    what_to_write,
-)
+from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
+from toolexec.code.repair.shown import shown_keys
 from toolexec.code.repair.signatures import takers_of
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.tables import place_of
+from toolexec.code.repair.times import of_a_time, time_as_text
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -130,7 +122,8 @@ class _Reads(PythonProgram):
         if takers:
             of = [self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)]
             takers = f"it is one of `{of[0]}`, and {takers} reads what it stands for" if of else ""
-        read = Read(text, key, whole, values, later, used, tail, self._nouns, is_part, takers)
+        place = place_of(key, values, self._tools)
+        read = Read(text, key, whole, values, later, used, tail, self._nouns, is_part, takers, place)
         return what_to_write(read, "python")
 
     def _read_later(self, above: ast.AST | None, node: ast.AST) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.python_program import PythonProgram, program_of
-from toolexec.code.repair.shapes import kind_of, shown_keys, time_as_text, time_of_number
+from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.repair.times import time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 

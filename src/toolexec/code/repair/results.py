@@ -10,6 +10,7 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_reads import about_javascript_reads, about_not_a_number
+from toolexec.code.repair.lines import about_empty_lines
 from toolexec.code.repair.promises import about_missing_return, about_promises
 from toolexec.code.repair.python_reads import OTHER_NAMES, about_python_reads
 from toolexec.code.repair.python_values import about_python_values
@@ -60,6 +61,8 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
 
 def _about_reads(failure: Failure, tools: Tools) -> str:
     """Advise on a read that finds nothing, by the values that the calls of the run have given."""
+    if advice := about_empty_lines(failure, tools):
+        return advice
     if failure.language == "python":
         return about_python_reads(failure, tools) or about_python_values(failure, tools)
     if failure.language != "javascript" or failure.kind != "TypeError":

@@ -6,15 +6,15 @@ not known, or that any of the values before it has.
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
+from toolexec.code.repair.near_keys import alike, fold, path_to, singular, words_of
+from toolexec.code.repair.shown import shown_value
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.times import of_a_time, time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -23,15 +23,10 @@ __all__ = [
     "WRAPPERS",
     "Advice",
     "Read",
-    "fold",
     "named_list",
     "nouns_of",
     "only_list",
     "results_of",
-    "shown_keys",
-    "shown_value",
-    "time_as_text",
-    "time_of_number",
     "what_to_write",
 ]
 
@@ -44,7 +39,6 @@ WRAPPERS: Final = frozenset(
 """Where other APIs have the value of a call."""
 
 _LISTS: Final = WRAPPERS | {"entries", "hits", "items", "list", "matches", "records", "results", "rows"}
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _KINDS: Final[Mapping[type, str]] = {
     dict: "an object",
     list: "a list",
@@ -57,11 +51,6 @@ _KINDS: Final[Mapping[type, str]] = {
 _MOST: Final = 200
 _MOST_SHOWN: Final = 20
 _OF_EACH: Final = frozenset({"map", "filter", "forEach", "reduce", "some", "every", "find", "flatMap"})
-_LONGEST_SHOWN: Final = 60
-_SECONDS: Final = range(1_000_000_000, 10_000_000_000)
-_MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
-"""Numbers that are times between 2001 and 2286."""
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +74,13 @@ class Read:
     """Whether the base is a part of a result, and no result of its own."""
     takers: str = ""
     """Where the part is from, and the calls of tools that take it alone."""
+    place: int = -1
+    """Where the base, a row of a table, has what is called so in its columns; -1 where that is not known."""
 
     @property
     def is_wrapper(self) -> bool:
         """Whether the key says only that there is a value: "result", or "forecast" of `get_forecast`."""
-        return self.key in WRAPPERS or _singular(self.key) in self.nouns
+        return self.key in WRAPPERS or singular(self.key) in self.nouns
 
     def unwrapped(self) -> str:
         """Return the advice to leave the key out."""
@@ -109,11 +100,6 @@ def results_of(tools: Tools, path: str) -> list[JSONValue]:
     wanted = fold(path.removeprefix("tools."))
     calls = (call for call in tools.tool_calls()[:_MOST] if call.error is None and not call.is_open)
     return [call.value for call in calls if wanted in (fold(call.tool_id), fold(call.tool_id.rpartition(":")[2]))]
-
-
-def fold(name: str) -> str:
-    """Return a name without its case and what stands between its words."""
-    return re.sub(r"[\W_]", "", name).lower()
 
 
 def only_list(values: Iterable[JSONValue]) -> str:
@@ -157,55 +143,6 @@ def what_to_write(read: Read, language: str) -> Advice | None:
     return Advice(f"{VALUE}, here {_KINDS[kind]}: {read.unwrapped()}", is_certain=True)
 
 
-def kind_of(value: JSONValue) -> str:
-    """Return what a value is: its kind, with its keys, or with an example."""
-    if isinstance(value, dict):
-        return f"an object with {shown_keys([value])}"
-    if isinstance(value, list):
-        row = next((each for each in value if isinstance(each, dict)), None)
-        return f"a list of objects with {shown_keys([row])}" if row is not None else f"a list, {shown_value(value)}"
-    if value is None:
-        return "null"
-    name = {str: "text", bool: "a truth value"}.get(type(value), "a number")
-    return f"{name}, such as {shown_value(value)}"
-
-
-def shown_keys(values: Iterable[JSONValue]) -> str:
-    """Return the keys of the first of these objects."""
-    first = next((each for each in values if isinstance(each, dict)), {})
-    return ", ".join([*first][:_MOST_SHOWN]) or "no keys"
-
-
-def shown_value(value: JSONValue) -> str:
-    """Return a value as JSON, cut where it is long."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def of_a_time(key: str) -> bool:
-    """Return whether dates and times have this, in Python or JavaScript, and strings have not."""
-    in_python = hasattr(datetime, key) and not hasattr(str, key)
-    return (
-        in_python
-        or re.fullmatch(r"get(?:UTC)?(?:Time|FullYear|Month|Date|Day|Hours|Minutes)|toISOString", key) is not None
-    )
-
-
-def time_as_text(values: Iterable[JSONValue]) -> bool:
-    """Return whether all of these are a date or a time as text."""
-    found = list(values)
-    return bool(found) and all(isinstance(each, str) and _TIME.fullmatch(each) for each in found)
-
-
-def time_of_number(text: str, value: JSONValue, *, is_python: bool) -> str:
-    """Return what makes a time of a number of seconds or milliseconds since 1970; "" of any other value."""
-    if type(value) is not int or (value not in _MILLISECONDS and value not in _SECONDS):
-        return ""
-    if is_python:
-        return f"datetime.fromtimestamp({text}{' / 1000' if value in _MILLISECONDS else ''}, timezone.utc)"
-    return f"new Date({text}{'' if value in _MILLISECONDS else ' * 1000'})"
-
-
 def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: bool) -> Advice | None:
     if any(read.key in each for each in values):
         return None
@@ -221,7 +158,11 @@ def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: boo
         )
     if read.key in WRAPPERS:
         return Advice(f"{VALUE}: {read.unwrapped()}; {has}")
-    close = _alike(read.key, shared)
+    close = alike(read.key, shared)
+    inner = [(key, alike(read.key, [*_dict(values[0][key])])) for key in nested] if not close else []
+    if len(inside := [pair for pair in inner if pair[1]]) == 1:
+        new = _at(read.base, *inside[0], is_python=is_python)
+        return Advice(f"`{read.base}` has no `{read.key}`, {has}: {instead(read.whole, new)}")
     about = f"`{read.base}` has no `{read.key}`, {has}"
     return Advice(f"{about}: {instead(read.whole, _at(read.base, close, is_python=is_python))}" if close else about)
 
@@ -239,11 +180,11 @@ def _certain(
         return missing, at(same[0])
     if len(inside := [key for key in nested if all(read.key in _dict(each[key]) for each in values)]) == 1:
         return f"{missing}, `{inside[0]}` in it has", at(inside[0], read.key)
-    words = _words(read.key)
+    words = words_of(read.key)
     for key in nested:
-        rest = "_".join(words[len(_words(key)) :])
+        rest = "_".join(words[len(words_of(key)) :])
         found = [inner for inner in _dict(values[0][key]) if fold(inner) == fold(rest)]
-        if words[: len(_words(key))] == _words(key) and len(found) == 1:
+        if words[: len(words_of(key))] == words_of(key) and len(found) == 1:
             return f"{missing}, `{key}` in it has `{found[0]}`", at(key, found[0])
     listed = only_list(values)
     if listed and (read.as_list or read.key in _LISTS) and _means_list(read, listed):
@@ -261,12 +202,14 @@ def _probable(
     having = [key for key in nested if after and all(after in _dict(each[key]) for each in values)]
     if len(having) == 1:
         return f"{missing}, and `{having[0]}` in it has `{after}`", _at(read.base, having[0], is_python=is_python)
+    if path := path_to(read.key, values):
+        return f"{missing}, `{'.'.join(path[:-1])}` in it has", _at(read.base, *path, is_python=is_python)
     return None
 
 
 def _means_list(read: Read, listed: str) -> bool:
-    words = {_singular(word) for word in _words(read.key)}
-    return read.key in _LISTS or _singular(listed) in read.nouns | words or bool(words & read.nouns)
+    words = {singular(word) for word in words_of(read.key)}
+    return read.key in _LISTS or singular(listed) in read.nouns | words or bool(words & read.nouns)
 
 
 def _of_text(read: Read, *, is_python: bool) -> Advice:
@@ -292,6 +235,9 @@ def _of_places(read: Read, *, is_python: bool) -> Advice | None:
     """Advise on a list whose items have a place, and no name: a place as text, or an item that is a list."""
     if read.key.isdigit():
         return Advice(f"`{read.base}` is a list: {instead(read.whole, f'{read.base}[{read.key}]')}", is_certain=True)
+    if read.place >= 0:
+        about = f"`{read.base}` is a row, with `{read.key}` at {read.place}"
+        return Advice(f"{about}: {instead(read.whole, f'{read.base}[{read.place}]')}")
     first = next((each for each in read.values if isinstance(each, list) and each), None)
     if not read.is_part or first is None or isinstance(first[0], dict | list):
         return None
@@ -320,23 +266,6 @@ def _parsed(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
     return found
 
 
-def _alike(name: str, keys: Sequence[str]) -> str:
-    """Return the one key that has all words of a name, or the other way round; else the one that is nearly the same."""
-    words = {_singular(each) for each in _words(name)}
-    having = {key: {_singular(each) for each in _words(key)} for key in keys}
-    found = [key for key, own in having.items() if words <= own or words >= own]
-    found = found or [key for key, own in having.items() if any(_begins(a, b) for a in words for b in own)]
-    if len(found) == 1:
-        return found[0]
-    close = difflib.get_close_matches(name, keys, 1, cutoff=0.75) if not found else []
-    return close[0] if close else ""
-
-
-def _begins(a: str, b: str) -> bool:
-    """Return whether a word is another one, cut, as `ref` is `reference`."""
-    return len(a) > 2 < len(b) and (a.startswith(b) or b.startswith(a))
-
-
 def _at(base: str, *keys: str, is_python: bool) -> str:
     if is_python:
         return base + "".join(f'["{key}"]' for key in keys)
@@ -346,15 +275,7 @@ def _at(base: str, *keys: str, is_python: bool) -> str:
 def nouns_of(tools: Tools) -> frozenset[str]:
     """Return the words of the names of the tools that were called."""
     ids = {call.tool_id for call in tools.tool_calls()[:_MOST]}
-    return frozenset(_singular(word) for each in ids for word in _words(each))
-
-
-def _singular(word: str) -> str:
-    return word.lower().removesuffix("s")
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
+    return frozenset(singular(word) for each in ids for word in words_of(each))
 
 
 def _dict(value: JSONValue) -> dict[str, JSONValue]:

@@ -1,0 +1,38 @@
+"""Texts whose lines a program takes apart: the last is empty where the text ends with one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.source import instead
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["about_empty_lines"]
+
+_SPLIT: Final = re.compile(r"((?<![\w$.])[A-Za-z_$][\w$.]{0,80})\.split\((['\"])\\n\2\)")
+_EMPTY: Final = re.compile(
+    r"IndexError: |ValueError: (?:not enough values to unpack|invalid literal for int\(\) with base 10: ''"
+    r"|could not convert string to float: '')|TypeError: .* of undefined"
+)
+_MOST: Final = 200
+
+
+def about_empty_lines(failure: Failure, tools: Tools) -> str:
+    """Return how to take the lines without the empty one, where a result ends with one; "" where none does."""
+    written = {found[0]: found for found in _SPLIT.finditer(failure.code)} if _EMPTY.match(failure.message) else {}
+    if len(written) != 1 or not any(_ends_empty(call.value, 0) for call in tools.tool_calls()[:_MOST]):
+        return ""
+    [found] = written.values()
+    trimmed = "strip" if failure.language == "python" else "trim"
+    new = f"{found[1]}.{trimmed}(){found[0].removeprefix(found[1])}"
+    return f"`{found[1]}` ends with an empty line: {instead(found[0], new)}"
+
+
+def _ends_empty(value: JSONValue, depth: int) -> bool:
+    if isinstance(value, str):
+        return value.endswith("\n") and "\n" in value.rstrip("\n")
+    parts = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return depth < 3 and any(_ends_empty(part, depth + 1) for part in parts[:_MOST])

@@ -1,0 +1,121 @@
+"""Which key of a value a name that it has not stands for."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["alike", "fold", "path_to", "singular", "words_of"]
+
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_DEPTH: Final = 4
+_MOST: Final = 200
+_UNITS: Final = frozenset(
+    {"at", "c", "cent", "celsiu", "eur", "f", "g", "gram", "hour", "iso", "kg", "km", "kmh", "m", "mb", "meter"}
+    | {"minor", "minute", "mm", "pct", "percent", "sec", "second", "usd", "utc"}
+)
+"""Words that say in what something is told, and not what it is, without the s of several."""
+_ALIASES: Final = tuple(
+    frozenset(each.split())
+    for each in (
+        "name title label subject",
+        "count quantity qty amount stock number total units",
+        "price cost fee rate amount",
+        "total sum amount",
+        "location place city site",
+        "temperature temp",
+        "url link href uri",
+        "description desc summary details text",
+        "author owner user creator by assignee",
+        "status state",
+        "type kind category",
+        "id key code ref sku number uid slug",
+        "latitude lat",
+        "longitude lon lng",
+        "phone tel telephone mobile",
+        "email mail address",
+        "date day when time timestamp at",
+        "begin start from",
+        "end finish until to",
+        "duration length minutes",
+        "score rating grade points",
+        "message msg text body content",
+    )
+)
+"""Words that APIs have for one thing."""
+
+
+def fold(name: str) -> str:
+    """Return a name without its case and what stands between its words."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def alike(name: str, keys: Sequence[str]) -> str:
+    """Return the one key that means what a name does: with all of its words, or all but a unit; with the beginning of
+    one; with another word for the same; else nearly the same one. "" where there is none, or several."""
+    words = {singular(each) for each in words_of(name)}
+    having = {key: {singular(each) for each in words_of(key)} for key in keys}
+    ways: tuple[Callable[[set[str]], bool], ...] = (
+        lambda own: words - _UNITS == own - _UNITS,
+        lambda own: words <= own or words >= own,
+        lambda own: any(_begins(a, b) for a in words for b in own),
+        lambda own: any(words & same and own & same for same in _ALIASES),
+    )
+    for way in ways:
+        found = [key for key, own in having.items() if own and way(own)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            return ""
+    close = difflib.get_close_matches(name, keys, 1, cutoff=0.75)
+    return close[0] if close else ""
+
+
+def path_to(name: str, values: Sequence[Mapping[str, JSONValue]]) -> tuple[str, ...]:
+    """Return the keys that lead to the only place inside of these objects with such a name, else of one that is
+    spelled otherwise; () where there is none, or several."""
+    inside = [*islice(_paths(values[0], ()), _MOST)] if values else []
+    for found in (
+        [path for path in inside if path[-1] == name],
+        [path for path in inside if fold(path[-1]) == fold(name)],
+    ):
+        if len(found) == 1 and all(_has(each, found[0]) for each in values):
+            return found[0]
+        if found:
+            return ()
+    return ()
+
+
+def _paths(value: Mapping[str, JSONValue], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for key, part in value.items():
+        yield (*above, key)
+        if isinstance(part, dict) and len(above) < _DEPTH:
+            yield from _paths(part, (*above, key))
+
+
+def _has(value: JSONValue, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _begins(a: str, b: str) -> bool:
+    """Return whether a word is another one, cut, as `ref` is `reference`."""
+    return len(a) > 2 < len(b) and (a.startswith(b) or b.startswith(a))
+
+
+def singular(word: str) -> str:
+    """Return a word in lower case, without the s of several."""
+    return word.lower().removesuffix("s")
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, as `orderId` and `order_id` have two."""
+    return [word.lower() for word in _WORD.findall(name)]

@@ -1,0 +1,39 @@
+"""Values as a message shows them: their kind, with their keys or an example."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["kind_of", "shown_keys", "shown_value"]
+
+_MOST_SHOWN: Final = 20
+_LONGEST_SHOWN: Final = 60
+
+
+def kind_of(value: JSONValue) -> str:
+    """Return what a value is: its kind, with its keys, or with an example."""
+    if isinstance(value, dict):
+        return f"an object with {shown_keys([value])}"
+    if isinstance(value, list):
+        row = next((each for each in value if isinstance(each, dict)), None)
+        return f"a list of objects with {shown_keys([row])}" if row is not None else f"a list, {shown_value(value)}"
+    if value is None:
+        return "null"
+    name = {str: "text", bool: "a truth value"}.get(type(value), "a number")
+    return f"{name}, such as {shown_value(value)}"
+
+
+def shown_keys(values: Iterable[JSONValue]) -> str:
+    """Return the keys of the first of these objects."""
+    first = next((each for each in values if isinstance(each, dict)), {})
+    return ", ".join([*first][:_MOST_SHOWN]) or "no keys"
+
+
+def shown_value(value: JSONValue) -> str:
+    """Return a value as JSON, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
