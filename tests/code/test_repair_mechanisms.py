@@ -14,13 +14,16 @@ from toolexec import Exec, tool
 @tool("lab:read_sample", read_only=True)
 def _read_sample() -> dict[str, Any]:
     """Reads a sample."""
-    return {"sample": {"taken": {"place": {"label": "pond"}}, "mass_grams": 12}, "series": [[1, "a"], [2, "b"]]}
+    return {
+        "sample": {"taken": {"place": {"label": "pond"}}, "mass_grams": 12},
+        "series": [[1, "a", True], [2, "b", False]],
+    }
 
 
 @tool("lab:list_runs", read_only=True)
 def _list_runs() -> dict[str, Any]:
     """Lists runs as a table."""
-    return {"columns": ["run_id", "grade"], "rows": [[7, "good"], [8, "poor"]], "empty": [], "marks": [[1, 2], []]}
+    return {"columns": ["run_id", "grade"], "rows": [[7, "good"], [8, "poor"]]}
 
 
 @tool("lab:read_log", read_only=True)
@@ -29,11 +32,29 @@ def _read_log() -> str:
     return "a,1\nb,2\n"
 
 
+@tool("lab:count_all", read_only=True)
+def _count_all() -> dict[str, int]:
+    """Counts by kind."""
+    return {"a": 3, "b": 4}
+
+
+@tool("lab:read_day", read_only=True)
+def _read_day() -> str:
+    """Reads a day."""
+    return "2026-01-01"
+
+
+@tool("lab:order", read_only=True)
+def _order(sku: str, day: str) -> str:
+    """Orders a thing."""
+    return f"{sku} {day}"
+
+
 @pytest.fixture
 async def ex() -> AsyncIterator[Exec]:
     """An instance with the tools of a laboratory."""
     async with Exec() as ex:
-        for each in (_read_sample, _list_runs, _read_log):
+        for each in (_read_sample, _list_runs, _read_log, _count_all, _read_day, _order):
             ex.add(each)
         yield ex
 
@@ -50,6 +71,13 @@ FIXED = [
         ["7", "8"],
     ),
     ("python", 'text = tools.lab.read_log()\nreturn sum(int(line.split(",")[1]) for line in text.split("\\n"))', 3),
+    ("python", 't = tools.lab.list_runs()\nreturn [row[0] for row in t["records"]]', [7, 8]),
+    ("python", 'return [a for a, b in tools.lab.read_sample()["series"]]', [1, 2]),
+    ("python", "return sum(tools.lab.count_all())", 7),
+    ("python", "from datetime import date\nd = tools.lab.read_day()\nreturn (date(2026, 1, 3) - d).days", 2),
+    ("python", 'return tools.lab.order(item="x", date="2026-01-01")', "x 2026-01-01"),
+    ("javascript", "const { label } = await tools.lab.read_sample();\nreturn label.trim();", "pond"),
+    ("javascript", "const words = ['a', 'b'];\nreturn words.last();", "b"),
     ("python", 's = tools.lab.read_sample()\nreturn s["sample"]["mass_grams]', 12),
     ("python", 't = tools.lab.list_runs()\nreturn len(t["rows"]', 2),
     ("python", 't = tools.lab.list_runs()\nreturn len(t["rows"]))', 2),

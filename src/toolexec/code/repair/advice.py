@@ -168,7 +168,12 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     advice = about_missing_imports(failure, tools) or about_calls(failure, tools)
     advice = advice or about_arguments(failure, tools) or about_chains(failure)
     advice = advice or about_operands(failure) or about_syntax(failure) or about_library_names(failure)
-    advice = advice or about_foreign(failure) or about_javascript_errors(failure, tools)
+    advice = (
+        advice
+        or about_foreign(failure)
+        or about_javascript_errors(failure, tools)
+        or about_near_methods(failure, is_same=True)
+    )
     advice = advice or about_results(failure, tools) or about_other_names(failure)
     advice = advice or about_language(failure) or about_near_methods(failure)
     if not advice and failure.language == "javascript":

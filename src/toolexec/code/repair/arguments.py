@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.given_values import about_given_values, fits
+from toolexec.code.repair.near_keys import is_other_word
 from toolexec.code.repair.signatures import signature_of
 from toolexec.code.repair.source import calls_of, end_of, instead, split
 from toolexec.code.tools import Tools
@@ -180,6 +181,7 @@ def _paired(
         own = {other: {*re.findall(r"[a-z]+", other.lower())} for other in could}
         close = [other for other, of in own.items() if words & of]
         close = close or [other for other, of in own.items() if any(words & same and of & same for same in _SAME_WORDS)]
+        close = close or [other for other, of in own.items() if any(is_other_word(a, b) for a in words for b in of)]
         close = close if len(close) == 1 else [other for other in close if other in missing]
         if len(close) == 1:
             found[name] = close[0]

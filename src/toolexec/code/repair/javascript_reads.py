@@ -9,6 +9,7 @@ from typing import Final
 
 from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain
 from toolexec.code.repair.javascript_program import JavaScriptProgram
+from toolexec.code.repair.near_keys import path_to
 from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
 from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import instead
@@ -132,6 +133,8 @@ class _Reads(JavaScriptProgram):
                 return Advice(f"{about}: {instead(whole, new)}") if step.key in _TAKING_EACH else None
             new = f"{base}.{listed}{whole.removeprefix(base)}"
             return Advice(f"`{base}` is an object, and the list is in `{listed}`: {instead(whole, new)}", True)
+        if any(each.key in ("find", "filter") for each in chain.steps[:number]):
+            values = [each for each in values if each is not None] or values  # it was looked at
         is_mixed = None in values and any(each is not None for each in values)
         if isinstance(step.key, str) and is_mixed and "?" not in whole.removeprefix(base):
             new = f"{base}?{whole.removeprefix(base)}"
@@ -174,16 +177,18 @@ class _Reads(JavaScriptProgram):
                         rf"(?<![\w$.]){re.escape(name or key)}\s*\.\s*({'|'.join(_OF_LISTS)})\b", self._code
                     )
                     listed = only_list(values)
-                    holders = [
-                        other
-                        for other, part in next(each for each in values if isinstance(each, dict)).items()
-                        if isinstance(part, dict) and key in part
-                    ]
+                    path = path_to(key, [value for value in values if isinstance(value, dict)])
                     old = re.search(r"\{[^{}]*\}", found[0])
-                    if len(holders) == 1 and old is not None:
-                        taken = [f"{holders[0]}: {{ {other} }}" if other == each else other for other in names]
+                    if path and path[-1] == key and old is not None:
+                        inner = each
+                        for above in reversed(path[:-1]):
+                            inner = f"{above}: {{ {inner} }}"
+                        taken = [inner if other == each else other for other in names]
                         new = f"{{ {', '.join(taken)} }}"
-                        yield line, Advice(f"`{key}` is in `{holders[0]}`: {instead(old[0], new)}", True)
+                        yield (
+                            line,
+                            Advice(f"`{key}` is in `{'.'.join(path[:-1])}`: {instead(old[0], new)}", len(path) == 2),
+                        )
                     elif used is not None and listed:
                         taken = [f"{listed}: {name or key}" if other == each else other for other in names]
                         shown = f"{{ {', '.join(taken)} }}"

@@ -1,4 +1,4 @@
-"""Texts whose lines a program takes apart: the last is empty where the text ends with one."""
+"""Strings whose lines a program takes apart: the last is empty where the string ends with one."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["alike", "fold", "path_to", "singular", "words_of"]
+__all__ = ["alike", "fold", "is_other_word", "path_to", "singular", "words_of"]
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _DEPTH: Final = 4
@@ -19,7 +19,7 @@ _UNITS: Final = frozenset(
     {"at", "c", "cent", "celsiu", "eur", "f", "g", "gram", "hour", "iso", "kg", "km", "kmh", "m", "mb", "meter"}
     | {"minor", "minute", "mm", "pct", "percent", "sec", "second", "usd", "utc"}
 )
-"""Words that say in what something is told, and not what it is, without the s of several."""
+"""Words that say the unit of a value, and not what it is, without the s of several."""
 _ALIASES: Final = tuple(
     frozenset(each.split())
     for each in (
@@ -34,7 +34,7 @@ _ALIASES: Final = tuple(
         "author owner user creator by assignee",
         "status state",
         "type kind category",
-        "id key code ref sku number uid slug",
+        "id key code ref reference sku number uid slug",
         "latitude lat",
         "longitude lon lng",
         "phone tel telephone mobile",
@@ -64,7 +64,7 @@ def alike(name: str, keys: Sequence[str]) -> str:
         lambda own: words - _UNITS == own - _UNITS,
         lambda own: words <= own or words >= own,
         lambda own: any(_begins(a, b) for a in words for b in own),
-        lambda own: any(words & same and own & same for same in _ALIASES),
+        lambda own: any(is_other_word(a, b) for a in words for b in own),
     )
     for way in ways:
         found = [key for key, own in having.items() if own and way(own)]
@@ -74,6 +74,11 @@ def alike(name: str, keys: Sequence[str]) -> str:
             return ""
     close = difflib.get_close_matches(name, keys, 1, cutoff=0.75)
     return close[0] if close else ""
+
+
+def is_other_word(a: str, b: str) -> bool:
+    """Return whether two words are used by APIs for one thing."""
+    return any(a in same and b in same for same in _ALIASES)
 
 
 def path_to(name: str, values: Sequence[Mapping[str, JSONValue]]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "distinct": "[...new Set({0})]",
     "uniq": "[...new Set({0})]",
     "first": "{0}[0]",
-    "last": "{0}.at(-1)",
+    "last": "{0}.slice(-1)[0]",
     "contains": "{0}.includes(value)",
     "isEmpty": "({0}.length === 0)",
     "sorted": "[...{0}].sort()",

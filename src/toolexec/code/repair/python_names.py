@@ -170,6 +170,10 @@ class PythonNames:
         lines[0] = lines[0][getattr(node, "col_offset", 0) :]
         return b"".join(lines).decode(errors="replace")
 
+    def source(self, node: ast.AST) -> str:
+        """Return the source of a node; "" for one that was made here."""
+        return self._source(node)
+
     def text(self, node: ast.expr) -> str:
         """Return the source of an expression."""
         text = self._source(node) or ast.unparse(node)

@@ -17,6 +17,7 @@ from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import calls_of, instead
 from toolexec.code.repair.times import time_as_text, time_of_number
+from toolexec.code.repair.unpacking import of_unpacking
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -45,6 +46,8 @@ _SET: Final = re.compile(
 )
 _FOLDS: Final = frozenset({"max", "min", "sorted", "sum"})
 _MOST_NODES: Final = 300
+_DATE: Final = "date"
+_UNPACKED: Final = re.compile(r"ValueError: too many values to unpack \(expected (\d+)")
 
 
 def about_python_values(failure: Failure, tools: Tools) -> str:
@@ -63,6 +66,8 @@ def about_python_values(failure: Failure, tools: Tools) -> str:
     nodes = program.nodes(failure.line)[:_MOST_NODES]
     if _NONE.match(failure.message):
         return next(_of_none(program, nodes), "")
+    if unpacked := _UNPACKED.match(failure.message):
+        return next(of_unpacking(program, nodes, int(unpacked[1])), "")
     found = list(_of_operations(program, nodes, failure.message))
     return next((said for said, is_written in found if is_written), next((said for said, _ in found), ""))
 
@@ -142,8 +147,8 @@ def _of_operations(program: PythonProgram, nodes: Sequence[ast.AST], message: st
                 continue
             text = program.text(each)
             said.append(f"`{text}` is {_kinds(values)}")
-            if made := _made(text, values, wanted):
-                new, is_written = new.replace(text, made, 1) if made not in new else new, True
+            if made := _made(text, values, _DATE if _is_date(message, values) else wanted):
+                new, is_written = _put(made, text, new) if made not in new else new, True
         if not said:
             continue
         about = ", ".join(said)
@@ -198,6 +203,11 @@ def _wanted(node: ast.AST, known: Sequence[tuple[ast.expr, list[JSONValue]]], me
     return "text" if has_text or "to str" in message else "number"
 
 
+def _is_date(message: str, values: Sequence[JSONValue]) -> bool:
+    """Return whether a date is put together with one that is a string."""
+    return "'datetime.date'" in message and all(isinstance(each, str) and len(each) == 10 for each in values)
+
+
 def _fits(values: Sequence[JSONValue], wanted: str) -> bool:
     if wanted == "number":
         return all(isinstance(each, int | float) for each in values)
@@ -206,6 +216,8 @@ def _fits(values: Sequence[JSONValue], wanted: str) -> bool:
 
 def _made(text: str, values: Sequence[JSONValue], wanted: str) -> str:
     """Return what makes the wanted of these values; "" where there is not one way."""
+    if wanted == _DATE:
+        return f"date.fromisoformat({text})"
     if wanted == "time" or (wanted == "number" and time_as_text(values)):
         return f"datetime.fromisoformat({text})"
     filled = [each for each in values if each is not None]
@@ -233,7 +245,12 @@ def _of_items(program: PythonProgram, node: ast.AST) -> Iterator[tuple[str, bool
     """Say that rows are compared by one of their keys, where none is given."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords or len(node.args) != 1:
         return
-    values = program.values(node.args[0]) if node.func.id in _FOLDS - {"sum"} else []
+    values = program.values(node.args[0])
+    if node.func.id == "sum" and values and all(isinstance(each, dict) and _numbers(each) for each in values):
+        text = program.text(node.args[0])
+        new = f"sum({text}.values())"
+        yield f"`{text}` is a dict, whose items are its keys: {instead(program.text(node), new)}", True
+    values = values if node.func.id in _FOLDS - {"sum"} else []
     rows = [row for each in values if isinstance(each, list) for row in each if isinstance(row, dict)]
     if rows:
         text = program.text(node.args[0])
@@ -241,6 +258,16 @@ def _of_items(program: PythonProgram, node: ast.AST) -> Iterator[tuple[str, bool
         about = f"`{text}` has dicts with {shown_keys(rows)}: say by which with `key=lambda each: each[...]`"
         new = f'{node.func.id}({text}, key=lambda each: each["{numbers[0]}"])' if len(numbers) == 1 else ""
         yield (f"{about}; {instead(program.text(node), new)}", True) if new else (about, False)
+
+
+def _numbers(value: JSONValue) -> bool:
+    return isinstance(value, dict) and bool(value) and _fits([*value.values()], "number")
+
+
+def _put(made: str, text: str, within: str) -> str:
+    """Return an operation with *made* in the place of an operand, and of no part of another name."""
+    before, after = (r"(?<![\w.])" if text[0].isidentifier() else ""), (r"(?!\w)" if text[-1].isidentifier() else "")
+    return re.sub(before + re.escape(text) + after, lambda _: made, within, count=1)
 
 
 def _augmented(program: PythonProgram, node: ast.AST) -> str:

@@ -202,9 +202,22 @@ def _probable(
     having = [key for key in nested if after and all(after in _dict(each[key]) for each in values)]
     if len(having) == 1:
         return f"{missing}, and `{having[0]}` in it has `{after}`", _at(read.base, having[0], is_python=is_python)
+    if read.key in _LISTS and (rows := _rows_of(values)):
+        return f"{missing}; the rows are in `{rows}`", _at(read.base, rows, is_python=is_python)
     if path := path_to(read.key, values):
         return f"{missing}, `{'.'.join(path[:-1])}` in it has", _at(read.base, *path, is_python=is_python)
     return None
+
+
+def _rows_of(values: list[dict[str, JSONValue]]) -> str:
+    """Return the one key under which each of these objects has a list of lists or of objects; "" without one."""
+    found = {
+        key
+        for each in values
+        for key, part in each.items()
+        if isinstance(part, list) and part and all(isinstance(row, list | dict) for row in part)
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _means_list(read: Read, listed: str) -> bool:

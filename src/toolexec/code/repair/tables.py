@@ -33,12 +33,12 @@ def place_of(name: str, rows: Sequence[JSONValue], tools: Tools) -> int:
 
 
 def _columns(value: JSONValue, depth: int) -> Iterator[list[str]]:
-    """Yield the lists of names in a value: of texts, or of objects with a name."""
+    """Yield the lists of names in a value: of strings, or of objects with a name."""
     if isinstance(value, list):
         named = [each.get("name") if isinstance(each, dict) else each for each in value[:_MOST]]
-        texts = [fold(each) for each in named if isinstance(each, str)]
-        if len(texts) == len(named):
-            yield texts
+        names = [fold(each) for each in named if isinstance(each, str)]
+        if len(names) == len(named):
+            yield names
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for part in islice(parts, _MOST) if depth < _DEPTH else ():
         yield from _columns(part, depth + 1)
