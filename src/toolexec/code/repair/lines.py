@@ -7,6 +7,7 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.tables import parts_of
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -23,7 +24,8 @@ _MOST: Final = 200
 def about_empty_lines(failure: Failure, tools: Tools) -> str:
     """Return how to take the lines without the empty one, where a result ends with one; "" where none does."""
     written = {found[0]: found for found in _SPLIT.finditer(failure.code)} if _EMPTY.match(failure.message) else {}
-    if len(written) != 1 or not any(_ends_empty(call.value, 0) for call in tools.tool_calls()[:_MOST]):
+    values = [call.value for call in tools.tool_calls()[:_MOST]] if len(written) == 1 else []
+    if not any(map(_ends_empty, parts_of(values))):
         return ""
     [found] = written.values()
     trimmed = "strip" if failure.language == "python" else "trim"
@@ -31,8 +33,5 @@ def about_empty_lines(failure: Failure, tools: Tools) -> str:
     return f"`{found[1]}` ends with an empty line: {instead(found[0], new)}"
 
 
-def _ends_empty(value: JSONValue, depth: int) -> bool:
-    if isinstance(value, str):
-        return value.endswith("\n") and "\n" in value.rstrip("\n")
-    parts = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-    return depth < 3 and any(_ends_empty(part, depth + 1) for part in parts[:_MOST])
+def _ends_empty(value: JSONValue) -> bool:
+    return isinstance(value, str) and value.endswith("\n") and "\n" in value[:-1]

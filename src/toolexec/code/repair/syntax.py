@@ -14,7 +14,7 @@ from toolexec.code.repair.source import instead
 __all__ = ["about_syntax"]
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
-_LONGEST: Final = 20_000
+_LONGEST: Final = 10_000
 """Characters of a program beyond which none of this is tried: it is read once for each way."""
 _MOST_WAYS: Final = 30
 _UNCLOSED: Final = re.compile(r"'([(\[{])' was never closed")

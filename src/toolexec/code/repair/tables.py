@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -10,10 +11,11 @@ from toolexec.code.repair.near_keys import fold
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["place_of"]
+__all__ = ["parts_of", "place_of"]
 
-_DEPTH: Final = 4
 _MOST: Final = 200
+_FEW: Final = 10
+_MOST_PARTS: Final = 2_000
 
 
 def place_of(name: str, rows: Sequence[JSONValue], tools: Tools) -> int:
@@ -25,20 +27,27 @@ def place_of(name: str, rows: Sequence[JSONValue], tools: Tools) -> int:
     results = [call.value for call in tools.tool_calls()[:_MOST] if call.error is None and not call.is_open]
     places = {
         columns.index(fold(name))
-        for value in (*rows[:1], *results)
-        for columns in islice(_columns(value, 0), _MOST)
+        for columns in map(_columns, parts_of([*rows[:1], *results]))
         if len(columns) == width and columns.count(fold(name)) == 1
     }
     return places.pop() if len(places) == 1 else -1
 
 
-def _columns(value: JSONValue, depth: int) -> Iterator[list[str]]:
-    """Yield the lists of names in a value: of strings, or of objects with a name."""
-    if isinstance(value, list):
-        named = [each.get("name") if isinstance(each, dict) else each for each in value[:_MOST]]
-        names = [fold(each) for each in named if isinstance(each, str)]
-        if len(names) == len(named):
-            yield names
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in islice(parts, _MOST) if depth < _DEPTH else ():
-        yield from _columns(part, depth + 1)
+def parts_of(values: Sequence[JSONValue]) -> Iterator[JSONValue]:
+    """Yield these values and what is in them, the outer before the inner: not all of large ones."""
+    pending = deque(values[:_MOST])
+    for _ in range(_MOST_PARTS):
+        if not pending:
+            return
+        value = pending.popleft()
+        yield value
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        pending.extend(islice(inner, _MOST if isinstance(value, dict) else _FEW))
+
+
+def _columns(value: JSONValue) -> list[str]:
+    """Return the names that a list has: of strings, or of objects with a name; none of any other."""
+    items = value[:_MOST] if isinstance(value, list) else []
+    named = [each.get("name") if isinstance(each, dict) else each for each in items]
+    names = [fold(each) for each in named if isinstance(each, str)]
+    return names if len(names) == len(named) else []
