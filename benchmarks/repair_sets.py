@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.repair import add_tools
 from benchmarks.repair_projects import add_project_tools
+from benchmarks.repair_resort import add_resort_tools
 from benchmarks.repair_support import add_support_tools
 from benchmarks.repair_tools import add_office_tools
 from benchmarks.repair_town import add_town_tools
@@ -23,5 +24,6 @@ BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
     "blind5": add_project_tools,
     "blind6": add_travel_tools,
     "blind7": add_town_tools,
+    "blind8": add_resort_tools,
 }
 """The sets that were written without a look at the repairs, with what adds their tools."""
