@@ -402,7 +402,7 @@ class CodeSession:
             executor, asked = Executor(self._recorded.change(executor.config)), self._recorded.request
         tools, request = executor.prepare(asked)
         self._handles = tools.handles
-        request = request.given(gateway=tools, output=tools.output)
+        request = request.given(gateway=tools, output=tools.output, origin=CURRENT.get())
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._runs.held(asked))
             self._session = await runtime.open_session(request)

@@ -13,6 +13,7 @@ from toolexec.sandbox import LimitsEnforced, claim_resources
 from toolexec_kubernetes.config import KubernetesConfig, isolation_of
 from toolexec_kubernetes.failures import KubeError, refusal
 from toolexec_kubernetes.spec import POLICY, policy_body
+from toolexec_kubernetes.workspace import Workspace
 
 if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
@@ -58,19 +59,27 @@ _CLAIMS: Final = (
     Permission("extensions.agents.x-k8s.io", "sandboxclaims", ("create", "delete", "list")),
     Permission("extensions.agents.x-k8s.io", "sandboxtemplates", ("list",)),
 )
+_SANDBOXES: Final = Permission("agents.x-k8s.io", "sandboxes", ("create", "delete", "list", "patch"))
+_WORKSPACES: Final = Permission("", "persistentvolumeclaims", ("create", "delete", "get", "list", "patch"))
+_KEPT_WORKSPACES: Final = Permission("", "persistentvolumeclaims", ("create", "get"))
 _WHY: Final = Permission("", "events", ("list",))
 """Why a Job or a claim makes no pod."""
 
 
-def permissions_for(*, jobs: bool, claims: bool) -> tuple[Permission, ...]:
+def permissions_for(
+    *, jobs: bool, claims: bool, workspace: Workspace | None = None, sandboxes: bool = False
+) -> tuple[Permission, ...]:
     """Return all that is needed in the namespace: with *jobs* for pods made by Jobs, which then are the only way to
-    make one, with *claims* for pods that are claimed from a warm pool of the cluster, too."""
+    make one, with *claims* for pods that are claimed from a warm pool of the cluster, too, with a *workspace* for
+    claims of volumes, and with *sandboxes* for sessions that a Sandbox suspends."""
     return (
         Permission("", "pods", _PODS if jobs else ("create", *_PODS)),
         *_ALWAYS,
         *((_JOBS,) if jobs else ()),
         *(_CLAIMS if claims else ()),
-        *((_WHY,) if jobs or claims else ()),
+        *((_SANDBOXES,) if sandboxes else ()),
+        *((_WORKSPACES if workspace.keep_seconds else _KEPT_WORKSPACES,) if workspace is not None else ()),
+        *((_WHY,) if jobs or claims or sandboxes else ()),
     )
 
 

@@ -109,12 +109,15 @@ class KubeClient:
         """Change parts of what is there. Raises KubeError."""
         return await self._json("PATCH", path, body=body, media="application/merge-patch+json")
 
-    async def delete(self, path: str, *, grace: int | None = None) -> bool:
+    async def delete(self, path: str, *, grace: int | None = None, version: str = "") -> bool:
         """Have something removed; False where there is none. *grace* is how many seconds a pod gets to end; 0 forgets
-        it at once, whatever its node says. Raises KubeError."""
+        it at once, whatever its node says. With the *version* of an object only that one is removed: one that has been
+        changed is a KubeError with the status 409. Raises KubeError."""
         options: JSONDict = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
+        if version:
+            options["preconditions"] = {"resourceVersion": version}
         try:
             await self._json("DELETE", path, body=options)
         except KubeError as error:

@@ -14,6 +14,7 @@ from toolexec_kubernetes.brought import BRINGER
 from toolexec_kubernetes.metadata import check_annotations, check_labels
 from toolexec_kubernetes.sidecars import Sidecar, read_sidecars
 from toolexec_kubernetes.volumes import Volume, read_volumes
+from toolexec_kubernetes.workspace import Workspace, read_workspace
 
 __all__ = ["CONTAINER", "LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
 
@@ -64,6 +65,11 @@ class KubernetesConfig(DaemonConfig):
     `claim` (with `read_only` and `sub_path`), which all pods share and which outlives them, or a `size` for an empty
     one of each pod, by its `storage_class` or on the disk of the node. A claim that can be written needs
     `run_as_user`.
+    `workspace` is a table with the `size` of a PersistentVolumeClaim that each identified caller gets of its own: it is
+    `/work` in all pods of that caller, and in no others. It can have a `storage_class`, an `access` (ReadWriteOnce,
+    ReadWriteOncePod, ReadWriteMany), `keep_seconds`, after which an unused one is removed (30 days; 0: never), and a
+    `scope` that distinguishes it from those of other services in the namespace. With `suspend_seconds` the pod of a
+    session that has been idle for so long is removed; the next program of the session gets another one, with its files.
     `sidecars` are tables with the `name`, `image` and `memory` of other containers in each pod, and if need be
     `command`, `env`, `cpus`, and as `scratch` the sizes of their directories in memory, by path. Code reaches them on
     127.0.0.1; they have its rights and no more of a network.
@@ -98,6 +104,8 @@ class KubernetesConfig(DaemonConfig):
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     volumes: Sequence[Mapping[str, Any]] = ()
+    workspace: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    suspend_seconds: float = 0.0
     sidecars: Sequence[Mapping[str, Any]] = ()
     runtime_image: str = ""
 
@@ -135,9 +143,11 @@ class KubernetesConfig(DaemonConfig):
             ("cpu_request", 0),
             ("run_as_user", 0),
             ("reconnect_seconds", 0),
+            ("suspend_seconds", 0),
         ):
             if getattr(self, setting) < least:
                 raise ConfigurationError(f"{setting} must be {least} or more, not {getattr(self, setting)!r}")
+        self._check_workspace()
         if not self.reconnect_seconds <= _LONGEST_RECONNECT:
             raise ConfigurationError(
                 f"reconnect_seconds must be {_LONGEST_RECONNECT:g} or less, not {self.reconnect_seconds!r}"
@@ -146,6 +156,21 @@ class KubernetesConfig(DaemonConfig):
             raise ConfigurationError(
                 f"run_as_user must be below {_NAMESPACE_USERS} with user_namespaces, not {self.run_as_user!r}"
             )
+
+    def _check_workspace(self) -> None:
+        workspace = self.own_workspace
+        if workspace is None:
+            if self.suspend_seconds:
+                raise ConfigurationError("suspend_seconds needs a workspace: without one, files would go with the pod")
+        elif workspace.keep_seconds and workspace.keep_seconds <= self.lifetime:
+            raise ConfigurationError(
+                f"workspace: keep_seconds must be above lifetime, {self.lifetime}, as a pod may use it for so long"
+            )
+
+    @property
+    def own_workspace(self) -> Workspace | None:
+        """The setting `workspace`, read; None where there is none."""
+        return read_workspace(self.workspace)
 
     @property
     def all_volumes(self) -> tuple[Volume, ...]:

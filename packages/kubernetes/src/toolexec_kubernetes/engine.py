@@ -6,7 +6,8 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -22,9 +23,20 @@ from toolexec.containers import (
     unavailable,
 )
 from toolexec.errors import SandboxError, SandboxUnavailableError
-from toolexec.sandbox import Availability, CodeResult, ContainerBackend, ContainerSpec, ExecuteRequest, Image, checked
+from toolexec.sandbox import (
+    Availability,
+    CodeResult,
+    ContainerBackend,
+    ContainerSpec,
+    ExecuteRequest,
+    Image,
+    LimitsEnforced,
+    SandboxSession,
+    checked,
+)
 from toolexec_kubernetes.config import Isolation, KubernetesConfig
 from toolexec_kubernetes.spec import (
+    AGENTS,
     Made,
     claim_body,
     job_body,
@@ -36,19 +48,24 @@ from toolexec_kubernetes.spec import (
     with_one_user,
     with_user,
 )
+from toolexec_kubernetes.workspace import PlacedSpec, SessionPod, workspace_of, workspace_user
 
 if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
     from toolexec_kubernetes.lease import OwnLease
     from toolexec_kubernetes.pod import PodContainer
     from toolexec_kubernetes.probe import NetworkFinding, NetworkState
+    from toolexec_kubernetes.sessions import IdleSession
     from toolexec_kubernetes.watch import PodWatch
 
 __all__ = ["KubernetesBackend", "KubernetesConfig", "KubernetesEngine"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_OPENING: Final[ContextVar[SessionPod | None]] = ContextVar("toolexec_session_pod", default=None)
+"""What the pods of the session share that is being opened."""
 _UNPROVEN_HOLDS: Final = 60.0
 """How long it counts that the network was not seen to be closed; that it is closed counts permanently."""
+_TIDIES: Final = 3600.0
 _REMEDIES: Final = {
     "open": "install a network plugin that enforces them, such as Calico or Cilium, or accept an open network with "
     "network='report'",
@@ -93,6 +110,8 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         self.config: KubernetesConfig = config or KubernetesConfig()
         self._details: dict[str, str] = {}
         self._pools: dict[str, str] | None = None
+        self._has_sandboxes = False
+        self._tidy_at = 0.0
         self._network: NetworkFinding | None = None
         self._network_until = 0.0
         self._examining = asyncio.Lock()
@@ -128,14 +147,22 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         """Try all that a pod needs. Raises SandboxError."""
         from toolexec_kubernetes import checks
         from toolexec_kubernetes.pools import find_pools
+        from toolexec_kubernetes.sandboxes import has_sandboxes
 
         config, cluster = self.config, (await self._connect()).client
         client = cluster.client
         self._version, numbers = await checks.server_version(client)
         await checks.look_at_namespace(client)
         self._pools = await find_pools(client) if config.agent_sandbox else None
+        suspends = config.agent_sandbox and config.suspend_seconds > 0
+        self._has_sandboxes = suspends and await has_sandboxes(client)
         self._set_drops()
-        needed = checks.permissions_for(jobs=config.jobs, claims=bool(self._pools))
+        needed = checks.permissions_for(
+            jobs=config.jobs,
+            claims=bool(self._pools),
+            workspace=config.own_workspace,
+            sandboxes=self._has_sandboxes,
+        )
         await checks.look_at_permissions(client, needed)
         handler = await checks.look_at_runtime_class(client, config)
         await checks.ensure_policy(client)
@@ -152,7 +179,22 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
             "network": network,
         }
         await self._remove_all(cluster, self._left)
+        await self._tidy(client)
         return Availability(ok=True)
+
+    async def _tidy(self, client: KubeClient) -> None:
+        """Remove the workspaces that were not used for long, once an hour."""
+        from toolexec_kubernetes.failures import KubeError
+        from toolexec_kubernetes.keeping import remove_unused
+
+        workspace = self.config.own_workspace
+        if workspace is None or monotonic() < self._tidy_at:
+            return
+        self._tidy_at = monotonic() + _TIDIES
+        try:
+            await remove_unused(client, workspace)
+        except KubeError as error:
+            logger.warning("unused workspaces are not removed: %s", error)
 
     async def _look_at_network(self, cluster: _Cluster) -> NetworkState:
         """Return whether pods are kept from the network. Raises SandboxUnavailableError where that was not seen, and
@@ -173,14 +215,21 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
     async def start(self, image: Image, spec: ContainerSpec) -> PodContainer:
         """Implement `ContainerEngine.start`. Raises SandboxDeniedError, too, where a rule of the cluster forbids the
         pod."""
+        from toolexec_kubernetes.keeping import have_workspace
         from toolexec_kubernetes.pod import PodContainer
 
         cluster = (await self._connect()).client
         await self._be_sure()
         await self._hold_lease(cluster)
+        session = spec.session if isinstance(spec, PlacedSpec) else None
+        workspace = self.config.own_workspace
+        if workspace is not None and isinstance(spec, PlacedSpec):
+            await have_workspace(cluster.client, spec.workspace, workspace)
         made = await self._plan(cluster, image, spec)
         patience = self.config.reconnect_seconds
-        container = PodContainer(cluster.client, cluster.watch, made, self._left, reconnect_seconds=patience)
+        container = PodContainer(
+            cluster.client, cluster.watch, made, self._left, reconnect_seconds=patience, session=session
+        )
         await container.open(self.config.start_seconds)
         return container
 
@@ -199,8 +248,12 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         """Return what makes the pod: a claim of one that runs already, a Job, or nothing but ourselves."""
         from toolexec_kubernetes.lease import timestamp
         from toolexec_kubernetes.pools import EXTENSIONS
+        from toolexec_kubernetes.sandboxes import sandbox_body
 
         config, owner, run = self.config, this_owner(), secrets.token_hex(8)
+        session = spec.session if isinstance(spec, PlacedSpec) else None
+        if session is not None and session.made is not None:
+            return _resumed(session.made, timestamp(cluster.client.now() + config.lifetime))
         name = f"toolexec-{run}"
         beside = tuple(each.name for each in config.all_sidecars)
         made = partial(Made, run=run, image=image.name, own_users=config.user_namespaces, beside=beside)
@@ -212,12 +265,24 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
             ends = timestamp(cluster.client.now() + config.lifetime)
             body = claim_body(name, pool, owner, run, ends)
             return made(group=EXTENSIONS, kind="sandboxclaims", body=body)
-        own = with_user(spec, config.one_user or random_user())
+        own = with_user(spec, config.one_user or _user_of(spec))
         pod = pod_spec(image.reference, own, config, seconds=seconds)
+        if session is not None and self._has_sandboxes:
+            ends = timestamp(cluster.client.now() + config.lifetime)
+            body = sandbox_body(name, labels, pod, config.annotations, ends)
+            return made(group=AGENTS, kind="sandboxes", body=body, keeps=config.lifetime)
         if config.jobs:
             body = job_body(name, labels, pod, config.annotations, ttl=config.job_ttl)
             return made(group="batch/v1", kind="jobs", body=body)
         return made(group="v1", kind="pods", body=pod_body(name, labels, pod, config.annotations))
+
+    async def forget(self, session: SessionPod) -> None:
+        """Remove what a suspended session has in the cluster; its workspace stays. Does not raise: what cannot be
+        removed now is `left`."""
+        made, session.made = session.made, None
+        if made is not None:
+            self._left.add(made.id)
+            await self._remove_all((await self._connect()).client, {made.id})
 
     async def _hold_lease(self, cluster: _Cluster) -> None:
         from toolexec_kubernetes.failures import KubeError, refusal
@@ -232,7 +297,13 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         from toolexec_kubernetes.lease import forget_dead, orphans
 
         cluster = (await self._connect()).client
-        found = await orphans(cluster.client, this_owner(), jobs=self.config.jobs, claims=self._pools is not None)
+        found = await orphans(
+            cluster.client,
+            this_owner(),
+            jobs=self.config.jobs,
+            claims=self._pools is not None,
+            sandboxes=self._has_sandboxes,
+        )
         await self._remove_all(cluster, found | self._left)
         await forget_dead(cluster.client)
 
@@ -261,6 +332,16 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         return await remove_for_good(client.client, id)
 
 
+def _user_of(spec: ContainerSpec) -> int:
+    """Return the number of the user in a pod: that of its workspace, else another one each time."""
+    return workspace_user(spec.workspace) if isinstance(spec, PlacedSpec) else random_user()
+
+
+def _resumed(made: Made, ends: str) -> Made:
+    """Return what makes the pod of a suspended session again, which then lasts until *ends*."""
+    return replace(made, body={**made.body, "spec": {**made.body["spec"], "shutdownTime": ends}})
+
+
 @checked("KubernetesBackend")
 class KubernetesBackend(ContainerBackend):
     """Code in pods of a Kubernetes cluster, one for each program. See `KubernetesConfig`."""
@@ -268,7 +349,58 @@ class KubernetesBackend(ContainerBackend):
     def __init__(self, config: KubernetesConfig | None = None) -> None:
         config = config or KubernetesConfig()
         self._pods = KubernetesEngine(config)
+        self._workspace = config.own_workspace
+        self._seconds = config.suspend_seconds
+        self._idle: set[IdleSession] = set()
         super().__init__(self._pods, config, kind="kubernetes", isolation=config.isolation)
+
+    def spec_for_request(self, request: ExecuteRequest, spec: ContainerSpec) -> ContainerSpec:
+        """Implement `ContainerBackend.spec_for_request`: an identified caller has a workspace of its own."""
+        claim = workspace_of(request, self._workspace)
+        if not claim:
+            return spec
+        own = {field.name: getattr(spec, field.name) for field in fields(spec)}
+        return PlacedSpec(**own, workspace=claim, session=_OPENING.get())
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """Implement `SandboxBackend.enforces`; a workspace is as large as its storage lets it become."""
+        held = super().enforces(request)
+        return replace(held, disk=False) if workspace_of(request, self._workspace) else held
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """Implement `SessionBackend.open_session`. With `suspend_seconds` the session of an identified caller is
+        suspended while it is idle; see `IdleSession`."""
+        if not (self._seconds and workspace_of(request, self._workspace)):
+            return await super().open_session(request)
+        from toolexec_kubernetes.sessions import IdleSession
+
+        pod = SessionPod()
+        session = IdleSession(
+            self,
+            request,
+            await self._open_in(request, pod),
+            pod,
+            seconds=self._seconds,
+            resume=self._open_in,
+            whose=lambda each: workspace_of(each, self._workspace),
+            forget=self._pods.forget,
+            closed=self._idle.discard,
+        )
+        self._idle.add(session)
+        return session
+
+    async def _open_in(self, request: ExecuteRequest, pod: SessionPod) -> SandboxSession:
+        """Return a session whose pods *pod* knows."""
+        token = _OPENING.set(pod)
+        try:
+            return await super().open_session(request)
+        finally:
+            _OPENING.reset(token)
+
+    async def aclose(self) -> None:
+        """Implement `SandboxBackend.aclose`."""
+        await asyncio.gather(*(session.aclose() for session in [*self._idle]))
+        await super().aclose()
 
     def result(
         self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool

@@ -14,9 +14,9 @@ from typing import Final
 from toolexec.containers import JSONDict, JSONObject, is_orphan
 from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
-from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER, OWNED_LABEL
+from toolexec_kubernetes.spec import AGENTS, MANAGED_LABEL, MANAGER, OWNED_LABEL
 
-__all__ = ["LEASES", "OwnLease", "forget_dead", "orphans", "timestamp"]
+__all__ = ["LEASES", "OwnLease", "forget_dead", "orphans", "read_timestamp", "timestamp"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 LEASES: Final = ("coordination.k8s.io/v1", "leases")
@@ -97,7 +97,7 @@ def timestamp(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def orphans(client: KubeClient, own: str, *, jobs: bool, claims: bool) -> set[str]:
+async def orphans(client: KubeClient, own: str, *, jobs: bool, claims: bool, sandboxes: bool = False) -> set[str]:
     """Return what dead processes have left (not the process *own*), as `pods/…`: those of this machine that do not run,
     and those elsewhere whose Lease has run out, or that have none though they had time for one. Raises KubeError."""
     alive, dead = await _owners(client)
@@ -105,13 +105,15 @@ async def orphans(client: KubeClient, own: str, *, jobs: bool, claims: bool) -> 
     kinds = [("v1", "pods"), *([("batch/v1", "jobs")] if jobs else [])]
     if claims:
         kinds.append(("extensions.agents.x-k8s.io/v1beta1", "sandboxclaims"))
+    if sandboxes:
+        kinds.append((AGENTS, "sandboxes"))
     for group, kind in kinds:
         listed = await client.get(client.path(group, kind), labelSelector=OWNED_LABEL)
         for each in listed.get("items") or ():
             owner = str(each["metadata"]["labels"].get(OWNED_LABEL))
             if owner == own:
                 continue
-            made = _seconds(str(each["metadata"].get("creationTimestamp")))
+            made = read_timestamp(str(each["metadata"].get("creationTimestamp")))
             lost = owner in dead or (owner not in alive and client.now() - made > _HOLDS)
             if lost or is_orphan(owner):
                 found.add(f"{kind}/{each['metadata']['name']}")
@@ -131,7 +133,7 @@ async def _owners(client: KubeClient) -> tuple[set[str], set[str]]:
     alive: set[str] = set()
     dead: set[str] = set()
     for owner, spec in _leases(listed):
-        ends = _seconds(str(spec.get("renewTime"))) + float(spec.get("leaseDurationSeconds") or 0)
+        ends = read_timestamp(str(spec.get("renewTime"))) + float(spec.get("leaseDurationSeconds") or 0)
         (dead if ends < client.now() or is_orphan(owner) else alive).add(owner)
     return alive, dead
 
@@ -143,7 +145,7 @@ def _leases(listed: JSONObject) -> Iterator[tuple[str, JSONObject]]:
             yield owner, each.get("spec") or {}
 
 
-def _seconds(text: str) -> float:
+def read_timestamp(text: str) -> float:
     """Return the time that the API has spelled so; 0 for none."""
     try:
         return datetime.fromisoformat(text).timestamp()

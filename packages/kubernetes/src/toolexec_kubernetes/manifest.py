@@ -104,7 +104,12 @@ def _rules(config: KubernetesConfig, *, claims: bool) -> list[JSONValue]:
             **({"resourceNames": [*each.names]} if each.names else {}),
             "verbs": [*each.verbs],
         }
-        for each in permissions_for(jobs=config.jobs, claims=claims)
+        for each in permissions_for(
+            jobs=config.jobs,
+            claims=claims,
+            workspace=config.own_workspace,
+            sandboxes=config.agent_sandbox and config.suspend_seconds > 0,
+        )
     ]
 
 

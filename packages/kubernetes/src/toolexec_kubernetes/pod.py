@@ -24,11 +24,14 @@ from toolexec_kubernetes.failures import (
     stuck,
     waiting_for,
 )
+from toolexec_kubernetes.lease import timestamp
 from toolexec_kubernetes.removal import remove_object
 from toolexec_kubernetes.resume import ResumedStream
+from toolexec_kubernetes.sandboxes import can_be_suspended, resume_sandbox, suspend_sandbox
 from toolexec_kubernetes.spec import Made
 from toolexec_kubernetes.stream import ChannelStream
 from toolexec_kubernetes.watch import PodWatch
+from toolexec_kubernetes.workspace import SessionPod
 
 __all__ = ["PodContainer"]
 
@@ -47,9 +50,17 @@ class PodContainer(DaemonContainer):
     """A container in a pod of its own; see `Container`. `open` starts it."""
 
     def __init__(
-        self, client: KubeClient, watch: PodWatch, made: Made, left: set[str], *, reconnect_seconds: float = 0.0
+        self,
+        client: KubeClient,
+        watch: PodWatch,
+        made: Made,
+        left: set[str],
+        *,
+        reconnect_seconds: float = 0.0,
+        session: SessionPod | None = None,
     ) -> None:
         super().__init__(made.id, left)
+        self._session = session
         self._patience = reconnect_seconds
         self._client = client
         self._watch = watch
@@ -74,9 +85,8 @@ class PodContainer(DaemonContainer):
         made = self._made
         try:
             await self._watch.add(made.run, self._take_in)
-            path = self._client.path(made.group, made.kind)
             try:
-                pod = await uncut(self._client.create(path, made.body), seconds=_SETTLE)
+                pod = await uncut(self._create(), seconds=_SETTLE)
             except KubeError as error:
                 raise refusal(error, f"no pod can be made in the namespace {self._client.namespace}") from error
             if made.kind == "pods" and pod:
@@ -88,6 +98,19 @@ class PodContainer(DaemonContainer):
                 logger.info("%s was abandoned: %s", self.id, stuck(self._pod, 0).message)
             await self.aclose()
             raise
+
+    async def _create(self) -> JSONObject:
+        """Make it, or have the Sandbox of its session make it again. Raises KubeError."""
+        made, session = self._made, self._session
+        if session is not None:
+            session.is_over = False
+        if session is not None and session.made is not None and await resume_sandbox(self._client, made):
+            session.made = made
+            return {}
+        found = await self._client.create(self._client.path(made.group, made.kind), made.body)
+        if session is not None:
+            session.made = made if made.kind == "sandboxes" and can_be_suspended(found) else None
+        return found
 
     async def _until_it_runs(self, seconds: float) -> None:
         ends = monotonic() + seconds
@@ -211,6 +234,9 @@ class PodContainer(DaemonContainer):
 
     async def _close(self) -> None:
         """Remove it; its guest ends by itself meanwhile, so that its node need not kill it."""
+        session = self._session
+        if session is not None and not session.is_suspending:
+            session.made, session.is_over = None, True
         work: list[Coroutine[Any, Any, Any]] = [self._remove()]
         if self._stream is not None:
             work.append(self._hang_up(self._stream))
@@ -227,12 +253,22 @@ class PodContainer(DaemonContainer):
         """For ten seconds at most. What is not gone then, its node being lost perhaps, is left to the sweep."""
         try:
             async with asyncio.timeout(_REMOVE):
-                there = await remove_object(self._client, self.id, self.pod_name)
+                there = await self._give_up()
                 if there and self._pod is not None:
                     await self._removed.wait()
         except (KubeError, TimeoutError) as error:
             self._left.add(self.id)
+            if self._session is not None:
+                self._session.made = None  # its next pod is not to be taken for this one
             logger.warning("%s is not removed: %s", self.id, str(error) or "its node does not answer")
+
+    async def _give_up(self) -> bool:
+        """Have it removed, or its session suspended; whether it was there. Raises KubeError."""
+        made = self._session.made if self._session is not None else None
+        if made is None:
+            return await remove_object(self._client, self.id, self.pod_name)
+        await suspend_sandbox(self._client, made, timestamp(self._client.now() + made.keeps))
+        return await remove_object(self._client, f"pods/{self.pod_name}")
 
 
 async def _stay(_: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
+from toolexec_kubernetes.spec import AGENTS
 
 __all__ = ["remove_for_good", "remove_object"]
 
@@ -15,7 +16,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 _GRACE: Final = 1
 _LOOKS: Final = 24
 _LOOK: Final = 0.5
-_GROUPS: Final = {"jobs": "batch/v1", "sandboxclaims": "extensions.agents.x-k8s.io/v1beta1"}
+_GROUPS: Final = {"jobs": "batch/v1", "sandboxclaims": "extensions.agents.x-k8s.io/v1beta1", "sandboxes": AGENTS}
 
 
 async def remove_object(client: KubeClient, id: str, pod: str = "") -> bool:

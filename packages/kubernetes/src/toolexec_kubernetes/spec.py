@@ -21,8 +21,10 @@ from toolexec_kubernetes.brought import BROUGHT_BYTES, bringer_bodies, brought_m
 from toolexec_kubernetes.config import CONTAINER, LINK_QUIET, KubernetesConfig
 from toolexec_kubernetes.sidecars import sidecar_bodies, sidecar_volumes
 from toolexec_kubernetes.volumes import node_bytes, volume_bodies, volume_mounts
+from toolexec_kubernetes.workspace import claimed_at
 
 __all__ = [
+    "AGENTS",
     "MANAGED_LABEL",
     "MANAGER",
     "OWNED_LABEL",
@@ -46,6 +48,8 @@ __all__ = [
     "with_user",
 ]
 
+AGENTS: Final = "agents.x-k8s.io/v1beta1"
+"""Where a Sandbox of agent-sandbox belongs."""
 MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "toolexec"
 OWNED_LABEL: Final = "toolexec.io/owner"
@@ -88,7 +92,8 @@ class Made:
     """What a container is made by: *body* goes to objects of *kind* in *group*, and *run* is the label of its pod.
 
     With `own_users` the pod has to have users of its own: one that was made without is not used. `linked` says what its
-    stdin and stdout are; see `pod_spec`. `beside` has the names of the containers that have to run, too.
+    stdin and stdout are; see `pod_spec`. `beside` has the names of the containers that have to run, too. `keeps` is for
+    how many seconds it stays when it is suspended, where that is possible.
     """
 
     group: str
@@ -99,6 +104,7 @@ class Made:
     own_users: bool = False
     linked: bool = True
     beside: tuple[str, ...] = ()
+    keeps: int = 0
 
     @property
     def id(self) -> str:
@@ -242,13 +248,13 @@ def pod_spec(
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["127.0.0.1"]},  # a name that is looked up would leave the pod
         "terminationGracePeriodSeconds": _GRACE,
-        "securityContext": _pod_security(spec, claims=any(each.claim for each in config.all_volumes)),
+        "securityContext": _pod_security(spec, claims=_has_claims(spec, config)),
         "containers": [
             guest,
             *sidecar_bodies(config.all_sidecars, _side_rights(spec, config), _pull(config)),
         ],
         "volumes": [
-            {"name": f"tmpfs-{number}", "emptyDir": {"medium": "Memory", "sizeLimit": str(mount.size_bytes)}}
+            _volume(number, claimed_at(spec, mount.target), mount.size_bytes)
             for number, mount in enumerate(spec.mounts)
         ]
         + volume_bodies(config.all_volumes)
@@ -298,12 +304,32 @@ def _container(image: str, spec: ContainerSpec, config: KubernetesConfig, *, lin
         "resources": bounds,
         "securityContext": _rights(spec.security, uid, gid),
         "volumeMounts": [
-            {"name": f"tmpfs-{number}", "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
+            {
+                "name": _volume_name(number, claimed_at(spec, mount.target)),
+                "mountPath": mount.target,
+                **({"readOnly": True} if mount.read_only else {}),
+            }
             for number, mount in enumerate(spec.mounts)
         ]
         + volume_mounts(config.all_volumes)
         + brought_mounts(config.runtime_image),
     }
+
+
+def _volume_name(number: int, claim: str) -> str:
+    return "workspace" if claim else f"tmpfs-{number}"
+
+
+def _volume(number: int, claim: str, size: int) -> JSONDict:
+    source: JSONDict = {"emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
+    if claim:
+        source = {"persistentVolumeClaim": {"claimName": claim}}
+    return {"name": _volume_name(number, claim), **source}
+
+
+def _has_claims(spec: ContainerSpec, config: KubernetesConfig) -> bool:
+    ours = any(claimed_at(spec, mount.target) for mount in spec.mounts)
+    return ours or any(each.claim for each in config.all_volumes)
 
 
 def _pull(config: KubernetesConfig) -> str:

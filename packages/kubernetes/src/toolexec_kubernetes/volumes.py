@@ -13,6 +13,7 @@ from toolexec.errors import ConfigurationError
 
 __all__ = [
     "Volume",
+    "check_name",
     "check_target",
     "node_bytes",
     "read_size",
@@ -91,13 +92,19 @@ def _read(given: Mapping[str, Any], where: str) -> Volume:
     if bool(text["claim"]) == bool(size):
         raise ConfigurationError(f"{where}: name either a claim or a size")
     for key in ("claim", "storage_class"):
-        if text[key] and not _CLAIM.fullmatch(text[key]):
-            raise ConfigurationError(f"{where}: {key}: {text[key][:80]!r} is not a name of an object of Kubernetes")
+        if text[key]:
+            check_name(text[key], f"{where}: {key}")
     if text["claim"] and text["storage_class"]:
         raise ConfigurationError(f"{where}: a claim has its storage_class already")
     if size and (read_only or text["sub_path"]):
         raise ConfigurationError(f"{where}: read_only and sub_path are for claims; a new volume is empty")
     return Volume(size=size, read_only=read_only, **text)
+
+
+def check_name(given: Any, where: str) -> None:
+    """Raise ConfigurationError for what is not the name of a claim or of a storage class."""
+    if not isinstance(given, str) or not _CLAIM.fullmatch(given):
+        raise ConfigurationError(f"{where}: {given!r:.80} is not a name of an object of Kubernetes")
 
 
 def _check_paths(target: str, sub_path: str, where: str) -> None:

@@ -50,6 +50,8 @@ RESOURCES = (
     Resource("", "v1", "events", "Event", "CoreV1Event", True, (), ("ev",)),
     Resource("", "v1", "configmaps", "ConfigMap", "V1ConfigMap", True, (), ("cm",)),
     Resource("", "v1", "secrets", "Secret", "V1Secret"),
+    Resource("", "v1", "persistentvolumes", "PersistentVolume", "V1PersistentVolume", False, _STATUS, ("pv",)),
+    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "V1PersistentVolumeClaim", True, _STATUS, ("pvc",)),
     Resource("", "v1", "services", "Service", "V1Service", True, _STATUS, ("svc",)),
     Resource("", "v1", "serviceaccounts", "ServiceAccount", "V1ServiceAccount", True, ("token",), ("sa",)),
     Resource("", "v1", "resourcequotas", "ResourceQuota", "V1ResourceQuota", True, _STATUS, ("quota",)),

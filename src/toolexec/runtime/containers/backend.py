@@ -355,10 +355,11 @@ class ContainerBackend:
         try:
             async with asyncio.timeout(ends - monotonic()):
                 kind = await self._kind(language, request.profile, request.limits)
-                guest = self._pool.take(kind) if self.config.warm else None
+                usual = self._spec_of(kind, seconds=seconds)
+                spec = self.spec_for_request(request, usual)
+                guest = self._pool.take(kind) if self.config.warm and spec is usual else None
             if guest is not None:
                 return guest, True
-            spec = self._spec_of(kind, seconds=seconds)
             share = await self._share(spec, ends)  # ends with an error of its own
             async with asyncio.timeout(ends - monotonic()):
                 return await self._start(kind, spec, share), False
@@ -383,6 +384,11 @@ class ContainerBackend:
         """Return the limits that a container gets: those asked for, else those of the configuration."""
         ours = self.config.limits
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
+
+    def spec_for_request(self, request: ExecuteRequest, spec: ContainerSpec) -> ContainerSpec:
+        """Return the container for *request*: *spec*, which is for all requests of its kind, or another one where it
+        has something of its own, such as the files of its caller. No pre-warmed guest serves that one."""
+        return spec
 
     def _spec_of(self, kind: _Kind, *, warm: bool = False, seconds: int = 0) -> ContainerSpec:
         spec = self._spec(kind, warm, self.engine.drops)

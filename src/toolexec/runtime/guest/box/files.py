@@ -12,7 +12,7 @@ from typing import Any
 from ..python.protocol import MAX_LEFT_OUT
 from ..python.values import to_text
 
-__all__ = ["changed", "handle"]
+__all__ = ["changed", "handle", "note"]
 
 _PIECE = 1 << 20
 _MAX_DEPTH = 20
@@ -40,6 +40,12 @@ def handle(line: Any, message: Any, work: str) -> bool:
     else:
         return False
     return True
+
+
+def note(work: str) -> None:
+    """Take what is in the directory for known: it was there before the guest, and is not a program's to give."""
+    directory = _directory(work)
+    directory.known = dict(directory.scan())
 
 
 def changed(work: str) -> bool:

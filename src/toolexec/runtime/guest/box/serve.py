@@ -61,6 +61,14 @@ class BoxLine(Line):
                 self._gone = True
 
 
+def _has_entries(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
 class Server:
     """The guest of one container."""
 
@@ -84,6 +92,10 @@ class Server:
         Without *languages* no other program is started yet, see `prepare_language`.
         """
         able = ["python", "sessions", "files", INTERRUPT, *(language for language, path in self._paths.items() if path)]
+        if _has_entries(self.work):  # a workspace that outlives its containers
+            from .files import note
+
+            note(self.work)
         if self.settings["proxy_port"]:
             from .net import start
 
