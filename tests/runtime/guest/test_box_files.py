@@ -119,6 +119,15 @@ async def test_files_go_in_and_only_what_changes_comes_out(bench: Bench) -> None
     assert await bench.take() == ({}, ())
 
 
+def test_what_was_there_before_the_guest_is_not_handed_out(tmp_path: Path) -> None:
+    """Files of a workspace that outlives its containers are known from the start; what changes in it is seen."""
+    (tmp_path / "old").write_text("x")
+    module.note(str(tmp_path))
+    assert not module.changed(str(tmp_path))
+    (tmp_path / "new").write_text("y")
+    assert module.changed(str(tmp_path))
+
+
 async def test_files_and_directories_are_private(bench: Bench) -> None:
     """No other process in the sandbox can read them."""
     await asyncio.wait_for(bench.talk.put_files({"d/f": b"1"}), LONG)
