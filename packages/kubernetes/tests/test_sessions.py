@@ -78,7 +78,7 @@ class Stand:
 
 
 async def test_it_is_suspended_and_goes_on() -> None:
-    """The pod of before is closed as one that is suspended; closed for good, it is nobody's."""
+    """The pod of before is closed as one that is suspended; closed by its user, it is removed."""
     stand = Stand(0.01)
     assert (await stand.session.execute(ANN)).backend.details == {}
     await stand.suspended()
@@ -95,7 +95,7 @@ async def test_it_is_suspended_and_goes_on() -> None:
 
 
 async def test_one_that_is_over_is_not_suspended() -> None:
-    """Its next program hears of it, and gets no other pod without a word."""
+    """The next program of a session that is over gets its error, and no other pod without a word."""
     stand = Stand(0.01)
     stand.first.is_over = True
     stand.inners[0].error = SandboxFailedError("it is over")
@@ -118,7 +118,7 @@ async def test_another_caller_cannot_use_it() -> None:
 
 
 async def test_a_try_that_failed_does_not_meet_the_next_one() -> None:
-    """What it has made is removed, and the next one has a pod of its own."""
+    """All that it has made is removed, and the next one has a pod of its own."""
     stand = Stand(0.01)
     await stand.suspended()
     stand.problem = SandboxUnavailableError("no room", retryable=True)

@@ -61,7 +61,7 @@ def placed(name: str) -> PlacedSpec:
     ],
 )
 def test_what_is_not_a_workspace_is_refused(workspace: dict[str, Any], said: str | None) -> None:
-    """By name, when the settings are made."""
+    """The error names the key, when the settings are made."""
     if said is None:
         assert (KubernetesConfig(namespace="code", workspace=workspace).own_workspace is None) == (not workspace)
         return
@@ -75,8 +75,8 @@ def test_a_session_without_a_workspace_cannot_be_suspended() -> None:
 
 
 def test_no_two_callers_have_one_workspace() -> None:
-    """Not in another tenant, at another endpoint, in another scope, or where the words are split elsewhere; a caller whom
-    nobody knows has none."""
+    """Callers differ in another tenant, at another endpoint, in another scope, or where the words are split elsewhere; an
+    anonymous caller has none."""
     callers = [
         Caller(id="ann"),
         Caller(id="Ann"),
@@ -98,7 +98,7 @@ def test_no_two_callers_have_one_workspace() -> None:
 
 
 def test_a_pod_has_the_workspace_as_its_working_directory() -> None:
-    """And nothing else of another pod; one of a warm pool is never taken for it."""
+    """A pod has nothing else of another one; one of a warm pool is never taken for it."""
     usual, own = pod_spec("x", made(), CONFIG), pod_spec("x", placed("claim"), CONFIG)
     volumes = {each["name"]: each for each in own["volumes"]}
     assert volumes.pop("workspace") == {"name": "workspace", "persistentVolumeClaim": {"claimName": "claim"}}
@@ -110,7 +110,7 @@ def test_a_pod_has_the_workspace_as_its_working_directory() -> None:
 
 
 def test_a_workspace_has_no_bound_that_we_keep() -> None:
-    """So a result does not say that the size of files is enforced; it does for a caller who has none."""
+    """A result does not say that the size of files is enforced; it does for a caller who has none."""
     backend = KubernetesBackend(KubernetesConfig(namespace="code", workspace={"size": "1Gi"}))
     backend.engine._held = replace(backend.engine.enforces(asked(Caller()).limits), disk=True)  # type: ignore[attr-defined]
     assert backend.enforces(asked(Caller())).disk
@@ -118,7 +118,7 @@ def test_a_workspace_has_no_bound_that_we_keep() -> None:
 
 
 def test_the_role_has_what_workspaces_need() -> None:
-    """Nothing more where none is ever removed, and Sandboxes only where sessions are suspended."""
+    """A role has nothing more where none is ever removed, and Sandboxes only where sessions are suspended."""
     rules = {each.resource: each.verbs for each in permissions_for(jobs=False, claims=False, workspace=ONE)}
     assert rules["persistentvolumeclaims"] == ("create", "delete", "get", "list", "patch")
     assert "sandboxes" not in rules
@@ -182,7 +182,7 @@ def claim(used: str = "2000-01-01T00:00:00Z", **metadata: Any) -> dict[str, Any]
         ((claim(), NONE, NONE, {}), "get merge get create"),
     ],
 )
-async def test_a_workspace_is_had_whoever_makes_or_removes_it(answers: tuple[Any, ...], verbs: str) -> None:
+async def test_a_workspace_is_had_though_others_make_or_remove_it(answers: tuple[Any, ...], verbs: str) -> None:
     server = Server(*answers, {})
     await have_workspace(server, "a", ONE)  # type: ignore[arg-type]
     assert " ".join(verb for verb, _, _ in server.asked) == verbs
@@ -191,7 +191,7 @@ async def test_a_workspace_is_had_whoever_makes_or_removes_it(answers: tuple[Any
 @pytest.mark.parametrize(
     ("answers", "said", "retryable"),
     [
-        ((claim(labels={MANAGED_LABEL: MANAGER}),), "made by somebody else", False),
+        ((claim(labels={MANAGED_LABEL: MANAGER}),), "made by another user", False),
         ((claim(deletionTimestamp="2096-10-02T07:00:00Z"),), "being removed", True),
         (({**claim(), "status": {"phase": "Lost"}},), "its volume is lost", False),
         ((NONE, EXISTS) * 3, "all the time", True),
@@ -208,7 +208,7 @@ async def test_a_workspace_that_cannot_be_used_says_why(answers: tuple[Any, ...]
 
 
 async def test_only_the_version_that_was_unused_is_removed() -> None:
-    """One that is used meanwhile stays; what else the server says is an error."""
+    """A workspace that is used meanwhile stays; what else the server says is an error."""
     items = [claim(), claim("2096-10-02T07:00:00Z"), claim(deletionTimestamp="x"), claim(name="b", annotations={})]
     server = Server({"items": items}, True, KubeError(409, "changed"))
     assert await remove_unused(server, ONE) == ["a"]  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ async def test_sandboxes_are_used_where_the_cluster_has_them() -> None:
 
 
 async def test_a_sandbox_that_is_gone_is_not_resumed() -> None:
-    """It is made again by whoever asks; another answer is an error."""
+    """The caller makes it again; another answer is an error."""
     labels = {OWNED_LABEL: "me", RUN_LABEL: "r", "other": "x"}
     body = sandbox_body("s", labels, {"containers": []}, {}, "2030-01-01T00:00:00Z")
     assert set(body["metadata"]["labels"]) == {MANAGED_LABEL, OWNED_LABEL, RUN_LABEL}

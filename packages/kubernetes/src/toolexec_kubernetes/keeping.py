@@ -1,6 +1,6 @@
 """The workspaces of callers in a cluster: made when they are first needed, and removed by their rule.
 
-A claim is given to a pod only if it is one of ours: what somebody else has put under its name is refused.
+A claim is given to a pod only if it is one of ours: what another user has put under its name is refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _check(claim: JSONObject, name: str, workspace: Workspace) -> None:
     metadata = claim["metadata"]
     labels = metadata.get("labels") or {}
     if (labels.get(MANAGED_LABEL), labels.get(WORKSPACE_LABEL)) != (MANAGER, workspace.scope):
-        raise _unusable(name, "it is not one of ours: what has that name was made by somebody else")
+        raise _unusable(name, "it is not one of ours: what has that name was made by another user")
     if metadata.get("deletionTimestamp"):
         raise _unusable(name, "it is being removed", retryable=True)
     if (claim.get("status") or {}).get("phase") == "Lost":
@@ -85,7 +85,7 @@ def _unusable(name: str, why: str, *, retryable: bool = False) -> SandboxUnavail
 
 
 async def remove_unused(client: KubeClient, workspace: Workspace) -> list[str]:
-    """Remove the workspaces that nobody has used for `keep_seconds`, and return their names. One that is used again
+    """Remove the workspaces that were not used for `keep_seconds`, and return their names. One that is used again
     meanwhile stays. Raises KubeError."""
     if not workspace.keep_seconds:
         return []
@@ -100,7 +100,7 @@ async def remove_unused(client: KubeClient, workspace: Workspace) -> list[str]:
         try:
             if await client.delete(f"{path}/{name}", version=str(metadata["resourceVersion"])):
                 removed.append(name)
-                logger.info("the workspace %s is removed: nobody has used it since %s", name, _used(each))
+                logger.info("the workspace %s is removed: it was last used at %s", name, _used(each))
         except KubeError as error:
             if error.status != 409:  # it has been used meanwhile
                 raise

@@ -117,7 +117,7 @@ class IdleSession:
 
     async def _suspend(self) -> None:
         """End its pod; what is in its workspace stays. A session that is over by itself is not suspended: its next
-        program has to hear of that."""
+        program has to receive that."""
         async with self._turn:
             inner = self._inner
             if inner is None or self._closed or self._waiting or self._pod.is_over:

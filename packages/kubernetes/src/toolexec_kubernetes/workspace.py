@@ -108,8 +108,8 @@ def read_workspace(given: Mapping[str, Any]) -> Workspace | None:
 
 
 def workspace_of(request: ExecuteRequest, workspace: Workspace | None) -> str:
-    """Return the name of the claim that is the workspace of the caller of *request*; "" for a caller whom nobody has
-    identified, who cannot be told from others."""
+    """Return the name of the claim that is the workspace of the caller of *request*; "" for a caller who was not
+    identified, and cannot be distinguished from others."""
     caller = request.origin.caller
     return workspace_name(workspace, caller.realm, caller.id) if workspace is not None and caller.id else ""
 

@@ -98,8 +98,8 @@ def by(caller: str, tenant: str = "") -> Origin:
 
 
 async def test_each_caller_has_files_of_its_own(place: Place) -> None:
-    """What a caller leaves in /work is there in its next pod, where it has the same user, and in nobody else's; it is not
-    handed out again. A caller whom nobody knows has no workspace. The role of the manifest is enough."""
+    """Files that a caller leaves in /work are there in its next pod, where it has the same user, and in that of no other caller; they are not
+    handed out again. An anonymous caller has no workspace. The role of the manifest is enough."""
     documents = make_manifest(place.config())
     for kind, path in (
         ("ServiceAccount", "/api/v1"),
@@ -138,8 +138,8 @@ async def test_each_caller_has_files_of_its_own(place: Place) -> None:
     assert all("ann" not in each["metadata"]["name"].removeprefix("toolexec-") for each in claims)
 
 
-async def test_a_claim_of_somebody_else_is_refused(place: Place) -> None:
-    """What has the name of a workspace and is not one of ours is given to no program."""
+async def test_a_claim_of_another_user_is_refused(place: Place) -> None:
+    """A claim that has the name of a workspace and is not one of ours is given to no program."""
     wanted = {
         "metadata": {"name": place.name("ann")},
         "spec": {
@@ -150,14 +150,14 @@ async def test_a_claim_of_somebody_else_is_refused(place: Place) -> None:
     }
     place.cluster.ask("POST", place.claims, wanted)
     async with Exec(runtime_backends=[KubernetesBackend(place.config())]) as ex:
-        with acting(by("ann")), pytest.raises(SandboxUnavailableError, match="made by somebody else") as caught:
+        with acting(by("ann")), pytest.raises(SandboxUnavailableError, match="made by another user") as caught:
             await ex.execute_code("return 1", timeout=30)
     assert not caught.value.retryable
     assert caught.value.details["reason"] == "workspace"
 
 
-async def test_what_nobody_uses_is_removed(place: Place) -> None:
-    """After `keep_seconds`, by the first check, and not what was used since, nor what belongs to another scope."""
+async def test_what_is_not_used_is_removed(place: Place) -> None:
+    """Unused workspaces go after `keep_seconds`, by the first check, and not what was used since, nor what belongs to another scope."""
     old, body = "2020-01-01T00:00:00.000000Z", place.config()
     common = {
         "accessModes": ["ReadWriteOnce"],
@@ -182,7 +182,7 @@ async def test_what_nobody_uses_is_removed(place: Place) -> None:
 
 
 async def test_an_idle_session_is_suspended(place: Place) -> None:
-    """Its pod goes, and its next program has another one, with its files and its user, without its names. Another caller
+    """The pod of an idle session goes, and its next program has another one, with its files and its user, without its names. Another caller
     cannot use it."""
     backend = KubernetesBackend(place.config(suspend_seconds=0.2))
     async with Exec(runtime_backends=[backend]) as ex:
