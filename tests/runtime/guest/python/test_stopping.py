@@ -38,8 +38,10 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     signal.signal(signal.SIGINT, before)
 
 
-def ended(line: Line, program: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Run *program*, then wait, be stopped, and return what is said of the end."""
+def ended(
+    line: Line, program: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Run *program*, then wait, be stopped, and return what is said of the end; *after* ends what it has left."""
     there = set(threading.enumerate())
     stop = Stopping(line)
     stop.begin("7")
@@ -48,6 +50,7 @@ def ended(line: Line, program: Callable[[], None] = lambda: None) -> dict[str, A
         line.handlers["cancel"]({"id": "7"})
         threading.Event().wait(60)
     said: dict[str, Any] = json.loads(stop.end("{}"))
+    after()
     for thread in set(threading.enumerate()) - there:
         thread.join(60)
     return said
@@ -65,7 +68,5 @@ def test_the_thread_that_stops_a_program_is_not_the_programs(line: Line) -> None
 def test_a_thread_of_the_program_is_left(line: Line) -> None:
     """Nothing can stop one that goes on after its program."""
     lasts = threading.Event()
-    try:
-        assert ended(line, threading.Thread(target=lasts.wait, args=(0.5,), daemon=True).start)["left"] == "threads"
-    finally:
-        lasts.set()
+    thread = threading.Thread(target=lasts.wait, args=(60.0,), daemon=True)
+    assert ended(line, thread.start, lasts.set)["left"] == "threads"
