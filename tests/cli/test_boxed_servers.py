@@ -34,7 +34,7 @@ def test_a_missing_engine_is_said_before_anything_is_served(cli: Any, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--sandbox", "bubblewarp", "--", "true"], "engine must be one of bubblewrap, docker"),
+        (["--sandbox", "bubblewarp", "--", "true"], "did you mean bubblewrap"),
         (["--read", "/opt", "--", "true"], "set --sandbox, too"),
         (["--sandbox", "bubblewrap", "--url", "https://example.com/mcp"], "one at a URL runs elsewhere"),
         (["--sandbox", "docker", "--", "true"], "docker needs an image"),

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from toolexec.errors import SandboxDeniedError, SandboxFailedError, SandboxUnavailableError
-from toolexec.model.origin import Caller, Origin
+from toolexec.model import Caller, Origin
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 from toolexec_kubernetes.sessions import IdleSession

@@ -9,7 +9,7 @@ import pytest
 from packages.kubernetes.tests.test_spec import CONFIG, made
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.model.origin import Caller, Origin
+from toolexec.model import Caller, Origin
 from toolexec.sandbox import ExecuteRequest
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 from toolexec_kubernetes.checks import permissions_for

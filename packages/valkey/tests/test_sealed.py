@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from packages.valkey.tests.test_two_workers import LIST, worker
 from redis import Redis
+from tests.server.sealed import sealed
 from tests.server.test_restart import Shop, caller, opened, outcome, post, suspended
 
-from toolexec.server.sealed_state import SealedState
 from toolexec.testing import check_state
 from toolexec_valkey import ValkeyState
 
@@ -32,7 +32,7 @@ def dumped(valkey: Server) -> dict[bytes, bytes]:
 async def test_it_keeps_the_contract(valkey: Server) -> None:
     """With keys, too, two stores over one server answer as one dictionary, and of several changes at once one
     succeeds."""
-    await check_state(SealedState(ValkeyState(valkey.url), KEYS[:1]), SealedState(ValkeyState(valkey.url), KEYS[:1]))
+    await check_state(sealed(ValkeyState(valkey.url), KEYS[:1]), sealed(ValkeyState(valkey.url), KEYS[:1]))
 
 
 async def test_the_whole_store_says_nothing(tmp_path: Path, valkey: Server) -> None:

@@ -83,10 +83,11 @@ class SandboxPlugin:
     `profiles` has the security profiles that it may serve, and its position among the candidates of each: the lowest
     number is the preferred one; wasm has 10, and the others follow in steps of ten (see `candidates`). One that is
     `experimental`, as no run in it was ever measured, is used only where it is named, until a check on this machine has
-    measured it (see `toolexec.runtime.measured`). `isolation` is what it usually
-    gives ("": that of the sandbox which does the work). `doctor` is what `toolexec doctor` adds, and
-    `cli` returns the commands that come under `toolexec sandbox`, by its kind. `read` is for kinds whose keys are
-    fields of `SandboxSettings`: it returns their settings, None for a kind that was not set up.
+    measured it (see `toolexec.runtime.measured`). `isolation` is what it usually gives ("": that of the sandbox which
+    does the work). With `runs_servers` it is one of containers whose streams can be the transport of an MCP server.
+    `doctor` is what `toolexec doctor` adds, and `cli` returns the commands that come under `toolexec sandbox`, by its
+    kind. `read` is for kinds whose keys are fields of `SandboxSettings`: it returns their settings, None for a kind
+    that was not set up.
 
     Raises ConfigurationError for a name or a profile that cannot be.
 
@@ -105,6 +106,7 @@ class SandboxPlugin:
     profiles: Mapping[str, int]
     isolation: str = ""
     experimental: bool = False
+    runs_servers: bool = False
     doctor: DoctorAdvice = field(default_factory=DoctorAdvice)
     cli: Callable[[], Typer] | None = None
     read: Callable[[SandboxSettings], Any] | None = None

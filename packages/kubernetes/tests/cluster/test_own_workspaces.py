@@ -10,10 +10,9 @@ from packages.kubernetes.tests.kube.real import RealCluster
 from tests.engines.images import test_image
 from tests.waiting import until, until_blocking
 
-from toolexec import Exec
-from toolexec.code.types import CodeResult
+from toolexec import CodeResult, Exec
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
-from toolexec.model.origin import Caller, Origin, acting
+from toolexec.model import Caller, Origin, acting
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 from toolexec_kubernetes.manifest import make_manifest
 from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER

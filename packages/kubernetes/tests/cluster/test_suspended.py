@@ -11,7 +11,7 @@ from tests.engines.images import test_image
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.model.origin import Caller, Origin, acting
+from toolexec.model import Caller, Origin, acting
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig
 from toolexec_kubernetes.workspace import Workspace, workspace_body, workspace_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.declared import setting
@@ -13,7 +13,6 @@ from toolexec.model.settings import checked, unknown_setting
 from toolexec.model.units import size
 
 __all__ = [
-    "Engine",
     "MakeServerSandbox",
     "SandboxedServer",
     "ServerProcess",
@@ -24,8 +23,6 @@ __all__ = [
     "read_server_sandbox",
 ]
 
-Engine: TypeAlias = Literal["bubblewrap", "docker", "containerd", "gvisor"]
-"""What starts containers for servers."""
 _OVER_HOST: Final = "bubblewrap"
 """The engine whose containers are made of this machine's own files; those of the others are made of an image."""
 _OF_HOST: Final = ("read", "write", "hosts")
@@ -51,7 +48,7 @@ class ServerSandboxSettings:
     'bubblewrap'
     """
 
-    engine: Engine = setting(_OVER_HOST, "What starts it.")
+    engine: str = setting(_OVER_HOST, "The kind of sandbox that starts it.")
     image: str = setting("", "The image that it runs in; bubblewrap has this machine's own /usr without one.")
     read: Sequence[str | Path] = setting((), "Directories and files of this machine that it can read. Bubblewrap only.")
     write: Sequence[str | Path] = setting((), "Directories of this machine that it can change. Bubblewrap only.")
@@ -65,8 +62,6 @@ class ServerSandboxSettings:
 
     def __post_init__(self) -> None:
         if not self.is_over_host:
-            if not self.image:
-                raise ConfigurationError(f"sandbox: {self.engine} needs an image, which has the server in it")
             given = [name for name in _OF_HOST if getattr(self, name)]
             if given:
                 raise ConfigurationError(
@@ -103,7 +98,7 @@ def read_server_sandbox(value: object, directory: Path | None = None) -> ServerS
     if value is None or isinstance(value, ServerSandboxSettings):
         return value
     if isinstance(value, str):
-        return ServerSandboxSettings(engine=cast("Engine", value))
+        return ServerSandboxSettings(engine=value)
     if not isinstance(value, Mapping):
         raise ConfigurationError("sandbox must be the name of an engine, such as bubblewrap, or a table of settings")
     data: dict[str, Any] = dict(cast("Mapping[str, Any]", value))
@@ -220,5 +215,5 @@ class ServerSandbox(Protocol):
 
 
 MakeServerSandbox: TypeAlias = Callable[[ServerSandboxSettings], ServerSandbox]
-"""Makes a sandbox; nothing is started. Raises ConfigurationError for what no server gets, and MissingExtraError for an
-engine whose package is not installed."""
+"""Makes a sandbox; nothing is started. Raises ConfigurationError for what no server gets and for an engine that runs
+none, and MissingExtraError for one whose package is not installed."""

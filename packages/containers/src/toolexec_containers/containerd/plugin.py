@@ -32,5 +32,6 @@ PLUGIN = SandboxPlugin(
     make=_make,
     profiles={"standard": 40, "hardened": 60},
     isolation="container",
+    runs_servers=True,
     read=_read,
 )

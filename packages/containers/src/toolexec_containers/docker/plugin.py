@@ -32,5 +32,6 @@ PLUGIN = SandboxPlugin(
     make=_make,
     profiles={"standard": 30, "hardened": 50},
     isolation="container",
+    runs_servers=True,
     read=_read,
 )

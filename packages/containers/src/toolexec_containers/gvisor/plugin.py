@@ -32,5 +32,6 @@ PLUGIN = SandboxPlugin(
     make=_make,
     profiles={"hardened": 10},
     isolation="gvisor",
+    runs_servers=True,
     read=_read,
 )

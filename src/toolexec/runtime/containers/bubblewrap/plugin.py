@@ -33,5 +33,6 @@ PLUGIN = SandboxPlugin(
     make=_make,
     profiles={"standard": 20},
     isolation="container",
+    runs_servers=True,
     read=_read,
 )
