@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from toolexec.errors.extras import extra_needed
-from toolexec.model.arguments import without_nulls
 from toolexec.model.json_value import JSONDict, JSONObject
 
 with extra_needed("serve", "serving over MCP"):
@@ -49,21 +47,16 @@ from toolexec.discovery.view import browsable
 from toolexec.errors import (
     ConfigurationError,
     ContextBudgetError,
-    InputValidationError,
     InvalidCursorError,
     ToolExecError,
 )
 from toolexec.exec.facade import Exec
 from toolexec.exec.resource_tools import LIST_RESOURCES
 from toolexec.exec.run_data import origin_from_json, origin_to_json
-from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.questions import ClientAnswerer
-from toolexec.model.schema import Schema
-from toolexec.model.tool import Tool
-from toolexec.model.visible import visible_line
 from toolexec.net.hosts import origin_of
-from toolexec.run.context import Cause
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import (
     RequestContext,
@@ -76,10 +69,9 @@ from toolexec.server.callers import (
     offers_tasks,
 )
 from toolexec.server.changes import ChangeNotices
-from toolexec.server.direct import DirectTools, listing
+from toolexec.server.dispatching import Dispatcher, How
 from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import handshake_approver
-from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.kept_calls import KeptCalls
 from toolexec.server.kept_results import KeptResults
@@ -91,16 +83,14 @@ from toolexec.server.lowlevel import Lowlevel, announce_task
 from toolexec.server.metering import Job, count_list, count_reply
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
 from toolexec.server.questions import Ask, client_answerer
-from toolexec.server.replies import failure, internal_failure, meta_result
+from toolexec.server.replies import failure
 from toolexec.server.served_tasks import ServedTasks
 from toolexec.server.server_state import ServerState
-from toolexec.server.settings import Expose, ServeSettings
+from toolexec.server.settings import ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
-from toolexec.server.tools.base import MetaCall, MetaTool
-from toolexec.server.tools.catalogue import beside, meta_tools, room_for_tools, unlisted_tools
-from toolexec.server.tools.find import FIND
-from toolexec.server.tools.running import RUN_TOOL
+from toolexec.server.tools.base import MetaTool
+from toolexec.server.tools.catalogue import meta_tools, unlisted_tools
 
 __all__ = ["ToolServer"]
 
@@ -110,17 +100,6 @@ _NOTED = "toolexec.session_noted"
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
-_Job: TypeAlias = Job
-
-
-@dataclass(frozen=True, slots=True)
-class _How:
-    """How a call is made: for clients of the protocol *version*, as the run *durable* if there is one, and with the
-    idempotency key *key*."""
-
-    version: str
-    durable: DurableCall | None = None
-    key: str = ""
 
 
 class ToolServer:
@@ -165,7 +144,7 @@ class ToolServer:
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self.state: ServerState = ServerState(settings, endpoint)
         self._kept_results = KeptResults(results, self.state.store, settings.state_results, self.state.keys)
-        self._dispatcher = _Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
+        self._dispatcher = Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
         own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
         """The logins that callers make themselves, at a page of this server; None until an endpoint is served."""
@@ -423,7 +402,7 @@ class ToolServer:
         takes_task = self._task_after(ctx) is not None
         with acting(requester.origin(None)):
             durable = self._durable(params.name, args) if not left and (wants_task or takes_task) else None
-            how = _How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
+            how = How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
             job = self._metered(params.name, args, self._dispatcher.job(params.name, args, how))
         if wants_task and left is None:
             return await self._begin_task(job, ctx, params, requester, durable)
@@ -446,7 +425,7 @@ class ToolServer:
     def _login_ask(self, requester: Requester) -> LoginAsk | None:
         return LoginAsk(self.logins, requester.caller) if self.logins is not None else None
 
-    def _with_login(self, job: _Job, logins: LoginAsk, ask: Ask) -> _Job:
+    def _with_login(self, job: Job, logins: LoginAsk, ask: Ask) -> Job:
         """Return the call, made again after its caller has logged in where it was not made for want of that."""
 
         async def work(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
@@ -467,7 +446,7 @@ class ToolServer:
             connection.state[_NOTED] = True
             connection.exit_stack.callback(self.ex.backends.end_session, requester.session)
 
-    async def _at_once(self, ctx: RequestContext, requester: Requester, job: _Job, *, is_one: bool = True) -> JSONDict:
+    async def _at_once(self, ctx: RequestContext, requester: Requester, job: Job, *, is_one: bool = True) -> JSONDict:
         """Do a job while its request lasts; its client is asked meanwhile, where that is possible. Where it is *one*
         call, not made for want of a login, a client that opens links gets an error with them."""
         logins = self._login_ask(requester)
@@ -483,7 +462,7 @@ class ToolServer:
         return reply
 
     async def _at_once_with(
-        self, ctx: RequestContext, requester: Requester, job: _Job, logins: LoginAsk | None
+        self, ctx: RequestContext, requester: Requester, job: Job, logins: LoginAsk | None
     ) -> JSONDict:
         timeout = self.settings.approval_timeout
         ask = handshake_approver(ctx, timeout) if can_elicit(ctx) else None
@@ -493,7 +472,7 @@ class ToolServer:
             return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, logins=logins)
 
     async def _answer(
-        self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: _Job
+        self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: Job
     ) -> JSONDict | InputRequiredResult:
         """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
         requester = Requester.of(ctx)
@@ -566,7 +545,7 @@ class ToolServer:
         kept = task.run or {}
         origin = run.line.listening(origin_from_json(kept.get("origin") or {}))
         with acting(origin):
-            how = _How(str(kept.get("version")), run.durable)
+            how = How(str(kept.get("version")), run.durable)
             args = kept.get("args") or {}
             job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
             return await self._kept_results.after(job(origin, run.line.progress), origin, bool(origin.caller.id))
@@ -580,7 +559,7 @@ class ToolServer:
 
     async def _begin_task(
         self,
-        job: _Job,
+        job: Job,
         ctx: RequestContext,
         params: CallToolRequestParams,
         requester: Requester,
@@ -601,7 +580,7 @@ class ToolServer:
         self._suspended.keep(run)
         return self._tasks.for_handshake(announced)
 
-    def _metered(self, name: str, args: JSONObject, job: _Job) -> _Job:
+    def _metered(self, name: str, args: JSONObject, job: Job) -> Job:
         """Return the call with its tokens counted; over a budget of tokens it is not made."""
         meter = self.ex.meter
         if not meter.counts:
@@ -621,7 +600,7 @@ class ToolServer:
 
     async def _work(
         self,
-        job: _Job,
+        job: Job,
         requester: Requester,
         ask: Approver | None,
         line: Line,
@@ -639,162 +618,3 @@ class ToolServer:
 
 def _wants_progress(ctx: RequestContext) -> bool:
     return (ctx.meta or {}).get("progress_token") is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """The entries of `tools/list`, and a version that grows when they change."""
-
-    entries: list[JSONDict]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    tool: MetaTool
-    takes: Schema
-    gives: Schema
-
-
-class _Dispatcher:
-    """Takes the calls of the server's own *tools* and, where they are listed, of the tools of *ex* under names of their
-    own. Which those are may change with `auto`: a tool that was listed once can be called until the end. *unlisted*
-    can be called, too."""
-
-    def __init__(
-        self,
-        ex: Exec,
-        tools: Sequence[MetaTool],
-        results: ResultStore,
-        settings: ServeSettings,
-        unlisted: Sequence[MetaTool] = (),
-        index: Callable[[], Index] | None = None,
-        kept_results: KeptResults | None = None,
-    ) -> None:
-        expose: Expose = settings.expose
-        self._ex = ex
-        self._expose = expose
-        self._results = results
-        self._kept_results = kept_results
-        self._own = {
-            tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
-            for tool in (*tools, *unlisted)
-        }
-        self.unlisted = [tool.name for tool in unlisted]
-        self._finds_for_code = FIND.name in {tool.name for tool in tools}
-        self._listed = [tool.to_mcp(whole=settings.list_all) for tool in tools]
-        self._direct = DirectTools(ex, tuple(self._own), index) if expose in ("direct", "auto") else None
-        room = room_for_tools(code_enabled=ex.options.enable_code_execution)
-        self._auto = AutoExposure(ex, self._direct, room) if self._direct and expose == "auto" else None
-        self._beside = [tool.to_mcp(whole=settings.list_all) for tool in beside((*tools, *unlisted))]
-
-    def exposed(self) -> str:
-        """Return what is listed, for `instructions`; `auto` while that depends on backends that are not there."""
-        if self._auto is None:
-            return self._expose
-        if not self._auto.is_small():
-            return "code" if self._finds_for_code else "meta"
-        absent = any(status.enabled and not status.available for status in self._ex.backend_statuses())
-        return "auto" if absent or not (self._direct is not None and len(self._direct.index)) else "few"
-
-    def listing(self, version: str) -> _Listed:
-        """Return what the current origin may know of, for clients of the protocol *version*."""
-        entries = list(self._listed)
-        if self._direct is None or (self._auto is not None and not self._auto.choose()):
-            return _Listed(entries, 0)
-        entries = entries if self._auto is None else self._beside
-        number = self._direct.version
-        return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
-
-    def input_schema(self, name: str) -> JSONObject | None:
-        """Return the input schema of a tool by its name here, for any caller; None when there is none."""
-        if name in self._own:
-            return self._own[name].tool.input_schema
-        tool = self._by_name(name)
-        schema = tool.input_schema.to_json() if tool is not None else None
-        return schema if isinstance(schema, dict) else None
-
-    def cause(self, name: str) -> Cause:
-        """Return what the tokens of a tool's replies count for."""
-        own = self._own.get(name)
-        return own.tool.cause if own is not None else "results"
-
-    def is_one(self, name: str) -> bool:
-        """Return whether a call of *name* is that of one tool."""
-        return name not in self._own or name == RUN_TOOL.name
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name, visible to this caller or not."""
-        return name in self._own or self._by_name(name) is not None
-
-    def _by_name(self, name: str) -> Tool | None:
-        if self._direct is None or (self._auto is not None and not self._auto.was_direct):
-            return None
-        return self._direct.of_anybody(name)
-
-    def kept(self, name: str, args: JSONObject) -> JSONDict | None:
-        """Return what the reply of a call is made with, if the call can be a durable run; else None."""
-        own = self._own.get(name)
-        if own is None:
-            tool = self._direct.find(name) if self._direct is not None else None
-            return {} if tool is not None and tool.id in self._ex.skills else None
-        try:
-            can_be = own.tool.durable is not None and own.takes.conforms(args)
-            return own.tool.durable(self._ex, args) if can_be and own.tool.durable is not None else None
-        except ToolExecError:  # the call says it
-            return None
-
-    def job(self, name: str, args: JSONObject, how: _How) -> _Job:
-        """Return the call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
-        own = self._own.get(name)
-        if own is not None:
-            return partial(self._run_own, own, args, how)
-        shown = self._auto is None or self._auto.was_direct or self._auto.choose()
-        tool = self._direct.find(name) if self._direct is not None and shown else None
-        if tool is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {visible_line(name, 100)}")
-        return partial(self._run_direct, tool, args, how)
-
-    async def _run_own(
-        self, own: _Own, args: JSONObject, how: _How, origin: Origin, on_progress: ProgressCallback | None
-    ) -> JSONDict:
-        tool, durable = own.tool, how.durable
-        try:
-            if (durable is None or not durable.resumed) and not own.takes.conforms(args):
-                args = without_nulls(args, own.takes, own.takes.violations(args))
-                if violations := own.takes.violations(args):
-                    raise InputValidationError(violations, tool_id=tool.name, op="validate_input")
-            call = MetaCall(
-                ex=self._ex,
-                args=args,
-                origin=origin,
-                results=self._results,
-                on_progress=on_progress,
-                durable=durable,
-                idempotency_key=how.key,
-                kept=self._kept_results,
-            )
-            return meta_result(await tool.handle(call), own.gives, how.version)
-        except InvalidCursorError:
-            raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
-        except ToolExecError as error:
-            return failure(error, own.gives)
-        except MCPError:
-            raise
-        except Exception:
-            logger.exception("the tool %s of the server failed", tool.name)
-            return failure(internal_failure(tool.name), own.gives)
-
-    async def _run_direct(
-        self, tool: Tool, args: JSONObject, how: _How, origin: Origin, on_progress: ProgressCallback | None
-    ) -> JSONDict:
-        assert self._direct is not None
-        call = ToolCall(tool.id, args, None, on_progress, False, origin)
-        call.idempotency_key = how.key
-        try:
-            return await self._direct.call(tool, call, how.version, how.durable)
-        except MCPError:
-            raise
-        except Exception:
-            logger.exception("the call of %s failed inside of the server", tool.id)
-            return failure(internal_failure(tool.id), tool.output_schema)
