@@ -262,11 +262,12 @@ async def test_requests_go_by_the_proxy_and_under_the_name_that_are_set(api: Api
 async def test_a_namespace_is_that_of_the_settings_or_the_context(api: Api) -> None:
     """The context is the one that is named, else the current one."""
     api.write(namespace="mine")
-    for words, namespace in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"namespace": "code"}, "code"),
         ({}, "mine"),
         ({"context": "other"}, "elsewhere"),
-    ):
+    ]
+    for words, namespace in cases:
         found = await KubeClient.connect(KubernetesConfig(kubeconfig=str(api.file), **words))
         await found.aclose()
         assert found.namespace == namespace
