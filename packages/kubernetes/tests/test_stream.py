@@ -114,3 +114,47 @@ async def test_a_connection_that_breaks_says_so() -> None:
         assert ends.why[0]
         with pytest.raises(BrokenPipeError):
             await stream.write(b"x")
+
+
+class Broken:
+    """A connection whose every call fails, as one does that the client has lost."""
+
+    protocol = "v5.channel.k8s.io"
+    closed = False
+
+    async def receive(self) -> None:
+        raise aiohttp.ClientError
+
+    async def send_bytes(self, _: bytes) -> None:
+        raise aiohttp.ClientConnectionResetError("cannot write")
+
+    async def close(self) -> None:
+        raise OSError("no route")
+
+
+async def test_a_connection_that_is_lost_ends_the_stream_once() -> None:
+    """A writer gets an error, and a reader the end with its reason; closing does not raise."""
+    ends = Ends()
+    stream = ChannelStream(Broken(), ends)  # type: ignore[arg-type]
+    with pytest.raises(BrokenPipeError, match="no more input: cannot write"):
+        await stream.write(b"x")
+    assert await stream.read() == b""
+    assert await stream.read() == b""
+    assert (ends.why, stream.why) == (["ClientError"], "ClientError")
+    await stream.close_input()
+    await stream.aclose()
+    with pytest.raises(BrokenPipeError, match=r"no more input$"):
+        await stream.write(b"x")
+
+
+async def test_a_server_that_closes_for_a_reason_says_which() -> None:
+    """An ordinary end has none; output that comes as letters is read as well."""
+
+    async def serve(socket: web.WebSocketResponse) -> None:
+        await socket.send_str("\x01letters")
+        await socket.close(code=1011)
+
+    async with connected(serve) as (stream, ends):
+        assert await stream.read() == b"letters"
+        assert await stream.read() == b""
+        assert ends.why == ["closed with 1011"]

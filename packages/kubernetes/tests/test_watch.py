@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from tests.waiting import until
 
+from toolexec_kubernetes import watch as module
 from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.watch import PodWatch
 
@@ -142,4 +144,47 @@ async def test_who_is_not_interested_any_more_is_left_alone() -> None:
     server.queue.put_nowait(None)
     await until(lambda: len(server.asked) == 3)
     assert seen.news == []
+    await watch.aclose()
+
+
+async def test_a_watch_goes_on_after_errors(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An API server that is away interrupts it; after an event that is not one, the pods are listed again."""
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    server, seen = Server(), Seen()
+    watch = await watching(server)
+    await watch.add("one", seen)
+    server.queue.put_nowait(KubeError(503, "away", retry_after=0.001))
+    server.queue.put_nowait({"type": "ADDED", "object": pod("one", 2, "Pending")})
+    await until(lambda: len(seen.news) == 1)
+    assert watch.relists == 1
+    assert "the watch of our pods is interrupted: away" in caplog.text
+    server.queue.put_nowait(ValueError("no event"))
+    server.pods, server.version = [pod("one", 9)], 9
+    await until(lambda: len(seen.news) == 2)
+    assert seen.news == [("Pending", False), ("Running", False)]
+    assert watch.relists == 2
+    assert "the watch of our pods failed" in caplog.text
+    await watch.aclose()
+
+
+async def test_a_pod_does_not_wait_for_a_watch_that_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch is tried again, and then has what it missed."""
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    server, seen = Server(), Seen()
+    listed, errors, back = server.get, [KubeError(500, "broken")], asyncio.Event()
+
+    async def get(path: str, **query: str) -> dict[str, Any]:
+        if errors:
+            raise errors.pop()
+        await back.wait()
+        return await listed(path, **query)
+
+    server.get = get  # type: ignore[method-assign]
+    server.pods = [pod("one", 3)]
+    watch = await watching(server)
+    await watch.add("one", seen)
+    assert (seen.news, errors) == ([], [])
+    back.set()
+    await until(lambda: seen.news)
+    assert seen.news == [("Running", False)]
     await watch.aclose()
