@@ -13,7 +13,7 @@ from packages.kubernetes.tests.test_workspace import NONE, placed
 
 from toolexec.containers import PROCESSES, Daemon, this_owner
 from toolexec.errors import SandboxDeniedError, SandboxFailedError, SandboxUnavailableError
-from toolexec.model.origin import Origin
+from toolexec.model import Origin
 from toolexec.sandbox import Availability, ContainerBackend, Image
 from toolexec_kubernetes import KubernetesBackend, KubernetesConfig, engine, pod, probe
 from toolexec_kubernetes.engine import KubernetesEngine
