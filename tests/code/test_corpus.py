@@ -20,10 +20,11 @@ BLIND_FLOORS = {
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
     "blind7": {"python": (0.29, 0.95), "javascript": (0.32, 0.95)},
 }
-"""The same for each set of programs that were written blindly; a fourth of them is wrong, and most of the last four sets.
+"""The same for each set of programs that were written blindly; a fourth of them is wrong, four in ten of the
+eighth, and most of the four before it.
 One of the first set finds another tool than its author thought."""
 
-LATEST = {"blind5", "blind6", "blind7"}
+LATEST = {"blind5", "blind6", "blind7", "blind8"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
 NOT_FIXED = {"ways-python-133"}
