@@ -194,7 +194,11 @@ def fixed(code: str, language: str, message: str) -> tuple[str, str]:
 
 
 def _replaced(code: str, old: str, new: str) -> str:
-    whole = rf"(?<![\w.]){re.escape(old)}" if re.match(r"\w", old) and not old.isidentifier() else re.escape(old)
+    whole = (
+        rf"(?<!\w)(?:(?<!\.)|(?<=\.\.\.)){re.escape(old)}"
+        if re.match(r"\w", old) and not old.isidentifier()
+        else re.escape(old)
+    )
     if old.isidentifier():
         whole = rf"(?<!\w){old}(?!\w)"
     return re.sub(whole, lambda _: new, code)

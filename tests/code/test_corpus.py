@@ -19,6 +19,7 @@ BLIND_FLOORS = {
     "blind5": {"python": (0.25, 0.94), "javascript": (0.32, 0.95)},
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
     "blind7": {"python": (0.29, 0.95), "javascript": (0.32, 0.95)},
+    "blind8": {"python": (0.63, 0.86), "javascript": (0.61, 0.78)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong, four in ten of the
 eighth, and most of the four before it.
@@ -26,6 +27,9 @@ One of the first set finds another tool than its author thought."""
 
 LATEST = {"blind5", "blind6", "blind7", "blind8"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
+
+RIGHT_AFTER_ALL = {"blind8-python-149"}
+"""It returns a coroutine, which its author thought wrong: the value of a program is awaited."""
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""
@@ -73,7 +77,7 @@ async def test_programs_that_were_written_blindly(name: str) -> None:
     for outcome in outcomes:
         says = () if outcome.program.for_reader and name in LATEST else outcome.program.says
         assert all(said in outcome.message for said in says), (outcome.program, outcome.message)
-        assert not (outcome.ran and outcome.program.says), outcome.program
+        assert not (outcome.ran and outcome.program.says) or outcome.program.name in RIGHT_AFTER_ALL, outcome.program
 
 
 @pytest.mark.full

@@ -19,6 +19,8 @@ MASK: Final = "\ue000"
 """What validators write in their messages in place of the value, for `describe_error` to fill in."""
 
 _REDACTED = "***"
+_VERY_NEAR: Final = 0.8
+"""How alike two names are that mean one thing, whatever other names there are."""
 
 
 def describe_error(
@@ -72,9 +74,20 @@ def _unexpected(
     known = list(parent.get("properties", {})) if isinstance(parent, dict) else []
     hints: list[str] = []
     for name in names[:5]:
-        close = difflib.get_close_matches(name, known, n=1)
-        hints.append(f"{shorten(name)!r} is not a known name" + (f"; did you mean {close[0]!r}?" if close else ""))
+        meant = _meant(name, known)
+        hints.append(f"{shorten(name)!r} is not a known name" + (f"; did you mean {meant!r}?" if meant else ""))
     return known, "; ".join(hints) if hints else message
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Return the known name that is near to this one; "" without one, and where it is not very near and another has a
+    word of it too: `page_size` may be `page` or `per_page`."""
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=_VERY_NEAR):
+        return close[0]
+    close = difflib.get_close_matches(name, known, n=1)
+    words = {*name.lower().split("_")}
+    alike = [each for each in known if each in close or words & {*each.lower().split("_")}]
+    return close[0] if close and len(alike) == 1 else ""
 
 
 def _choices(schema: object, schema_path: Sequence[str | int]) -> list[JSONValue]:

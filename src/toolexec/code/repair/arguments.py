@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from toolexec.code.repair.choices import about_choice
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.given_values import about_given_values, fits
 from toolexec.code.repair.near_keys import is_other_word
@@ -27,7 +27,6 @@ _TYPE: Final = re.compile(r'/(\w+): (".*?"|[\w.+-]+) is not of type "(integer|nu
 _TEXT_FOR: Final = re.compile(r'/(\w+): ".*" is not of type "(?:object|array)"')
 _CHOICE: Final = re.compile(r'/(\w+): "([^"]*)" is not one of ([^\n]*?)(?=; |$)')
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-_OPPOSITES: Final = ("un", "in", "im", "non", "not", "dis", "de")
 _SAME: Final = tuple(
     frozenset(group.split())
     for group in (
@@ -39,6 +38,9 @@ _SAME: Final = tuple(
         "body content message text",
         "headline subject title",
         "address email email_address mail recipient to",
+        "at date day on when",
+        "after begin begin_date from from_date since start start_date",
+        "before end end_date to_date until",
     )
 )
 """Names that APIs have for one thing: an argument that is not known is the one of the tool with another of them."""
@@ -74,7 +76,11 @@ def _about_refused(refused: re.Match[str], failure: Failure, tools: Tools | None
     if unknown and (advice := _by_another_name(unknown, missing, properties, refused[1], failure, tools)):
         return advice
     if unknown and not missing:
-        return _left_out(unknown[0], refused[1], failure)
+        return (
+            ""
+            if _may_be_another(unknown[0], refused[1], properties, tools)
+            else _left_out(unknown[0], refused[1], failure)
+        )
     if found := _MISSING_IN.search(failure.message):
         return _renamed_in(found[1], found[2], properties, refused[1], failure, tools)
     if found := _NOT_LIST.search(failure.message):
@@ -82,7 +88,7 @@ def _about_refused(refused: re.Match[str], failure: Failure, tools: Tools | None
     if found := _TEXT_FOR.search(failure.message):
         return _as_it_is(found[1], failure)
     if found := _CHOICE.search(failure.message):
-        return _chosen(found[1], found[2], re.findall(r'"([^"]*)"', found[3]), failure)
+        return about_choice(found[1], found[2], re.findall(r'"([^"]*)"', found[3]), failure)
     if found := _TYPE.search(failure.message):
         return _converted(found[1], found[2], found[3], failure)
     return ""
@@ -218,11 +224,11 @@ def _renamed_in(
         schema, value = _items_of(schema, tool_id, tools), value[0]
     known = _inner(schema)
     others = [key for key in value if key not in known] if isinstance(value, Mapping) else []
-    if len(_MISSING_IN.findall(failure.message)) > 1 or len(others) != 1:
+    if len({*_MISSING_IN.findall(failure.message)}) > 1 or len(others) != 1:
         return ""
     written = re.findall(rf"(?<![\w.])['\"]?{re.escape(others[0])}['\"]?\s*:", failure.code)
     about = f"`{holder}` has {', '.join(known)}"
-    return f"{about}: {instead(written[0], written[0].replace(others[0], missing))}" if len(written) == 1 else about
+    return f"{about}: {instead(written[0], written[0].replace(others[0], missing))}" if len({*written}) == 1 else about
 
 
 def _in_list(name: str, failure: Failure) -> str:
@@ -254,15 +260,14 @@ def _as_it_is(name: str, failure: Failure) -> str:
     return ""
 
 
-def _chosen(name: str, value: str, choices: list[str], failure: Failure) -> str:
-    """Advise on the value that is nearly the same, and not its opposite."""
-    folded = {each.lower().replace("_", "").replace("-", ""): each for each in choices}
-    plain = value.lower().replace("_", "").replace("-", "").replace(" ", "")
-    close = [plain] if plain in folded else difflib.get_close_matches(plain, list(folded), 1, cutoff=0.8)
-    if not close or any(plain == opposite + close[0] or close[0] == opposite + plain for opposite in _OPPOSITES):
-        return ""
-    found = re.search(rf"(?<![\w.])(['\"]?{name}['\"]?\s*[=:]\s*)(['\"]){re.escape(value)}\2", failure.code)
-    return instead(found[0], f"{found[1]}{found[2]}{folded[close[0]]}{found[2]}") if found is not None else ""
+def _may_be_another(name: str, tool_id: str, properties: Mapping[str, Any], tools: Tools | None) -> bool:
+    """Return whether a value may be meant for an argument that is not given: without it the tool may find another."""
+    given = _given(tool_id, tools)
+    value = given.get(name)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    free = [each for other, each in properties.items() if other not in given]
+    return any(fits(value, each) and value in each.get("enum", [value]) for each in free if isinstance(each, Mapping))
 
 
 def _left_out(name: str, tool_id: str, failure: Failure) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["alike", "fold", "is_other_word", "path_to", "singular", "words_of"]
+__all__ = ["alike", "fold", "is_other_word", "part_of", "path_to", "singular", "words_of"]
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _DEPTH: Final = 4
@@ -20,34 +20,6 @@ _UNITS: Final = frozenset(
     | {"minor", "minute", "mm", "pct", "percent", "sec", "second", "usd", "utc"}
 )
 """Words that say the unit of a value, and not what it is, without the s of several."""
-_ALIASES: Final = tuple(
-    frozenset(each.split())
-    for each in (
-        "name title label subject",
-        "count quantity qty amount stock number total units",
-        "price cost fee rate amount",
-        "total sum amount",
-        "location place city site",
-        "temperature temp",
-        "url link href uri",
-        "description desc summary details text",
-        "author owner user creator by assignee",
-        "status state",
-        "type kind category",
-        "id key code ref reference sku number uid slug",
-        "latitude lat",
-        "longitude lon lng",
-        "phone tel telephone mobile",
-        "email mail address",
-        "date day when time timestamp at",
-        "begin start from",
-        "end finish until to",
-        "duration length minutes",
-        "score rating grade points",
-        "message msg text body content",
-    )
-)
-"""Words that APIs have for one thing."""
 
 
 def fold(name: str) -> str:
@@ -74,6 +46,13 @@ def alike(name: str, keys: Sequence[str]) -> str:
             return ""
     close = difflib.get_close_matches(name, keys, 1, cutoff=0.75)
     return close[0] if close else ""
+
+
+def part_of(name: str, near: str, keys: Sequence[str]) -> str:
+    """Return the one key of an object, whose own name is near to this one, that is meant by the words which that has
+    not: `first_name` may be the `given` of `name`. "" where there is none, or several."""
+    words = [each for each in words_of(name) if each not in words_of(near)]
+    return alike("_".join(words), keys) if words else ""
 
 
 def is_other_word(a: str, b: str) -> bool:
@@ -124,3 +103,36 @@ def singular(word: str) -> str:
 def words_of(name: str) -> list[str]:
     """Return the words of a name, as `orderId` and `order_id` have two."""
     return [word.lower() for word in _WORD.findall(name)]
+
+
+_ALIASES: Final = tuple(
+    frozenset(singular(word) for word in each.split())
+    for each in (
+        "name title label subject",
+        "count quantity qty amount stock number total units",
+        "price cost fee rate amount cent",
+        "total sum amount",
+        "location place city site",
+        "temperature temp",
+        "url link href uri",
+        "description desc summary details text",
+        "author owner user creator by assignee",
+        "status state",
+        "type kind category",
+        "id key code ref reference sku number uid slug",
+        "latitude lat",
+        "longitude lon lng",
+        "phone tel telephone mobile",
+        "email mail address",
+        "date day when time timestamp at ts",
+        "first given forename",
+        "last family surname",
+        "cursor token last",
+        "begin start from",
+        "end finish until to",
+        "duration length minutes",
+        "score rating grade points",
+        "message msg text body content",
+    )
+)
+"""Words that APIs have for one thing, without the s of several."""

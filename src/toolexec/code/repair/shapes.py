@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolexec.code.repair.near_keys import alike, fold, path_to, singular, words_of
+from toolexec.code.repair.near_keys import alike, fold, part_of, path_to, singular, words_of
 from toolexec.code.repair.shown import shown_value
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.times import of_a_time, time_as_text, time_of_number
@@ -164,7 +164,12 @@ def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: boo
         new = _at(read.base, *inside[0], is_python=is_python)
         return Advice(f"`{read.base}` has no `{read.key}`, {has}: {instead(read.whole, new)}")
     about = f"`{read.base}` has no `{read.key}`, {has}"
-    return Advice(f"{about}: {instead(read.whole, _at(read.base, close, is_python=is_python))}" if close else about)
+    parts = [*_dict(values[0][close])] if close in nested and not {*read.after} & {*_dict(values[0][close])} else []
+    part = part_of(read.key, close, parts)
+    if parts and not part and not read.after:  # an object is no value: a part of it is meant
+        return Advice(f"{about}; `{close}` in it has {', '.join(parts[:_MOST_SHOWN])}")
+    keys = (close, part) if part else (close,)
+    return Advice(f"{about}: {instead(read.whole, _at(read.base, *keys, is_python=is_python))}" if close else about)
 
 
 def _certain(

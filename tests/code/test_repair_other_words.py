@@ -1,0 +1,93 @@
+"""What a program that wrote another word for an argument, a value or a key should have written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+from benchmarks.repair import fixed, said
+
+from toolexec import Exec, tool
+
+
+@tool("log:list_entries", read_only=True)
+def _list_entries(query: str, page: int = 1, per_page: int = 2) -> list[str]:
+    """Lists entries, a page at a time."""
+    return [query, str(page), str(per_page)]
+
+
+@tool("log:list_days", read_only=True)
+def _list_days(on: str | None = None) -> list[dict[str, Any]]:
+    """Lists days, or one."""
+    return [{"id": 1, "date": on or "all", "by": {"name": {"given": "Ada", "family": "Ito"}}, "seen": {"ts": 1_000}}]
+
+
+@tool("log:add", read_only=True)
+def _add(
+    text: str,
+    level: Literal["info", "warning", "not_sent"] = "info",
+    step: Literal["hour", "day"] = "hour",
+) -> str:
+    """Adds an entry."""
+    return f"{text} {level} {step}"
+
+
+@tool("log:mark", read_only=True)
+def _mark(place: str, colour: str | None = None) -> str:
+    """Marks a place."""
+    return f"{place} {colour}"
+
+
+@pytest.fixture
+async def ex() -> AsyncIterator[Exec]:
+    """An instance with the tools of a log."""
+    async with Exec() as ex:
+        for each in (_list_entries, _list_days, _add, _mark):
+            ex.add(each)
+        yield ex
+
+
+async def repaired(ex: Exec, language: str, code: str) -> Any:
+    """Return the value of a program once it is changed as its messages say, at most three times."""
+    result = await ex.execute_code(code, language=language)
+    for _ in range(3):
+        if not said(result):
+            break
+        code, language = fixed(code, language, said(result))
+        result = await ex.execute_code(code, language=language)
+    assert result.error is None, result.error
+    return result.value
+
+
+FIXED = [
+    ("python", 'return tools.log.list_entries(query="a", page_size=9)', ["a", "1", "9"]),
+    ("javascript", 'return (await tools.log.list_days({ date: "2026-01-02" })).map((d) => d.date);', ["2026-01-02"]),
+    ("python", 'return tools.log.list_days(date="2026-01-02")[0]["date"]', "2026-01-02"),
+    ("javascript", "const days = await tools.log.list_days();\nreturn days[0].by.first_name.trim();", "Ada"),
+    ("python", 'd = tools.log.list_days()[0]\nreturn d["by"]["last_name"]', "Ito"),
+    ("python", 'd = tools.log.list_days()[0]\nreturn d["seen"]["timestamp"]', 1_000),
+    ("python", 'return tools.log.add(text="a", level="warn", step="daily")', "a warning day"),
+    ("javascript", 'return await tools.log.add({ text: "a", level: "WARN", step: "1d" });', "a warning day"),
+]
+
+
+@pytest.mark.parametrize(("language", "code", "value"), FIXED)
+async def test_another_word_is_changed(ex: Exec, language: str, code: str, value: Any) -> None:
+    """A program with another word for an argument, a value or a key has its value once it is changed."""
+    assert await repaired(ex, language, code) == value
+
+
+UNSURE = [
+    ("return tools.log.mark(place='a', shade='red')", "leave `"),
+    ("return tools.log.add(text='a', level='not')", " instead of "),
+    ("return tools.log.list_days()[0]['by']['user_name']", '["name"]` instead of '),
+]
+
+
+@pytest.mark.parametrize(("code", "unsaid"), UNSURE)
+async def test_what_may_be_wrong_is_not_said(ex: Exec, code: str, unsaid: str) -> None:
+    """An argument that may be meant for another is not left out, and no value or part is taken for a part of it."""
+    result = await ex.execute_code(code)
+    assert result.error is not None
+    assert unsaid not in str(result.error)
