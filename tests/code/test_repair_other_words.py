@@ -39,11 +39,17 @@ def _mark(place: str, colour: str | None = None) -> str:
     return f"{place} {colour}"
 
 
+@tool("log-book:read-page", read_only=True)
+def _read_page(number: int) -> str:
+    """Reads a page."""
+    return f"page {number}"
+
+
 @pytest.fixture
 async def ex() -> AsyncIterator[Exec]:
     """An instance with the tools of a log."""
     async with Exec() as ex:
-        for each in (_list_entries, _list_days, _add, _mark):
+        for each in (_list_entries, _list_days, _add, _mark, _read_page):
             ex.add(each)
         yield ex
 
@@ -56,7 +62,7 @@ async def repaired(ex: Exec, language: str, code: str) -> Any:
             break
         code, language = fixed(code, language, said(result))
         result = await ex.execute_code(code, language=language)
-    assert result.error is None, result.error
+    assert result.error is None, (code, result.error)
     return result.value
 
 
@@ -67,6 +73,17 @@ FIXED = [
     ("javascript", "const days = await tools.log.list_days();\nreturn days[0].by.first_name.trim();", "Ada"),
     ("python", 'd = tools.log.list_days()[0]\nreturn d["by"]["last_name"]', "Ito"),
     ("python", 'd = tools.log.list_days()[0]\nreturn d["seen"]["timestamp"]', 1_000),
+    ("javascript", "const d = await tools.log.list_days();\nreturn new Date(d[0].seen.timestamp).getTime();", 1_000),
+    ("javascript", "const r = await tools.log.list_days();\nreturn JSON.parse(r.content[0].text)[0].id;", 1),
+    ("javascript", "const a = ['x'];\na.extend(['y']);\nreturn a;", ["x", "y"]),
+    ("javascript", "const a = ['x', 'y'];\nreturn a.contains('y');", True),
+    ("javascript", "const axios = require('axios');\nreturn 1;", 1),
+    (
+        "typescript",
+        'enum Step { Day = "daily" }\nreturn await tools.log.add({ text: "a", step: Step.Day });',
+        "a info day",
+    ),
+    ("python", 'return tools["log-book"].read_page(number=2)', "page 2"),
     ("python", 'return tools.log.add(text="a", level="warn", step="daily")', "a warning day"),
     ("javascript", 'return await tools.log.add({ text: "a", level: "WARN", step: "1d" });', "a warning day"),
 ]

@@ -216,6 +216,16 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
     return f"{module} is not in this sandbox{final}: {advice}{where}"
 
 
+def _unused_package(code: str) -> str:
+    """Return the line of *code* that takes a package of npm of which no more is said; "" without one."""
+    for found in re.finditer(
+        r"^[ \t]*((?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\([^()]*\);?)", code, re.MULTILINE
+    ):
+        if len(re.findall(rf"(?<![\w$.'\"]){found[2]}(?![\w$'\"])", code)) == 1:
+            return found[1]
+    return ""
+
+
 def _of_package(code: str) -> str:
     """Return what there is in the place of the first package of npm that *code* wants."""
     found = _PACKAGE.search(code)
@@ -240,6 +250,8 @@ def _about_javascript(failure: Failure) -> str:
     if found is not None and (failure.backend == "wasm" or found[1] in _NOWHERE):
         written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
         advice = _NOT_DEFINED.get(found[1], "")
+        if found[1] == "require" and (unused := _unused_package(failure.code)):
+            return f"{advice}: leave `{unused}` out, as nothing of it is used"
         advice += _of_package(failure.code) if found[1] == "require" else ""
         return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice
     return ""

@@ -26,7 +26,7 @@ _NOT_TEXT: Final = re.compile(
 )
 _HYPHEN: Final = re.compile(r"\btools\.(\w+)\.(\w+(?:-\w+)+)")
 _MOST_SHOWN: Final = 10
-_NO_TOOL: Final = re.compile(r"ToolNotFoundError: no tool (\S+); did you mean (\S+?)\?")
+_NO_TOOL: Final = re.compile(r"ToolNotFoundError: no tool (\S+); did you mean (\S+?)(?:\?| or )")
 _AWAIT: Final = "SyntaxError: 'await' outside async function"
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {"true": "True", "false": "False", "null": "None", "undefined": "None"},
@@ -42,7 +42,11 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         return instead(word, other) if other is not None else _about_name(word, failure, tools)
     if (found := _NO_TOOL.match(failure.message)) and "-" in found[2]:
         old, new = _spelled(found[1]), _spelled(":".join(map(python_name, found[2].split(":"))))
-        return instead(old, new) if old in failure.code else ""
+        space, _, name = found[1].rpartition(":")
+        quoted = (f"tools[{quote}{space}{quote}].{name}" for quote in "\"'")
+        written = next((each for each in (old, *quoted) if each in failure.code), "")
+        is_same = python_name(found[1].replace(":", "_")) == python_name(found[2].replace(":", "_"))
+        return instead(written, new) if written and (is_same or written == old) else ""
     if (found := _POSITIONAL.match(failure.message)) and tools is not None:
         return _about_positional(found[1], failure, tools)
     if tools is not None and (advice := _about_hyphen(failure, tools)):

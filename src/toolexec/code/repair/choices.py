@@ -53,7 +53,11 @@ def about_choice(name: str, value: str, choices: list[str], failure: Failure) ->
     if not close or any(plain == opposite + close[0] or close[0] == opposite + plain for opposite in _OPPOSITES):
         return ""
     found = re.search(rf"(?<![\w.])(['\"]?{name}['\"]?\s*[=:]\s*)(['\"]){re.escape(value)}\2", failure.code)
-    return instead(found[0], f"{found[1]}{found[2]}{folded[close[0]]}{found[2]}") if found is not None else ""
+    if found is not None:
+        return instead(found[0], f"{found[1]}{found[2]}{folded[close[0]]}{found[2]}")
+    written = re.findall(rf"(['\"]){re.escape(value)}\1", failure.code)  # a constant of the program, or of its enum
+    old, new = (f"{written[0]}{each}{written[0]}" for each in (value, folded[close[0]])) if written else ("", "")
+    return instead(old, new) if len(written) == 1 else ""
 
 
 def _of_same_word(written: str, plain: str, choices: Mapping[str, str]) -> list[str]:

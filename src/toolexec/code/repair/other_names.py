@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
-from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.repair.source import calls_of, instead, split
 
 __all__ = ["about_foreign", "about_other_names"]
 
@@ -160,6 +160,9 @@ _NAMES_IN_PYTHON: Final[Mapping[str, str]] = {
 }
 """Name of JavaScript → what Python has in its place."""
 
+_OF_ONE: Final = re.compile(r"(\{0\}\.\w+\()((?:\.\.\.)?(?:value|values|text))(\))")
+"""A method with one argument, that of the other language."""
+
 _FILLED: Final = re.compile(r"\.\.\.[^{]|\b(?:value|other|text|key|old|start|width|count|at|calls|seconds)\b")
 
 
@@ -214,7 +217,16 @@ def _of_method(kind: str, name: str, known: Mapping[str, str], failure: Failure)
         for old, inner in calls_of(f"{found[1]}.{name}", failure.source):
             if not inner:
                 return f"{about}: {instead(old, made)}"
+    if found[2] and (hole := _OF_ONE.fullmatch(new)) is not None:
+        for old, inner in calls_of(f"{found[1]}.{name}", failure.source):
+            if len(split(inner)) == 1:
+                given = hole[1].format(found[1]) + _spread(hole[2]) + inner + hole[3]
+                return f"{about}: {instead(old, given)}"
     return f"{about}, write it as `{made}`"
+
+
+def _spread(hole: str) -> str:
+    return "..." if hole.startswith("...") else ""
 
 
 def _bracketed(text: str) -> str:

@@ -33,6 +33,7 @@ _METHOD: Final = re.compile(
 )
 _COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
 _PROMISES: Final = re.compile(r"the value at ((?:/\d+)?) ?(?:its root )?is a promise \(await it\)")
+_NO_TIME: Final = re.compile(r"Date value is NaN|[Ii]nvalid (?:time|date)")
 _METHODS: Final = ("items", "keys", "values", "copy", "get", "pop", "update")
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
@@ -65,11 +66,13 @@ def _about_reads(failure: Failure, tools: Tools) -> str:
         return advice
     if failure.language == "python":
         return about_python_reads(failure, tools) or about_python_values(failure, tools)
-    if failure.language != "javascript" or failure.kind != "TypeError":
+    if failure.language != "javascript" or failure.kind not in ("TypeError", "RangeError"):
         return ""
     if found := _PROMISES.search(failure.message):
         return _about_returned(found[1], failure.code)
-    if " is NaN, " in failure.message:
+    if failure.kind == "RangeError" and not _NO_TIME.search(failure.message):
+        return ""
+    if failure.kind == "RangeError" or " is NaN, " in failure.message:
         return about_not_a_number(failure.code, tools)
     if "promise" in failure.message:
         return ""

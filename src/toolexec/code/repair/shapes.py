@@ -6,13 +6,12 @@ not known, or that any of the values before it has.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from toolexec.code.repair.near_keys import alike, fold, part_of, path_to, singular, words_of
-from toolexec.code.repair.shown import shown_value
+from toolexec.code.repair.shown import parsed_texts, shown_value
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.times import of_a_time, time_as_text, time_of_number
 from toolexec.code.tools import Tools
@@ -192,6 +191,8 @@ def _certain(
         if words[: len(words_of(key))] == words_of(key) and len(found) == 1:
             return f"{missing}, `{key}` in it has `{found[0]}`", at(key, found[0])
     listed = only_list(values)
+    if read.key in WRAPPERS and read.tail.endswith("text"):
+        return VALUE, read.base
     if listed and (read.as_list or read.key in _LISTS) and _means_list(read, listed):
         return f"{missing}; the list is in `{listed}`", at(listed)
     if read.is_wrapper and read.after and all(key in each for each in values for key in read.after):
@@ -227,14 +228,19 @@ def _rows_of(values: list[dict[str, JSONValue]]) -> str:
 
 def _means_list(read: Read, listed: str) -> bool:
     words = {singular(word) for word in words_of(read.key)}
-    return read.key in _LISTS or singular(listed) in read.nouns | words or bool(words & read.nouns)
+    return (
+        read.key in _LISTS
+        or (read.as_list and listed in _LISTS)
+        or singular(listed) in read.nouns | words
+        or bool(words & read.nouns)
+    )
 
 
 def _of_text(read: Read, *, is_python: bool) -> Advice:
     if read.key in _OF_EACH and f".{read.key}" in read.whole:
         new = f'{read.base}.split("\\n").{read.key}'
         return Advice(f"`{read.base}` is text: {instead(read.whole, new)} for each of its lines")
-    parsed = _parsed(read.values)
+    parsed = parsed_texts(read.values)
     if parsed is not None:
         inner = f"json.loads({read.base})" if is_python else f"JSON.parse({read.base})"
         rest = read.whole.removeprefix(read.base)
@@ -268,20 +274,6 @@ def _of_list(read: Read) -> Advice:
     if any(isinstance(row, dict) and read.key in row for row in rows):
         return Advice(f"`{read.base}` is a list, and each of its items has `{read.key}`: read it from them, one by one")
     return Advice(f"{VALUE}, here a list: {read.unwrapped()}", is_certain=True)
-
-
-def _parsed(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
-    """Return the objects or lists that all of these strings are the JSON of."""
-    found: list[JSONValue] = []
-    for text in strings:
-        try:
-            value = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] in ("{", "[") else None
-        except (ValueError, RecursionError):
-            return None
-        if value is None:
-            return None
-        found.append(value)
-    return found
 
 
 def _at(base: str, *keys: str, is_python: bool) -> str:

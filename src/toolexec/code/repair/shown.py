@@ -8,7 +8,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["kind_of", "shown_keys", "shown_value"]
+__all__ = ["kind_of", "parsed_texts", "shown_keys", "shown_value"]
 
 _MOST_SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 60
@@ -37,3 +37,17 @@ def shown_value(value: JSONValue) -> str:
     """Return a value as JSON, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def parsed_texts(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
+    """Return the objects or lists that all of these strings are the JSON of."""
+    found: list[JSONValue] = []
+    for text in strings:
+        try:
+            value = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] in ("{", "[") else None
+        except (ValueError, RecursionError):
+            return None
+        if value is None:
+            return None
+        found.append(value)
+    return found
