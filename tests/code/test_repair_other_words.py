@@ -39,6 +39,12 @@ def _mark(place: str, colour: str | None = None) -> str:
     return f"{place} {colour}"
 
 
+@tool("log:read_writer", read_only=True)
+def _read_writer(writer_id: int) -> dict[str, Any]:
+    """Reads an author."""
+    return {"id": writer_id, "used": [{"at": 1, "value": 7}]}
+
+
 @tool("log-book:read-page", read_only=True)
 def _read_page(number: int) -> str:
     """Reads a page."""
@@ -49,7 +55,7 @@ def _read_page(number: int) -> str:
 async def ex() -> AsyncIterator[Exec]:
     """An instance with the tools of a log."""
     async with Exec() as ex:
-        for each in (_list_entries, _list_days, _add, _mark, _read_page):
+        for each in (_list_entries, _list_days, _add, _mark, _read_page, _read_writer):
             ex.add(each)
         yield ex
 
@@ -84,6 +90,10 @@ FIXED = [
         "a info day",
     ),
     ("python", 'return tools["log-book"].read_page(number=2)', "page 2"),
+    ("python", 'return tools.log.read_author(4)["id"]', 4),
+    ("python", 'return tools.log.read_author(writer_id=4)["id"]', 4),
+    ("javascript", "return (await tools.log.read_author({ writer_id: 4 })).id;", 4),
+    ("python", 'return [each["kwh"] for each in tools.log.read_writer(writer_id=4)["used"]]', [7]),
     ("python", 'return tools.log.add(text="a", level="warn", step="daily")', "a warning day"),
     ("javascript", 'return await tools.log.add({ text: "a", level: "WARN", step: "1d" });', "a warning day"),
 ]
@@ -97,6 +107,8 @@ async def test_another_word_is_changed(ex: Exec, language: str, code: str, value
 
 UNSURE = [
     ("return tools.log.mark(place='a', shade='red')", "leave `"),
+    ("return tools.log.read_owner(writer_id=4)", " instead of "),
+    ("return tools.log.find_author(writer_id=4)", " instead of "),
     ("return tools.log.add(text='a', level='not')", " instead of "),
     ("return tools.log.list_days()[0]['by']['user_name']", '["name"]` instead of '),
 ]

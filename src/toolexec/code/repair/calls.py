@@ -13,6 +13,7 @@ from typing import Final
 from toolexec.code.names import python_name
 from toolexec.code.repair.bare_names import Bare, catalogue_of
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.other_tools import about_other_tool
 from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
@@ -26,7 +27,8 @@ _NOT_TEXT: Final = re.compile(
 )
 _HYPHEN: Final = re.compile(r"\btools\.(\w+)\.(\w+(?:-\w+)+)")
 _MOST_SHOWN: Final = 10
-_NO_TOOL: Final = re.compile(r"ToolNotFoundError: no tool (\S+); did you mean (\S+?)(?:\?| or )")
+_NO_TOOL: Final = re.compile(r"(?:ToolNotFoundError|ToolError): no tool (\S+); did you mean (\S+?)(?:\?| or )")
+_ABSENT: Final = re.compile(r"(?:ToolNotFoundError|ToolError): no tool (\S+?)(?:;|$)")
 _AWAIT: Final = "SyntaxError: 'await' outside async function"
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "python": {"true": "True", "false": "False", "null": "None", "undefined": "None"},
@@ -47,6 +49,8 @@ def about_calls(failure: Failure, tools: Tools | None) -> str:
         written = next((each for each in (old, *quoted) if each in failure.code), "")
         is_same = python_name(found[1].replace(":", "_")) == python_name(found[2].replace(":", "_"))
         return instead(written, new) if written and (is_same or written == old) else ""
+    if tools is not None and (found := _ABSENT.match(failure.message)):
+        return about_other_tool(found[1], failure, tools)
     if (found := _POSITIONAL.match(failure.message)) and tools is not None:
         return _about_positional(found[1], failure, tools)
     if tools is not None and (advice := _about_hyphen(failure, tools)):
@@ -107,7 +111,8 @@ def _about_positional(path: str, failure: Failure, tools: Tools) -> str:
         paths = catalogue_of(tools.index).tools.get(path.rpartition(".")[2], ())
         entry = tools.index.find(paths[0]) if len(paths) == 1 else None
     if entry is None:
-        return _about_missing(path, tools)
+        about, other = _about_missing(path, tools), about_other_tool(path, failure, tools)
+        return f"{about}; {other}" if about and other else about or other
     if not tools.allows(entry.tool.id):
         return ""
     names = arguments_of(entry.tool.input_schema.to_json())

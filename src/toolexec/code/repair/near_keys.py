@@ -18,6 +18,7 @@ _MOST: Final = 200
 _UNITS: Final = frozenset(
     {"at", "c", "cent", "celsiu", "eur", "f", "g", "gram", "hour", "iso", "kg", "km", "kmh", "m", "mb", "meter"}
     | {"minor", "minute", "mm", "pct", "percent", "sec", "second", "usd", "utc"}
+    | {"kw", "kwh", "w", "watt", "wh"}
 )
 """Words that say the unit of a value, and not what it is, without the s of several."""
 
@@ -33,7 +34,7 @@ def alike(name: str, keys: Sequence[str]) -> str:
     words = {singular(each) for each in words_of(name)}
     having = {key: {singular(each) for each in words_of(key)} for key in keys}
     ways: tuple[Callable[[set[str]], bool], ...] = (
-        lambda own: words - _UNITS == own - _UNITS,
+        lambda own: words == own or (words - _UNITS == own - _UNITS and not words <= _UNITS),
         lambda own: words <= own or words >= own,
         lambda own: any(_begins(a, b) for a in words for b in own),
         lambda own: any(is_other_word(a, b) for a in words for b in own),
@@ -44,6 +45,8 @@ def alike(name: str, keys: Sequence[str]) -> str:
             return found[0]
         if found:
             return ""
+    if words and words <= _UNITS and "value" in keys:
+        return "value"
     close = difflib.get_close_matches(name, keys, 1, cutoff=0.75)
     return close[0] if close else ""
 
