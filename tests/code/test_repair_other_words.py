@@ -42,7 +42,7 @@ def _mark(place: str, colour: str | None = None) -> str:
 @tool("log:read_writer", read_only=True)
 def _read_writer(writer_id: int) -> dict[str, Any]:
     """Reads an author."""
-    return {"id": writer_id, "used": [{"at": 1, "value": 7}]}
+    return {"id": writer_id, "used": [{"at": 1, "value": 7}], "words": ["x"]}
 
 
 @tool("log-book:read-page", read_only=True)
@@ -91,6 +91,14 @@ FIXED = [
     ),
     ("python", 'return tools["log-book"].read_page(number=2)', "page 2"),
     ("python", 'return tools.log.read_author(4)["id"]', 4),
+    ("python", 'return tools.log.list_days().execute()[0]["id"]', 1),
+    ("python", 'return tools.log.read_writer(writer_id=4).execute()["id"]', 4),
+    ("python", 'w = tools.log.read_writer(writer_id=4)\nreturn [a["word"] for a in w["words"]]', ["x"]),
+    (
+        "javascript",
+        "const w = await tools.log.read_writer({ writer_id: 4 });\nreturn w.words.map((a) => a.word);",
+        ["x"],
+    ),
     ("python", 'return tools.log.read_author(writer_id=4)["id"]', 4),
     ("javascript", "return (await tools.log.read_author({ writer_id: 4 })).id;", 4),
     ("python", 'return [each["kwh"] for each in tools.log.read_writer(writer_id=4)["used"]]', [7]),

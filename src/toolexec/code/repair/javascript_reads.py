@@ -9,7 +9,7 @@ from typing import Final
 
 from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain
 from toolexec.code.repair.javascript_program import JavaScriptProgram
-from toolexec.code.repair.near_keys import path_to
+from toolexec.code.repair.near_keys import is_item_of, path_to
 from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
 from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import instead
@@ -151,6 +151,11 @@ class _Reads(JavaScriptProgram):
         tail = self._code[start : chain.steps[last].end] if step.key in WRAPPERS and last > number else ""
         is_part = number > 0 or any(bound is not None and bound.each for bound in self._names.get(chain.root, ()))
         is_part = is_part and chain.root != "tools"
+        if number == 0 and all(isinstance(each, str) for each in values):
+            bound = [each.chain for each in self._names.get(chain.root, ()) if each is not None and each.each]
+            lists = {self._code[each.start : each.steps[-1].end if each.steps else each.end] for each in bound}
+            if len(lists) == 1 and is_item_of(step.key, lists.copy().pop()):
+                return Advice(f"`{base}` is text, one of `{lists.pop()}`: {instead(whole, base)}", True)
         place = place_of(step.key, values, self._tools)
         read = Read(base, step.key, whole, values, later, used, tail, self._nouns, is_part, place=place)
         return what_to_write(read, "javascript")

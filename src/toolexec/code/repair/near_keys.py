@@ -10,7 +10,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["alike", "fold", "is_other_word", "part_of", "path_to", "singular", "words_of"]
+__all__ = ["alike", "fold", "is_item_of", "is_other_word", "part_of", "path_to", "singular", "words_of"]
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _DEPTH: Final = 4
@@ -56,6 +56,12 @@ def part_of(name: str, near: str, keys: Sequence[str]) -> str:
     not: `first_name` may be the `given` of `name`. "" where there is none, or several."""
     words = [each for each in words_of(name) if each not in words_of(near)]
     return alike("_".join(words), keys) if words else ""
+
+
+def is_item_of(name: str, array: str) -> bool:
+    """Return whether a name is the singular of the last word by which a list is read: `sku` of `page["skus"]`."""
+    last = re.findall(r"[A-Za-z_]\w*", array)[-1:]
+    return bool(last) and name != last[0] and singular(name) == singular(last[0])
 
 
 def is_other_word(a: str, b: str) -> bool:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.near_keys import is_item_of
 from toolexec.code.repair.python_names import Part, is_at
 from toolexec.code.repair.python_program import PythonProgram
 from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
@@ -122,6 +123,10 @@ class _Reads(PythonProgram):
         if takers:
             of = [self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)]
             takers = f"it is one of `{of[0]}`, and {takers} reads what it stands for" if of else ""
+        if is_item and all(isinstance(each, str) for each in values):
+            lists = {self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)}
+            if len(lists) == 1 and is_item_of(key, lists.copy().pop()):
+                return Advice(f"`{text}` is text, one of `{lists.pop()}`: {instead(whole, text)}", is_certain=True)
         place = place_of(key, values, self._tools)
         read = Read(text, key, whole, values, later, used, tail, self._nouns, is_part, takers, place)
         return what_to_write(read, "python")

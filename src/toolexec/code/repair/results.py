@@ -34,6 +34,9 @@ _METHOD: Final = re.compile(
 _COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
 _PROMISES: Final = re.compile(r"the value at ((?:/\d+)?) ?(?:its root )?is a promise \(await it\)")
 _NO_TIME: Final = re.compile(r"Date value is NaN|[Ii]nvalid (?:time|date)")
+_CALLS: Final = frozenset({"call", "execute", "fetch", "fetchall", "invoke", "run", "send", "unwrap"})
+"""Methods by which other APIs make a call that was only built."""
+
 _METHODS: Final = ("items", "keys", "values", "copy", "get", "pop", "update")
 _BASE: Final = r"([A-Za-z_]\w*(?:\[[^\[\]]*\]|\.\w+)*)"
 _REST: Final = r"(?:\[\d+\]|\.(?:text|data|value|json\(\)))*"
@@ -92,6 +95,8 @@ def _about_returned(path: str, code: str) -> str:
 
 
 def _about_attribute(kind: str, name: str, failure: Failure, keys: set[str]) -> str:
+    if name in _CALLS and name not in keys and f".{name}()" in failure.source:
+        return f"{VALUE}: leave `.{name}()` out"
     found = re.search(rf"{_BASE}\.{re.escape(name)}\b(?!\s*\()", failure.source)
     if kind in ("list", "str"):
         if other := OTHER_NAMES.get(name):
