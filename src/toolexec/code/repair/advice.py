@@ -15,6 +15,7 @@ from typing import Final
 from toolexec.code.repair.arguments import about_arguments
 from toolexec.code.repair.calls import about_calls
 from toolexec.code.repair.chains import about_chains
+from toolexec.code.repair.comprehensions import about_comprehensions
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
@@ -167,7 +168,13 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     advice = about_missing_imports(failure, tools) or about_calls(failure, tools)
     advice = advice or about_arguments(failure, tools) or about_chains(failure)
-    advice = advice or about_operands(failure) or about_syntax(failure) or about_library_names(failure)
+    advice = (
+        advice
+        or about_operands(failure)
+        or about_comprehensions(failure)
+        or about_syntax(failure)
+        or about_library_names(failure)
+    )
     advice = (
         advice
         or about_foreign(failure)
