@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolexec.code.repair.near_keys import alike, fold, part_of, path_to, singular, words_of
-from toolexec.code.repair.shown import parsed_texts, shown_value
+from toolexec.code.repair.shown import parsed_strings, shown_value
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.times import of_a_time, time_as_text, time_of_number
 from toolexec.code.tools import Tools
@@ -165,7 +165,7 @@ def _of_object(read: Read, values: list[dict[str, JSONValue]], *, is_python: boo
     about = f"`{read.base}` has no `{read.key}`, {has}"
     parts = [*_dict(values[0][close])] if close in nested and not {*read.after} & {*_dict(values[0][close])} else []
     part = part_of(read.key, close, parts)
-    if parts and not part and not read.after:  # an object is no value: a part of it is meant
+    if parts and not part and not read.after:  # a part of the object is meant
         return Advice(f"{about}; `{close}` in it has {', '.join(parts[:_MOST_SHOWN])}")
     keys = (close, part) if part else (close,)
     return Advice(f"{about}: {instead(read.whole, _at(read.base, *keys, is_python=is_python))}" if close else about)
@@ -240,7 +240,7 @@ def _of_text(read: Read, *, is_python: bool) -> Advice:
     if read.key in _OF_EACH and f".{read.key}" in read.whole:
         new = f'{read.base}.split("\\n").{read.key}'
         return Advice(f"`{read.base}` is text: {instead(read.whole, new)} for each of its lines")
-    parsed = parsed_texts(read.values)
+    parsed = parsed_strings(read.values)
     if parsed is not None:
         inner = f"json.loads({read.base})" if is_python else f"JSON.parse({read.base})"
         rest = read.whole.removeprefix(read.base)

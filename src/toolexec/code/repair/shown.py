@@ -8,7 +8,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["kind_of", "parsed_texts", "shown_keys", "shown_value"]
+__all__ = ["kind_of", "parsed_strings", "shown_keys", "shown_value"]
 
 _MOST_SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 60
@@ -39,7 +39,7 @@ def shown_value(value: JSONValue) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def parsed_texts(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
+def parsed_strings(strings: Iterable[JSONValue]) -> list[JSONValue] | None:
     """Return the objects or lists that all of these strings are the JSON of."""
     found: list[JSONValue] = []
     for text in strings:
