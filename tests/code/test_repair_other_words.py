@@ -132,3 +132,10 @@ async def test_what_may_be_wrong_is_not_said(ex: Exec, code: str, unsaid: str) -
     result = await ex.execute_code(code)
     assert result.error is not None
     assert unsaid not in str(result.error)
+
+
+async def test_an_item_is_found_by_what_it_has(ex: Exec) -> None:
+    """A list that is read by what one of its items has is not taken for that item."""
+    result = await ex.execute_code('days = tools.log.list_days()\nreturn days["all"]["id"]')
+    assert '`date` of one of its items is "all"' in str(result.error)
+    assert " instead of " not in str(result.error)

@@ -273,6 +273,11 @@ def _of_list(read: Read) -> Advice:
     rows = [row for each in read.values if isinstance(each, list) for row in each]
     if any(isinstance(row, dict) and read.key in row for row in rows):
         return Advice(f"`{read.base}` is a list, and each of its items has `{read.key}`: read it from them, one by one")
+    by = next((key for row in rows if isinstance(row, dict) for key, part in row.items() if part == read.key), "")
+    if by:
+        return Advice(
+            f"`{read.base}` is a list, and `{by}` of one of its items is {shown_value(read.key)}: find it by that"
+        )
     return Advice(f"{VALUE}, here a list: {read.unwrapped()}", is_certain=True)
 
 
