@@ -87,6 +87,7 @@ __all__ = [
     "SecretsBlock",
     "ServerBlock",
     "Settings",
+    "SignInBlock",
     "SourcesBlock",
     "TasksBlock",
     "TelemetryBlock",

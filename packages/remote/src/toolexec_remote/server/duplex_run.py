@@ -16,7 +16,7 @@ from toolexec_remote.server.relay import FrameRoute
 from toolexec_remote.server.remote_run import Outcome, RemoteRun
 from toolexec_remote.server.runs import RunService
 
-__all__ = ["DuplexRun", "DuplexRuns"]
+__all__ = ["Connection", "DuplexRun", "DuplexRuns"]
 
 _MAX_PRINTS: Final = 1 << 20
 _MAX_UNACKNOWLEDGED: Final = 20_000
