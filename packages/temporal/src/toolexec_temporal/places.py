@@ -145,8 +145,8 @@ class PlaceKeeper:
             await self._hold(number, None)
             return
         slot = SlotAsker(self._client, self._task_queue, number, self._limits.concurrency)
-        await slot.ask()
         try:
+            await slot.ask()
             await self._hold(number, slot)
         except asyncio.CancelledError:
             if _is_unwanted():  # else another worker holds the place next, and the slot is still its own

@@ -182,7 +182,7 @@ class SlotAsker:
             return False
         except RPCError as error:
             return error.status == RPCStatusCode.NOT_FOUND
-        return bool(progress["place"] != holder.number)
+        return bool(progress.get("place", holder.number) != holder.number)  # a former version does not say it
 
     async def _release(self, holder: SlotHolder) -> None:
         try:
