@@ -76,6 +76,7 @@ from toolexec.server.instructions import instructions
 from toolexec.server.kept_calls import KeptCalls
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.kept_sessions import KeptSessions
+from toolexec.server.kept_streams import KeptStreams, work_of
 from toolexec.server.logins.asking import LoginAsk, takes_links
 from toolexec.server.logins.links import LoginLinks
 from toolexec.server.logs import Line, set_log_level
@@ -290,6 +291,7 @@ class ToolServer:
         server.middleware.append(self._instruct)
         if settings.state_path or settings.state_url:
             server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
+            server.kept_streams = KeptStreams(self.state.store, self._kept_results, self.endpoint)
             server.middleware.append(server.kept_sessions.note)
         server.middleware.append(self.state.sealed)
         return server
@@ -469,7 +471,8 @@ class ToolServer:
         line = Line()
         async with line.open(ctx):
             answer = client_answerer(ctx, timeout, None)
-            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, logins=logins)
+            begun = None if (work := work_of(ctx)) is None else work.begin
+            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, begun, logins)
 
     async def _answer(
         self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: Job

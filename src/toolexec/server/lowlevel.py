@@ -12,6 +12,7 @@ from mcp_types import ServerCapabilities
 
 from toolexec.server.callers import RequestContext
 from toolexec.server.kept_sessions import KeptSessions
+from toolexec.server.kept_streams import KeptStreams
 from toolexec.server.served_tasks import MARK, capabilities_with_tasks
 
 __all__ = ["Lowlevel", "announce_task"]
@@ -24,6 +25,7 @@ class Lowlevel(Server[Any]):
     notes_changes = False
     makes_tasks = False
     kept_sessions: KeptSessions
+    kept_streams: KeptStreams
     describe: Callable[[], str] = str
     offered: Callable[[ServerCapabilities], ServerCapabilities]
 

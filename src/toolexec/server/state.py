@@ -17,9 +17,9 @@ from toolexec.process.database import open_database, use_wal
 
 __all__ = ["FileState", "StateKind", "StateStore", "key_of", "sealing_key"]
 
-StateKind: TypeAlias = Literal["key", "session", "suspended", "result", "task"]
+StateKind: TypeAlias = Literal["key", "session", "suspended", "result", "task", "stream"]
 """What a record is about: the key that seals states, a session, a call that waits between two requests, a result that
-is read page by page, or a task."""
+is read page by page, a task, or a call whose client may come back for its answer."""
 
 _TIDY_EVERY: Final = 60.0
 _FOREVER: Final = 100 * 365 * 86400.0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_state"]
 
-_KINDS: tuple[StateKind, ...] = ("key", "session", "suspended", "result", "task")
+_KINDS: tuple[StateKind, ...] = ("key", "session", "suspended", "result", "task", "stream")
 _VALUES = ("", "a", "b", '{"used": "\u00e9\u2028"}', "x" * 70_000)
 
 

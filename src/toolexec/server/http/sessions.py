@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -23,6 +23,8 @@ from toolexec.server.auth.credentials import CALLER
 from toolexec.server.http.replies import caller_key, header, is_stream, owner_of, reply_json
 from toolexec.server.http.restoring import reopened
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.stream import SessionLog
+from toolexec.server.http.streams import RETRY_MS, Streams
 from toolexec.server.kept_sessions import KeepsSessions, KeptSessions
 
 __all__ = ["SessionRoom", "Sessions"]
@@ -36,12 +38,13 @@ _INTERNAL_ERROR: Final = -32603
 class _Session:
     """A session: whose it is, where it is, the request that opened it, when it was last used, and how many requests it
     has now. One that goes on after its server has ended has another ID inside, `inner`. `kept` is when its record was
-    renewed."""
+    renewed, and `log` has its streams."""
 
     owner: str
     home: Sessions
     scope: Scope
     used: float
+    log: SessionLog
     requests: int = 0
     inner: str = ""
     kept: float = 0.0
@@ -82,7 +85,7 @@ class SessionRoom:
         oldest = monotonic() - self.idle
         for session_id, session in [*self.open.items()]:
             if session.requests == 0 and session.used <= oldest:
-                del self.open[session_id]
+                self.open.pop(session_id).home.streams.end(session.log)
 
 
 class Sessions:
@@ -100,8 +103,11 @@ class Sessions:
     """
 
     def __init__(self, lowlevel: Server[Any], http: HttpSettings, room: SessionRoom | None = None) -> None:
+        self.streams: Streams = Streams(lowlevel)
         self._manager = StreamableHTTPSessionManager(
             lowlevel,
+            event_store=None if http.json_response else self.streams,
+            retry_interval=RETRY_MS,
             json_response=http.json_response,
             session_idle_timeout=http.session_idle,
             max_request_body_size=http.max_body_bytes,
@@ -111,9 +117,11 @@ class Sessions:
         self._kept = lowlevel.kept_sessions if isinstance(lowlevel, KeepsSessions) else None
         self._restoring: dict[str, asyncio.Lock] = {}
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
         """Sessions can be opened in the block; at its end all are closed."""
-        return self._manager.run()
+        async with self.streams.running(), self._manager.run():
+            yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of either era; only those of the handshake era have sessions."""
@@ -149,8 +157,10 @@ class Sessions:
     async def _begin(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request open a session, where its owner may have one."""
         try:
+            log = SessionLog(caller_key(scope))
             async with self._opening(owner):
-                await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None))
+                with self.streams.within(log):
+                    await self._manager.asgi_app(scope, receive, self._watched(send, scope, owner, None, log))
         except NoShareError:
             await _refuse(send, self._room.most)
 
@@ -197,7 +207,7 @@ class Sessions:
             await self._use(session_id, session)
             if self._kept is not None and is_stream(scope):
                 renewing = asyncio.create_task(self._renew(session_id, session))
-            await self._manager.asgi_app(scope, receive, watched)
+            await self.streams.serve(self._manager.asgi_app, session.log, scope, receive, watched)
         finally:
             session.requests -= 1
             session.used = monotonic()
@@ -226,10 +236,12 @@ class Sessions:
                 if session is None:
                     return
                 async with self._opening(owner):
-                    inner = await reopened(self._manager.asgi_app, session, scope)
+                    log = SessionLog(caller_key(scope), session_id)
+                    log.watched += session.watched
+                    with self.streams.within(log):
+                        inner = await reopened(self._manager.asgi_app, session, scope)
                     if inner:
-                        now = monotonic()
-                        self._room.open[session_id] = _Session(owner, self, scope, now, inner=inner)
+                        self._room.open[session_id] = _Session(owner, self, scope, monotonic(), log, inner=inner)
         except NoShareError:
             logger.warning("a session does not go on here: there are %d", self._room.most)
         finally:
@@ -241,32 +253,40 @@ class Sessions:
         found = self._room.open.get(session_id)
         return found if found is not None and found.home is self and found.owner == owner else None
 
-    def _watched(self, send: Send, scope: Scope, owner: str, session_id: str | None) -> Send:
+    def _watched(
+        self, send: Send, scope: Scope, owner: str, session_id: str | None, log: SessionLog | None = None
+    ) -> Send:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await self._note(scope, owner, session_id, message)
+                await self._note(scope, owner, session_id, message, log)
                 if session_id is not None:
                     message = {**message, "headers": _renamed(message.get("headers", ()), session_id)}
             await send(message)
 
         return watch
 
-    async def _note(self, scope: Scope, owner: str, session_id: str | None, start: Message) -> None:
+    async def _note(
+        self, scope: Scope, owner: str, session_id: str | None, start: Message, log: SessionLog | None
+    ) -> None:
         """Keep a session that an answer opens, and forget one that it says is over."""
         status: int = start["status"]
-        if session_id is None:
+        if log is not None:
             opened = next((value for key, value in start.get("headers", ()) if key.lower() == b"mcp-session-id"), b"")
             if opened and status < 400:
-                self._room.open[opened.decode("latin-1")] = _Session(owner, self, scope, monotonic())
-        elif self._own(session_id, owner) is None:  # another caller gets the same for one that goes on
+                log.id = opened.decode("latin-1")
+                self._room.open[log.id] = _Session(owner, self, scope, monotonic(), log)
+        elif (
+            session_id is None or self._own(session_id, owner) is None
+        ):  # another caller gets the same for one that goes on
             return
         elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
-            del self._room.open[session_id]
+            self.streams.end(self._room.open.pop(session_id).log)
             if scope["method"] == "DELETE":
                 await self.forget(session_id)
 
     async def end_one(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""
+        self.streams.end(session.log)
         headers = [
             (b"mcp-session-id", (session.inner or session_id).encode("latin-1")),
             (b"accept", b"application/json"),

@@ -1,0 +1,150 @@
+"""Answers that a client was not there to take, as records that outlive the server and that others can read.
+
+A call that takes long has a record, too: it says which server works on it, and whether anything was done for it. So the
+next server knows whether to wait for the answer, or that there will be none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from toolexec.errors import ConfigurationError, StateError
+from toolexec.server.callers import RequestContext
+from toolexec.server.kept_results import KeptResults
+from toolexec.server.state import StateStore, key_of
+
+__all__ = ["BEAT", "WORK", "CallName", "KeepsStreams", "KeptStreams", "Standing", "Work", "work_of"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Standing: TypeAlias = Literal["at_work", "not_run", "unknown", "over"]
+"""How a call stands whose answer is not there: a server works on it; none does, and nothing was done for it; none does,
+and what was done for it is unknown; it is over."""
+
+WORK: Final = "toolexec.work"
+"""The key of the `Work` in the scope of a request."""
+BEAT: Final = 2.5
+"""Seconds between two signs that a server works on calls."""
+_SILENT: Final = 10.0  # so long is a sign good
+_LASTS: Final = 86_400.0
+_KEPT: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallName:
+    """A request of a session, and the key of the caller that both belong to."""
+
+    session: str
+    request: str
+    owner: str
+
+
+class KeptStreams:
+    """The records of calls at *endpoint*, in what *store* gives, with their answers in *results*.
+
+    An answer is there for ten minutes, within the bytes that results have there together, encrypted as they are.
+    """
+
+    def __init__(self, store: Callable[[], StateStore | None], results: KeptResults, endpoint: str = "") -> None:
+        self.server: str = secrets.token_hex(8)
+        """This process."""
+        self._store = store
+        self._results = results
+        self._endpoint = endpoint
+
+    async def mark(self, call: CallName, *, begun: bool) -> bool:
+        """Keep that this server works on a call, and whether anything was done for it; return whether that is kept."""
+        text = json.dumps({"server": self.server, "begun": begun})
+
+        async def write(store: StateStore) -> bool:
+            await store.put("stream", self._sign(self.server), "here", _SILENT)
+            await store.put("stream", self._key(call), text, _LASTS)
+            return True
+
+        return await self._try(write) or False
+
+    async def beat(self) -> None:
+        """Keep that this server still works on the calls that it has marked."""
+        await self._try(lambda store: store.put("stream", self._sign(self.server), "here", _SILENT))
+
+    async def over(self, call: CallName) -> None:
+        """Keep that a call is over: no server works on it any more."""
+        await self._try(lambda store: store.put("stream", self._key(call), json.dumps({"over": True}), _KEPT))
+
+    async def end(self) -> None:
+        """Keep that this server works on nothing any more."""
+        await self._try(lambda store: store.delete("stream", self._sign(self.server)))
+
+    async def keep(self, call: CallName, events: Sequence[tuple[int, str]]) -> None:
+        """Keep what a client has not got of a call that is over: messages with their numbers, the answer last."""
+        data = json.dumps([self.server, events]).encode()
+        await self._results.write(self._handle(call), (call.owner,), data, _KEPT)
+
+    async def answer(self, call: CallName) -> tuple[str, list[tuple[int, str]]] | None:
+        """Return the server that a call was at, and what `keep` has kept of it; None for nothing. Raises StateError
+        where that cannot be found out now."""
+        data = await self._results.read(self._handle(call), (call.owner,))
+        if data is None:
+            return None
+        server, events = json.loads(data)
+        return server, [(number, text) for number, text in events]
+
+    async def standing(self, call: CallName) -> Standing:
+        """Return how a call stands whose answer is not there. Raises StateError as `answer` does."""
+        try:
+            store = self._store()
+            text = await store.get("stream", self._key(call)) if store is not None else None
+            if store is None or text is None:
+                return "unknown"
+            facts: Any = json.loads(text)
+            if "over" in facts:
+                return "over"
+            if await store.get("stream", self._sign(facts["server"])) is not None:
+                return "at_work"
+        except ConfigurationError as error:
+            logger.error("how a call stands cannot be found out: %s", error)
+            return "unknown"
+        return "unknown" if facts["begun"] else "not_run"
+
+    def _handle(self, call: CallName) -> str:
+        return f"{call.session}\0{call.request}"  # a secret of the client, as the handle of a result is
+
+    def _key(self, call: CallName) -> str:
+        return key_of(self._endpoint, "call", call.session, call.request, call.owner)
+
+    def _sign(self, server: str) -> str:
+        return key_of("server", server)
+
+    async def _try(self, do: Callable[[StateStore], Awaitable[T]]) -> T | None:
+        try:
+            store = self._store()
+            return await do(store) if store is not None else None
+        except (ConfigurationError, StateError) as error:
+            logger.error("a call under way would not be known to other servers: %s", error)
+            return None
+
+
+class Work(Protocol):
+    """A call whose answer may be asked for again, as who makes it sees it."""
+
+    def begin(self) -> Awaitable[None] | None:
+        """Keep, before it is done, that something is done for it; see `Origin.on_effect`."""
+        ...
+
+
+def work_of(ctx: RequestContext) -> Work | None:
+    """Return the call of a request, where its answer may be asked for again."""
+    scope: Any = getattr(ctx.request, "scope", None)
+    return scope.get(WORK) if isinstance(scope, dict) else None
+
+
+@runtime_checkable
+class KeepsStreams(Protocol):
+    """A server of the MCP SDK that keeps the answers which its clients have missed."""
+
+    kept_streams: KeptStreams
