@@ -3,95 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
-from tests.server.http.conftest import INITIALIZE, JSON_HEADERS, Running, Serve
+from tests.server.http.conftest import Serve
+from tests.server.http.links import BOB, Servers, Shop, lost, settled, text
 
-from toolexec import Exec, ToolContext
-from toolexec.server.app import ToolServer
-from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.credentials import hash_key
-from toolexec.server.http import HttpSettings
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.stream import Ended, SessionLog, Stream
-from toolexec.server.settings import ServeSettings
-
-AUTH = AuthSettings(api_keys=tuple(ApiKey(id=name, sha256=hash_key(f"{name}'s")) for name in ("ann", "bob")))
-ANN, BOB = ({"authorization": f"Bearer {name}'s"} for name in ("ann", "bob"))
-VERSION = {"mcp-protocol-version": "2025-11-25"}
-PAY = {"name": "run_tool", "arguments": {"tool_id": "shop:pay"}}
-
-
-class Shop:
-    """A tool that says when it runs, and answers when it may."""
-
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-        self.may_end = asyncio.Event()
-        self.runs = 0
-
-    def ex(self) -> Exec:
-        ex = Exec()
-
-        async def pay(context: ToolContext) -> str:
-            self.runs += 1
-            self.running.set()
-            await self.may_end.wait()
-            return "paid " + "twice" * (self.runs - 1)
-
-        ex.add(pay, "shop:pay")
-        return ex
-
-
-class Link:
-    """A raw client at one server."""
-
-    _numbers = itertools.count(2)
-
-    def __init__(self, server: Running, tools: ToolServer) -> None:
-        self.server = server
-        self.tools = tools
-
-    async def open(self, key: dict[str, str] = ANN, version: str = "2025-11-25") -> dict[str, str]:
-        """Return the headers of a new session."""
-        params = {**INITIALIZE["params"], "protocolVersion": version}  # type: ignore[dict-item]
-        answer = await self.server.post({**INITIALIZE, "params": params}, key)
-        headers = {**key, "mcp-protocol-version": version, "mcp-session-id": answer.headers["mcp-session-id"]}
-        await self.server.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
-        return headers
-
-    @asynccontextmanager
-    async def called(self, session: dict[str, str], request: int | str = 7) -> AsyncIterator[AsyncIterator[Any]]:
-        """Call `shop:pay`; its events come out of what the block gets, and at its end the client is gone."""
-        message = {"jsonrpc": "2.0", "id": request, "method": "tools/call", "params": PAY}
-        async with httpx2.AsyncClient(timeout=20, verify=False) as client:
-            headers = {**JSON_HEADERS, **session}
-            async with client.stream("POST", self.server.url, json=message, headers=headers) as answer:
-                yield events(answer)
-
-    async def back(self, session: dict[str, str], last: str) -> tuple[int, list[Any]]:
-        """Come back after the event *last*; return the status, and what comes until the stream is over."""
-        headers = {"accept": "text/event-stream", **session, "last-event-id": last}
-        async with httpx2.AsyncClient(timeout=20, verify=False) as client:
-            async with client.stream("GET", self.server.url, headers=headers) as answer:
-                return answer.status_code, [event async for event in events(answer)]
-
-
-async def events(answer: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
-    """The events of a stream: their ID, and the message, None for the first one, which has none."""
-    name = ""
-    async for line in answer.aiter_lines():
-        if line.startswith("id:"):
-            name = line[3:].strip()
-        elif line.startswith("data:"):
-            yield name, json.loads(line[5:]) if line[5:].strip() else None
 
 
 @pytest.fixture
@@ -100,39 +19,10 @@ def shop() -> Shop:
     return Shop()
 
 
-class Servers:
-    """Starts servers over one file, each as a process of its own would be."""
-
-    def __init__(self, serve: Serve, path: Path, shop: Shop) -> None:
-        self._serve, self.path, self._shop = serve, path, shop
-
-    @asynccontextmanager
-    async def up(self, *, kept: bool = True) -> AsyncIterator[Link]:
-        http = HttpSettings(port=0, shutdown_grace=0)
-        settings = ServeSettings(state_path=str(self.path) if kept else "", http=http)
-        async with ToolServer(self._shop.ex(), settings) as tools:
-            server = await self._serve(http, AUTH, tools)
-            yield Link(server, tools)
-            await server.end()
-
-
 @pytest.fixture
 def servers(serve: Serve, tmp_path: Path, shop: Shop) -> Servers:
     """Servers over a new file."""
     return Servers(serve, tmp_path / "state" / "server.db", shop)
-
-
-async def lost(link: Link, session: dict[str, str], shop: Shop, request: int | str = 7) -> str:
-    """Call, and lose the connection while the tool runs; return the ID of the last event."""
-    async with link.called(session, request) as answer:
-        name, nothing = await anext(answer)
-        assert nothing is None
-        await shop.running.wait()
-    return name
-
-
-def text(message: Any) -> str:
-    return message["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -172,20 +62,6 @@ async def test_an_answer_outlives_its_server(servers: Servers, shop: Shop, reque
         _, [(_, refused)] = await link.back(other, last)  # what it says of itself gives nobody anything
         assert refused["error"]["data"] == {"reason": "cut_off", "outcome": "unknown", "retryable": False}
     assert shop.runs == 1
-
-
-async def settled(path: Path, kind: str) -> None:
-    """Wait until there is a record of a kind."""
-    import sqlite3
-
-    for _ in range(500):
-        with sqlite3.connect(path) as database:
-            found = database.execute("SELECT count(*) FROM state WHERE kind = ?", (kind,)).fetchone()[0]
-        database.close()
-        if found:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"there is no record of a {kind}")
 
 
 async def test_another_server_waits_for_the_answer(servers: Servers, shop: Shop) -> None:
@@ -230,24 +106,121 @@ async def test_notices_that_were_missed(servers: Servers) -> None:
     told that anything may have changed."""
     async with servers.up() as link:
         session = await link.open()
-        async with listening(link, session, "") as stream:
+        async with link.listening(session) as stream:
             link.tools.notify_changes()
             name, notice = await anext(stream)
         for number in range(2):
-            link.tools.ex.add(lambda: number, f"more:tool{number}")
-        async with listening(link, session, name) as stream:
+            link.tools.ex.add(lambda: 1, f"more:tool{number}")
+        async with link.listening(session, name) as stream:
             name, notice = await anext(stream)
             assert notice["method"].startswith("notifications/")
             link.tools.notify_changes()
             await anext(stream)
-    async with servers.up() as link, listening(link, session, name) as stream:
+    async with servers.up() as link, link.listening(session, name) as stream:
         assert (await anext(stream))[1]["method"] == "notifications/tools/list_changed"
 
 
-@asynccontextmanager
-async def listening(link: Link, session: dict[str, str], last: str) -> AsyncIterator[AsyncIterator[Any]]:
-    headers = {"accept": "text/event-stream", **session, **({"last-event-id": last} if last else {})}
-    async with httpx2.AsyncClient(timeout=20, verify=False) as client:
-        async with client.stream("GET", link.server.url, headers=headers) as answer:
-            assert answer.status_code == 200
-            yield events(answer)
+async def test_a_call_that_waits_for_a_person(servers: Servers, shop: Shop) -> None:
+    """A call that asks a person when its server ends was not made: the next server says so, whether it gets the
+    person's answer or not, and makes the call when it is made again, once."""
+    shop.may_end.set()
+    async with servers.up(asks=True) as link:
+        session = await link.open()
+        async with link.called(session) as answer:
+            last, _ = await anext(answer)
+            asked, question = await anext(answer)
+            assert question["method"] == "elicitation/create"
+        async with link.listening(session, last) as stream:
+            assert await anext(stream) == (asked, question)
+    async with servers.up(asks=True) as link:
+        yes = {"action": "accept", "content": {"answer": "once"}}
+        assert await link.answer(session, question["id"], yes) == 202
+        _, [(_, message)] = await link.back(session, asked)
+        assert message["error"]["data"] == {"reason": "cut_off", "outcome": "not_run", "retryable": True}
+        assert shop.runs == 0
+        async with link.called(session, 8) as answer:
+            await anext(answer)
+            _, question = await anext(answer)
+            await link.answer(session, question["id"], yes)
+            assert text((await anext(answer))[1]) == "paid "
+    assert shop.runs == 1
+
+
+async def test_a_person_answers_after_the_connection_was_lost(servers: Servers, shop: Shop) -> None:
+    """A client that lost the connection on which its person was asked gets the question again, and the call is made
+    once when it is answered."""
+    shop.may_end.set()
+    async with servers.up(asks=True) as link:
+        session = await link.open()
+        async with link.called(session) as answer:
+            last, _ = await anext(answer)
+            await anext(answer)
+        async with link.listening(session, last) as stream:
+            _, question = await anext(stream)
+            yes = {"action": "accept", "content": {"answer": "once"}}
+            await link.answer(session, question["id"], yes)
+            assert text((await anext(stream))[1]) == "paid "
+    assert shop.runs == 1
+
+
+async def test_clients_that_are_not_told_of_a_stream(servers: Servers, shop: Shop) -> None:
+    """A client of 2025-06-18, which no event tells of its stream, comes back after the first one that it gets."""
+    shop.may_end.set()
+    async with servers.up(asks=True) as link:
+        session = await link.open(version="2025-06-18")
+        async with link.called(session) as answer:
+            last, question = await anext(answer)
+        async with link.listening(session, last) as stream:
+            await link.answer(session, question["id"], {"action": "decline"})
+            assert "denied" in text((await anext(stream))[1])
+
+
+def test_numbers_are_told_from_digits() -> None:
+    """The ID of a request keeps its kind, whatever else the request has."""
+    assert request_id(b'{"id": 7, "method": "x"}', "7") == 7
+    assert request_id(b'{"id": "7", "method": "x"}', "7") == "7"
+    assert request_id(b'{"id": 7, "params": {"id": "7"}}', "7") == 7
+    assert [request_id(b"{}", name) for name in ("-3", "0", "007", "x")] == [-3, 0, "007", "x"]
+    for request in (7, "7", "\u00e9\n", None):
+        event = EventID("0" * 16, 5, request)
+        assert EventID.read(event.text()) == event
+    assert EventID("0" * 16, 5, "x" * 300).text() == ""
+
+
+def ended(log: SessionLog, kept: Ended, name: str, size: int) -> Stream:
+    stream = Stream(log)
+    stream.open(name, name)
+    stream.add("x" * size, last=True)
+    kept.add(stream)
+    return stream
+
+
+def test_what_is_kept_of_a_session_is_bounded() -> None:
+    """The last fifty streams of a session are kept, and of a stream its last hundred events; an answer that alone is
+    too long is not."""
+    kept, log = Ended(), SessionLog("ann", "s")
+    for number in range(60):
+        ended(log, kept, str(number), 10)
+    assert list(log.streams) == [str(number) for number in range(10, 60)]
+    assert (len(kept), kept.size) == (50, 500)
+    stream = Stream(log)
+    for _ in range(150):
+        last = stream.add("x", last=False)
+    assert (last, len(stream.after(0)), stream.size, stream.is_whole) == (150, 100, 100, True)
+    stream.add("x" * 2_000_000, last=True)
+    assert (stream.after(0), stream.size, stream.is_whole) == ([], 0, False)
+    kept.end(log)
+    assert (len(kept), kept.size, list(log.streams)) == (0, 0, [])
+
+
+def test_who_has_most_makes_room() -> None:
+    """Where too much is kept, the caller with most loses its oldest streams, and no other one any."""
+    kept, few = Ended(), SessionLog("bob", "b")
+    ended(few, kept, "only", 1000)
+    for session in range(40):
+        log = SessionLog("ann", str(session))
+        for number in range(4):
+            ended(log, kept, str(number), 1_000_000)
+    assert kept.size <= 64 << 20
+    assert "only" in few.streams
+    assert "3" in log.streams

@@ -35,8 +35,8 @@ _PRIMED: Final = "2025-11-25"  # from here on the SDK tells clients of a stream 
 _INTERNAL_ERROR: Final = -32603
 _MEANINGS: Final[dict[Standing, str]] = {
     "not_run": "the server that had this call has ended before anything was done for it; call it again",
-    "unknown": "the server that had this call has ended, or its answer is not there; what it did is unknown, and nothing "
-    "was run again",
+    "unknown": "the server that had this call has ended, or its answer is not there; what it did is unknown, and "
+    "nothing was run again",
     "over": "this call is over, but its answer was too long to be kept, or too old; nothing was run again",
 }
 _SENTINEL: Final = SessionLog("")
