@@ -28,9 +28,9 @@ and what was done for it is unknown; it is over."""
 
 WORK: Final = "toolexec.work"
 """The key of the `Work` in the scope of a request."""
-BEAT: Final = 2.5
+BEAT: Final = 2.0
 """Seconds between two signs that a server works on calls."""
-_SILENT: Final = 10.0  # so long is a sign good
+_SILENT: Final = 6.0  # so long is a sign good
 _LASTS: Final = 86_400.0
 _KEPT: Final = 600.0
 

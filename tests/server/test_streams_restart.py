@@ -1,0 +1,105 @@
+"""`toolexec serve` as processes: what their clients have missed when one is killed, they get from the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.config.commands import COMMAND
+from tests.server.http.conftest import Running
+from tests.server.http.links import Link, settled, text
+from tests.server.processes import served
+from tests.server.test_restart import SETTINGS
+from tests.waiting import until
+
+pytestmark = pytest.mark.full
+APP = '''
+import asyncio
+from pathlib import Path
+from toolexec import tool
+
+HERE = Path(__file__)
+
+
+@tool("shop:ship")
+async def ship(order: int) -> int:
+    """Ship an order, when it may be."""
+    with HERE.with_name("shipped").open("a") as out:
+        out.write(f"{order}\\n")
+    while not HERE.with_name(f"go-{order}").exists():
+        await asyncio.sleep(0.01)
+    return order
+
+
+@tool("shop:pay")
+def pay(order: int) -> int:
+    """Pay an order."""
+    with HERE.with_name("paid").open("a") as out:
+        out.write(f"{order}\\n")
+    return order
+'''
+
+
+class Depot:
+    """Servers over one state, and what their tools did."""
+
+    def __init__(self, directory: Path, more: str = "") -> None:
+        self.directory = directory
+        (directory / "app.py").write_text(APP)
+        (directory / "toolexec.toml").write_text(SETTINGS.replace("[server]", f"[server]{more}"))
+        for name in ("paid", "shipped"):
+            (directory / name).touch()
+
+    def serve(self, name: str = "one") -> AbstractContextManager[str]:
+        return served([*COMMAND, "serve", "-c", str(self.directory / "toolexec.toml")], self.directory / name)
+
+    def did(self, name: str) -> list[int]:
+        return [int(line) for line in (self.directory / name).read_text().split()]
+
+    def go(self, order: int) -> None:
+        (self.directory / f"go-{order}").touch()
+
+    async def lost(self, link: Link, session: dict[str, str], tool: str, order: int) -> str:
+        """Call a tool, and lose the connection while it runs, or asks; return the ID of the first event."""
+        params = {"name": "run_tool", "arguments": {"tool_id": f"shop:{tool}", "args": {"order": order}}}
+        async with link.called(session, order, params) as answer:
+            last, _ = await anext(answer)
+            if tool == "pay":
+                await anext(answer)
+            else:
+                await until(lambda: order in self.did("shipped"))
+        return last
+
+
+def at(url: str) -> Link:
+    return Link(Running(url, asyncio.Event(), asyncio.get_running_loop().create_future()), None)  # type: ignore[arg-type]
+
+
+async def outcome(link: Link, session: dict[str, str], last: str) -> Any:
+    """Come back for a call; return its answer, or how it stands."""
+    _, [(_, message)] = await link.back(session, last)
+    return message["error"]["data"]["outcome"] if "error" in message else text(message)
+
+
+async def test_answers_survive_a_kill(tmp_path: Path) -> None:
+    """Of calls whose client was away when their server was killed, the next one gives the answer of one that was over,
+    says of one that ran that its outcome is unknown, and of one that asked a person that it was not made; it makes
+    none, and another caller gets nothing."""
+    depot = Depot(tmp_path)
+    with depot.serve() as url:
+        link = at(url)
+        session = await link.open()
+        missed, runs = [await depot.lost(link, session, "ship", order) for order in (11, 12)]
+        asks = await depot.lost(link, session, "pay", 13)
+        depot.go(11)
+        [database] = tmp_path.rglob("server.db")
+        await settled(database, "result")
+    with depot.serve() as url:
+        link = at(url)
+        waiting = [asyncio.create_task(outcome(link, session, last)) for last in (missed, runs, asks)]
+        assert await asyncio.gather(*waiting) == ["11", "unknown", "not_run"]
+        assert (await link.back({**session, "authorization": "Bearer bob's"}, runs))[0] == 404
+    assert (depot.did("shipped"), depot.did("paid")) == ([11, 12], [])
