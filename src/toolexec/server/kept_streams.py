@@ -29,8 +29,8 @@ and what was done for it is unknown; it is over."""
 WORK: Final = "toolexec.work"
 """The key of the `Work` in the scope of a request."""
 BEAT: Final = 2.0
-"""Seconds between two signs that a server works on calls."""
-_SILENT: Final = 6.0  # so long is a sign good
+"""Seconds between two renewals of the record that a server works on calls."""
+_SILENT: Final = 6.0  # so long is that record good
 _LASTS: Final = 86_400.0
 _KEPT: Final = 600.0
 
@@ -62,7 +62,7 @@ class KeptStreams:
         text = json.dumps({"server": self.server, "begun": begun})
 
         async def write(store: StateStore) -> bool:
-            await store.put("stream", self._sign(self.server), "here", _SILENT)
+            await store.put("stream", self._alive(self.server), "here", _SILENT)
             await store.put("stream", self._key(call), text, _LASTS)
             return True
 
@@ -70,7 +70,7 @@ class KeptStreams:
 
     async def beat(self) -> None:
         """Keep that this server still works on the calls that it has marked."""
-        await self._try(lambda store: store.put("stream", self._sign(self.server), "here", _SILENT))
+        await self._try(lambda store: store.put("stream", self._alive(self.server), "here", _SILENT))
 
     async def over(self, call: CallName) -> None:
         """Keep that a call is over: no server works on it any more."""
@@ -78,7 +78,7 @@ class KeptStreams:
 
     async def end(self) -> None:
         """Keep that this server works on nothing any more."""
-        await self._try(lambda store: store.delete("stream", self._sign(self.server)))
+        await self._try(lambda store: store.delete("stream", self._alive(self.server)))
 
     async def keep(self, call: CallName, events: Sequence[tuple[int, str]]) -> None:
         """Keep what a client has not got of a call that is over: messages with their numbers, the answer last."""
@@ -104,7 +104,7 @@ class KeptStreams:
             facts: Any = json.loads(text)
             if "over" in facts:
                 return "over"
-            if await store.get("stream", self._sign(facts["server"])) is not None:
+            if await store.get("stream", self._alive(facts["server"])) is not None:
                 return "at_work"
         except ConfigurationError as error:
             logger.error("how a call stands cannot be found out: %s", error)
@@ -117,7 +117,7 @@ class KeptStreams:
     def _key(self, call: CallName) -> str:
         return key_of(self._endpoint, "call", call.session, call.request, call.owner)
 
-    def _sign(self, server: str) -> str:
+    def _alive(self, server: str) -> str:
         return key_of("server", server)
 
     async def _try(self, do: Callable[[StateStore], Awaitable[T]]) -> T | None:

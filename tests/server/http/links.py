@@ -101,7 +101,7 @@ class Link:
 
 
 async def events(answer: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
-    """The events of a stream: their ID, and the message, None for the first one, which has none."""
+    """Give the events of a stream: their ID, and the message, None for the first one, which has none."""
     name = ""
     async for line in answer.aiter_lines():
         if line.startswith("id:"):

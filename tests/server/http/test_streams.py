@@ -45,7 +45,7 @@ async def test_comes_back_to_the_same_server(servers: Servers, shop: Shop, kept:
 
 @pytest.mark.parametrize("request_", [7, "7", "a b"])
 async def test_an_answer_outlives_its_server(servers: Servers, shop: Shop, request_: int | str) -> None:
-    """An answer that nobody was there to take is got from the next server, by its caller alone, under the ID that the
+    """An answer that no client was there to take is got from the next server, by its caller alone, under the ID that the
     request had; the file does not have it in clear."""
     async with servers.up() as link:
         session = await link.open()
@@ -59,7 +59,7 @@ async def test_an_answer_outlives_its_server(servers: Servers, shop: Shop, reque
         assert (message["id"], text(message)) == (request_, "paid ")
         assert (await link.back(session, name))[1] == []
         other = await link.open(BOB)
-        _, [(_, refused)] = await link.back(other, last)  # what it says of itself gives nobody anything
+        _, [(_, refused)] = await link.back(other, last)  # an ID gives no access
         assert refused["error"]["data"] == {"reason": "cut_off", "outcome": "unknown", "retryable": False}
     assert shop.runs == 1
 
@@ -103,7 +103,7 @@ async def test_events_of_no_server(servers: Servers) -> None:
 
 async def test_notices_that_were_missed(servers: Servers) -> None:
     """Notices of the session that came while its client was away are sent when it is back; at another server it is
-    told that anything may have changed."""
+    notified that anything may have changed."""
     async with servers.up() as link:
         session = await link.open()
         async with link.listening(session) as stream:
@@ -163,8 +163,8 @@ async def test_a_person_answers_after_the_connection_was_lost(servers: Servers, 
     assert shop.runs == 1
 
 
-async def test_clients_that_are_not_told_of_a_stream(servers: Servers, shop: Shop) -> None:
-    """A client of 2025-06-18, which no event tells of its stream, comes back after the first one that it gets."""
+async def test_clients_that_get_no_first_event(servers: Servers, shop: Shop) -> None:
+    """A client of 2025-06-18, whose streams no event announces, comes back after the first one that it gets."""
     shop.may_end.set()
     async with servers.up(asks=True) as link:
         session = await link.open(version="2025-06-18")
@@ -175,7 +175,7 @@ async def test_clients_that_are_not_told_of_a_stream(servers: Servers, shop: Sho
             assert "denied" in text((await anext(stream))[1])
 
 
-def test_numbers_are_told_from_digits() -> None:
+def test_numbers_and_their_digits_differ() -> None:
     """The ID of a request keeps its kind, whatever else the request has."""
     assert request_id(b'{"id": 7, "method": "x"}', "7") == 7
     assert request_id(b'{"id": "7", "method": "x"}', "7") == "7"

@@ -22,7 +22,7 @@ _ID: Final = re.compile(r"([0-9a-f]{16})\.(\d{1,9})\.([A-Za-z0-9_=-]{1,400})")
 class EventID:
     """An event: the server that has sent it, its number in its stream, and the request that the stream is of.
 
-    It proves nothing: whoever makes one up gets what the session has anyway.
+    It proves nothing: a client that makes one up gets what its session has anyway.
     """
 
     server: str

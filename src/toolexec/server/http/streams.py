@@ -31,7 +31,7 @@ RETRY_MS: Final = 2000
 _LONG: Final = 0.5  # a call that takes so many seconds is known to other servers
 _NOTICES: Final = 30
 _NOTICE_BYTES: Final = 32 << 10
-_PRIMED: Final = "2025-11-25"  # from here on the SDK tells clients of a stream before its first event
+_PRIMED: Final = "2025-11-25"  # from here on the SDK announces a stream to clients before its first event
 _INTERNAL_ERROR: Final = -32603
 _MEANINGS: Final[dict[Standing, str]] = {
     "not_run": "the server that had this call has ended before anything was done for it; call it again",
@@ -48,7 +48,7 @@ class Streams(EventStore):
 
     What has been sent is kept in memory, within the bounds of `Ended`. Where *lowlevel* has `kept_streams`, an answer
     that no client was there to take, and that a server works on a call for more than half a second, is known to other
-    servers over the same store. A client that comes back for what nobody has gets an error that says how the call
+    servers over the same store. A client that comes back for what no server has gets an error that says how the call
     stands: it never waits for nothing, and nothing is run twice.
 
     The SDK asks for events by the names of requests, without their session. So each request is passed on by `serve`,
@@ -93,7 +93,7 @@ class Streams(EventStore):
         with self.within(log):
             if scope["method"] != "POST":
                 last = header(scope, b"last-event-id")
-                if last and EventID.read(last) is None:  # nothing could be told about it, not even that it is lost
+                if last and EventID.read(last) is None:  # there is no request to answer
                     await refuse(send, 400, "Last-Event-ID is of no event of this server", error="unknown_event")
                     return
                 await app(scope, receive, send)
@@ -125,7 +125,7 @@ class Streams(EventStore):
                 self._left(stream)
 
     def end(self, log: SessionLog) -> None:
-        """Forget the streams of a session that is over, and that anybody works on its calls."""
+        """Forget the streams of a session that is over, and that this server works on its calls."""
         for stream in log.streams.values():
             if stream in self._at_work:
                 self._do(self._over(stream))
@@ -134,12 +134,14 @@ class Streams(EventStore):
     # -- what the SDK asks for ----------------------------------------------------------------------------------
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event, and return its ID; empty for one of a stream that nobody can come back to."""
+        """Keep an event, and return its ID; empty for one of a stream that no client can come back to."""
         log = self._log.get()
         if message is None:
             stream = self._stream.get()
             if stream is None:
                 return ""
+            if (earlier := log.streams.get(stream_id)) is not None and earlier.is_over:
+                self.ended.drop(earlier)  # its client takes the ID for another request
             stream.open(stream_id, request_id(stream.body, stream_id))
             return EventID(self._own.server, 0, stream.request).text()
         stream = log.streams.get(stream_id)
@@ -280,7 +282,7 @@ class Streams(EventStore):
         )
 
     async def _say_all_changed(self, log: SessionLog, send: EventCallback) -> None:
-        """Tell a client what it may have missed while no server had its session: that anything may have changed."""
+        """Send a client what it may have missed while no server had its session: that anything may have changed."""
         has = self._lowlevel.create_initialization_options().capabilities
         kinds = {"tools": has.tools, "resources": has.resources, "prompts": has.prompts}
         names = [f"notifications/{kind}/list_changed" for kind, offer in kinds.items() if offer and offer.list_changed]
