@@ -454,17 +454,20 @@ class RemoteToolError(ExecutionError):
 
 
 class ConnectionLostError(ExecutionError):
-    """The connection ended while the call was under way; whether the tool did its work is unknown."""
+    """The connection ended while the call was under way; whether the tool did its work is unknown. Where that was for
+    a message that was too long, `details["longest"]` is how many bytes one may have."""
 
     code = "connection_lost"
     default_retryable = True
 
     def public(self) -> ToolExecError:
         """Implement `ToolExecError.public`."""
+        longest = self.details.get("longest")
+        why = f"was closed, for a message of more than {longest} bytes" if longest else "was lost during the call"
         return reworded(
             self,
-            f"the connection to {_named(self.backend)} was lost during the call, and whether the tool did its work is "
-            "unknown: check that before you call it again",
+            f"the connection to {_named(self.backend)} {why}, and whether the tool did its work is unknown: check that "
+            "before you call it again",
         )
 
 

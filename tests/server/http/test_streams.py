@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from tests.server.http.conftest import Serve
 from tests.server.http.links import BOB, Servers, Shop, lost, settled, text
 
+from toolexec.server.app import ToolServer
+from toolexec.server.auth import AuthSettings
+from toolexec.server.http import HttpSettings
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.stream import Ended, SessionLog, Stream
+from toolexec.server.settings import ServeSettings
 
 
 @pytest.fixture
@@ -224,3 +230,32 @@ def test_who_has_most_makes_room() -> None:
     assert kept.size <= 64 << 20
     assert "only" in few.streams
     assert "3" in log.streams
+
+
+@pytest.mark.full
+async def test_the_sdk_comes_back_by_itself(serve: Serve, tmp_path: Path, shop: Shop) -> None:
+    """The SDK's client, in the middle of a call when its server is replaced by another one at the same address, gets
+    the error that says how the call stands, and its session goes on."""
+    path = tmp_path / "server.db"
+    async with AsyncExitStack() as stack:
+        port = 0
+        for turn in range(2):
+            http = HttpSettings(port=port, shutdown_grace=0)
+            settings = ServeSettings(state_path=str(path), http=http)
+            async with ToolServer(shop.ex(), settings) as tools:
+                server = await serve(http, AuthSettings(), tools)
+                if turn == 0:
+                    port = server.port
+                    client = await stack.enter_async_context(server.client("legacy"))
+                    calling = asyncio.create_task(client.call_tool("run_tool", {"tool_id": "shop:pay"}))
+                    await shop.running.wait()
+                else:
+                    with pytest.raises(MCPError, match="what it did is unknown, and nothing was run again") as caught:
+                        await calling
+                    assert caught.value.error.data["outcome"] == "unknown"
+                    shop.may_end.set()
+                    reply = await client.call_tool("run_tool", {"tool_id": "shop:pay"})
+                    assert reply.content[0].text == "paid twice"
+                    await stack.aclose()
+                await server.end()
+    assert shop.runs == 2

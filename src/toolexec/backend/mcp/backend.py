@@ -405,8 +405,11 @@ class MCPBackend:
         if isinstance(cause, LostTaskError) and cause.outcome is Outcome.DONE:
             message = f"{self.name}:{name} did its work, and its answer was lost: {reason}"
             raise RemoteToolError(message, backend=self.name, outcome=Outcome.DONE) from cause
+        if wire.too_long and str(wire.too_long) not in reason:  # which is known before how the process has ended
+            reason = f"{reason}: it sent a message of more than {wire.too_long} bytes"
         message = f"MCP server {self.name} went away during the call: {reason}"
-        raise ConnectionLostError(message, backend=self.name) from cause
+        details = {"longest": wire.too_long} if wire.too_long else {}
+        raise ConnectionLostError(message, backend=self.name, details=details) from cause
 
     # -- resources and prompts ----------------------------------------------------------------------------------
 

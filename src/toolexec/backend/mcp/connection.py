@@ -170,6 +170,7 @@ class MCPConnection:
             self._client = None
             self.state, self.reason = "unavailable", "the connection was lost"
             self._settled.clear()
+            wire.too_long = self._stdio.too_long if self._stdio is not None else 0  # before it has come to its end
             wire.lost.set()
         with anyio.move_on_after(_DIAGNOSIS_PATIENCE):
             await wire.ended.wait()
@@ -317,6 +318,7 @@ class MCPConnection:
             if ready:
                 self._settled.clear()
             self._wire.reason = self._describe_end(failure, was_ready=ready)
+            self._wire.too_long = self._stdio.too_long if self._stdio is not None else 0
             self._wire.ended.set()
         if not self._stop.is_set():
             self.reason = self._last_end = self._wire.reason

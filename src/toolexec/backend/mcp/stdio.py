@@ -79,6 +79,11 @@ class StdioTransport:
             parts.append(f"the end of its stderr: {tail}")
         return "; ".join(parts)
 
+    @property
+    def too_long(self) -> int:
+        """How many bytes a message may have, where the process has sent a longer one, else 0."""
+        return _MAX_LINE if self._is_too_long else 0
+
     def sandbox_says(self) -> str:
         """Return what the sandbox says that the server lacks, or of how it ended, without secrets; "" for nothing."""
         return self._scrubber.text(self._boxed.explain()) if self._boxed is not None else ""

@@ -51,7 +51,7 @@ class Wire:
     `lost` is set when the server's side has ended. `status` is the last HTTP status that was an error. `probing` is
     true from the question for the modern protocol until its answer; `ignores_probe` after it had none in time.
     `faults` says what is wrong with invalid listed tools, by name. Once the connection is over, `ended` is set and
-    `reason` says why.
+    `reason` says why; `too_long` is how many bytes a message may have, where a longer one was the reason.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,7 @@ class Wire:
         self.faults: dict[str, str] = {}
         self.ended: asyncio.Event = asyncio.Event()
         self.reason = ""
+        self.too_long = 0
 
 
 class Delivery:
