@@ -612,8 +612,8 @@ class ToolServer:
         on_effect: Callable[[], Awaitable[None] | None] | None = None,
         logins: LoginAsk | None = None,
     ) -> JSONDict:
-        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect)
-        origin = replace(origin, login_link=logins.link if logins is not None else None)
+        link = logins.link if logins is not None else None
+        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect, login_link=link)
         with acting(origin):
             reply = job(origin, line.progress if wants_progress else None)
             return await self._kept_results.after(reply, origin, requester.is_known_again)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import time
 from collections import Counter
@@ -12,28 +11,27 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import anyio
-import pydantic
 from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, RootsListChangedNotification
+from mcp_types import METHOD_NOT_FOUND, RootsListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.figures import CallFigures
+from toolexec.backend.mcp.call_failures import failure_of, is_final, is_loss, lost, undelivered
 from toolexec.backend.mcp.choosing import Chosen
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection, sandbox_of
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
-from toolexec.backend.mcp.failures import connection_closed, describe_failure, outcome_of_answer
+from toolexec.backend.mcp.failures import describe_failure
 from toolexec.backend.mcp.instances import Instances
 from toolexec.backend.mcp.listing import Listing, read_listing
 from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, narrowed, read_offers
 from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.sandbox import MakeServerSandbox
-from toolexec.backend.mcp.tasks import LostTaskError, call_as_task
+from toolexec.backend.mcp.tasks import call_as_task
 from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.backend.offers import Offered, OfferEvent, OfferListener, Offers
 from toolexec.backend.providers.caching import for_caller_only
@@ -42,11 +40,8 @@ from toolexec.errors import (
     BackendDisabledError,
     BackendNotFoundError,
     ConfigurationError,
-    ConnectionLostError,
     ExecutionError,
     InputValidationError,
-    Outcome,
-    RemoteToolError,
     ToolExecError,
     ToolTimeoutError,
     Violation,
@@ -60,14 +55,12 @@ from toolexec.model.origin import Origin
 from toolexec.model.tool import Tool
 from toolexec.net.oauth.login import log_in
 from toolexec.net.oauth.session import LoginStatus, OAuthSession
-from toolexec.net.outcomes import MAY_PASS
 
 if TYPE_CHECKING:
     from toolexec.model.transform import Transforms
 
 __all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
 
-_NO_LOGIN: Final = (401, 403)
 IDEMPOTENCY_KEY: Final = "toolexec/idempotency_key"
 """The key of a request's `_meta` that has the idempotency key of the call."""
 
@@ -367,7 +360,7 @@ class MCPBackend:
         except ExecutionError as error:
             if not sent.refused:
                 raise
-            raise _UndeliveredError(self._undelivered(name, error, sent)) from error
+            raise _UndeliveredError(undelivered(f"{self.name}:{name}", self.name, error, sent)) from error
         finally:
             delivery.reset(token)
 
@@ -396,20 +389,12 @@ class MCPBackend:
         except ToolExecError:
             raise
         except Exception as error:
-            if not _is_loss(error):
-                failure = self._failure(name, error)
+            if not is_loss(error):
+                failure = failure_of(name, error, self.server, self._connection)
                 raise failure from error
             cause = error
-        reason = await self._connection.report_lost(client, wire) if _is_final(cause) else str(cause)
-        reason = self._connection.target.redact(reason)
-        if isinstance(cause, LostTaskError) and cause.outcome is Outcome.DONE:
-            message = f"{self.name}:{name} did its work, and its answer was lost: {reason}"
-            raise RemoteToolError(message, backend=self.name, outcome=Outcome.DONE) from cause
-        if wire.too_long and str(wire.too_long) not in reason:  # which is known before how the process has ended
-            reason = f"{reason}: it sent a message of more than {wire.too_long} bytes"
-        message = f"MCP server {self.name} went away during the call: {reason}"
-        details = {"longest": wire.too_long} if wire.too_long else {}
-        raise ConnectionLostError(message, backend=self.name, details=details) from cause
+        reason = await self._connection.report_lost(client, wire) if is_final(cause) else str(cause)
+        raise lost(name, cause, self._connection.target.redact(reason), self.name, wire.too_long) from cause
 
     # -- resources and prompts ----------------------------------------------------------------------------------
 
@@ -455,7 +440,7 @@ class MCPBackend:
             message = f"MCP server {self.name} has not listed its resources and prompts within {seconds:g} s"
             raise ToolTimeoutError(message, backend=self.name) from None
         except Exception as error:
-            raise self._failure("its lists", error) from error
+            raise failure_of("its lists", error, self.server, self._connection) from error
         if self._transforms is None:
             return found
         from toolexec.backend.shown_offers import shown_offers
@@ -501,7 +486,7 @@ class MCPBackend:
             self._forget_watch(uri)
             if not isinstance(error, Exception) or isinstance(error, ToolExecError):
                 raise
-            raise self._failure(uri[:200], error) from error
+            raise failure_of(uri[:200], error, self.server, self._connection) from error
 
     async def unwatch(self, uri: str) -> None:
         """End a subscription that `watch` began."""
@@ -562,58 +547,6 @@ class MCPBackend:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _failure(self, name: str, error: Exception) -> ToolExecError:
-        """Return what an exception out of the SDK means for the call, if the connection is well."""
-        label = f"{self.name}:{name}"
-        sent, login = delivery.get(), self._connection.login
-        if sent is not None and sent.status in _NO_LOGIN and login is not None and login.needed is not None:
-            return copy.copy(login.needed)
-        if isinstance(error, MCPError):
-            if error.code == REQUEST_TIMEOUT:
-                return ToolTimeoutError(f"{label} did not answer in time", backend=self.name)
-            return self._refusal(label, error)
-        outcome = outcome_of_answer(error, delivery.get())
-        if isinstance(error, pydantic.ValidationError):
-            reason = describe_failure(self._connection.target, error)
-            message = f"{label} sent a reply that does not follow MCP: {reason}"
-            return RemoteToolError(message, backend=self.name, outcome=outcome)
-        reason = describe_failure(self._connection.target, error)
-        for address in filter(None, (self.server.url, self.server.location)):  # which is not for callers to know
-            reason = reason.replace(address, self.name)
-        return RemoteToolError(f"{label}: {reason}", backend=self.name, outcome=outcome)
-
-    def _undelivered(self, name: str, error: ExecutionError, sent: Delivery) -> ExecutionError:
-        """Return the error of a call that the server has not acted on: *error*, unless that only says that the
-        connection is lost."""
-        if not isinstance(error, ConnectionLostError):
-            return error
-        label = f"{self.name}:{name}"
-        if sent.outcome is None:
-            return RemoteToolError(
-                f"{label} was not sent: {error.message}", backend=self.name, outcome=Outcome.NOT_SENT
-            )
-        return RemoteToolError(
-            f"{label}: the server refused it with HTTP {sent.status}",
-            backend=self.name,
-            retryable=sent.status in MAY_PASS,
-            details=sent.details(),
-            outcome=sent.outcome,
-        )
-
-    def _refusal(self, label: str, error: MCPError) -> RemoteToolError:
-        """Return the error for one of JSON-RPC, or for an HTTP status in its place."""
-        sent = delivery.get()
-        details: JSONDict = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
-        if sent is not None and sent.status >= 300:
-            details |= sent.details()
-        return RemoteToolError(
-            f"{label}: {error.message}",
-            backend=self.name,
-            retryable=details.get("status") in MAY_PASS,
-            details=details,
-            outcome=outcome_of_answer(error, sent),
-        )
-
     async def _read_tools(self, client: Client) -> None:
         self._begun += 1
         number = self._begun
@@ -662,17 +595,6 @@ class _UndeliveredError(Exception):
     def __init__(self, failure: ExecutionError) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-def _is_loss(error: Exception) -> bool:
-    return connection_closed(error) or isinstance(
-        error, anyio.ClosedResourceError | anyio.BrokenResourceError | OSError
-    )
-
-
-def _is_final(error: Exception) -> bool:
-    """Return whether the connection is gone for all calls, and not only the stream that one answer came on."""
-    return not isinstance(error, MCPError) or error.message == "Connection closed"
 
 
 def _progress_reporter(callback: ProgressCallback) -> ProgressFnT:
