@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
+from toolexec.durable.journal import CallRecord, Signal
 from toolexec.durable.replay import Replay
+from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import RunWaitingError
 
 PYTHON = """
@@ -31,6 +37,44 @@ ASKED = {
     "python": (PYTHON, "return [second, await asking]"),
     "javascript": (JAVASCRIPT, "return [second, await asking];"),
 }
+
+ANOTHER = """
+import asyncio
+try:
+    async with asyncio.timeout(0.01):
+        await tools.run("run:signal", {"name": "never"})
+except TimeoutError:
+    pass
+await tools.t.twice(n=1)
+return await tools.run("run:signal", {"name": "go"})
+"""
+
+
+async def twice(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+
+class LateJournal(SQLiteJournal):
+    """A journal that is written to in threads, and writes how a first wait ended only once another has begun."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, sync="each")
+        self.waits = threading.Event()
+        self.begun: set[str] = set()
+
+    def begin(self, run_id: str, owner: str, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
+        """Begin a call; one that was begun before is written of later."""
+        if call.step in self.begun:
+            assert self.waits.wait(60)
+        self.begun.add(call.step)
+        super().begin(run_id, owner, call, delivered)
+
+    def take(self, run_id: str, owner: str, step: str, name: str) -> Signal | None:
+        """Look for the other signal, which the run waits for now."""
+        if name == "go":
+            self.waits.set()
+        return super().take(run_id, owner, step, name)
 
 
 def opened(directory: Path, made: list[int]) -> Exec:
@@ -69,11 +113,27 @@ async def test_it_is_suspended_once_it_waits(tmp_path: Path, language: str) -> N
     assert (result.value, result.error, made) == ([4, "this"], None, [1, 2])
 
 
+async def test_it_is_suspended_though_something_else_ends(tmp_path: Path) -> None:
+    """The end of a call that the program has called off comes while it waits for another: that does not wake it."""
+    with LateJournal(tmp_path / "runs.db") as journal:
+        async with Exec(journal=journal, linger=0.03) as ex:
+            ex.add(twice, "t:twice")
+            running = asyncio.ensure_future(ex.execute_code(ANOTHER, durable="run"))
+            await until(running.done)
+            error = (await running).error
+            assert isinstance(error, RunWaitingError), error
+            assert [wait["name"] for wait in error.details["waits"]] == ["go"]
+            await ex.runs.signal("run", "go", "gone")
+            assert (await ex.runs.resume("run")).value == "gone"
+
+
 async def test_a_program_rests_until_an_answer_is_on_its_way() -> None:
     """From the answer on it is at work, though its thread may come to it much later; a chain only ever waits."""
     replay, chain = Replay("run", "code"), Replay("run", "chain")
     assert (replay.is_at_rest, chain.is_at_rest) == (False, True)
-    replay.upcoming()
+    assert replay.upcoming() is None
+    assert not replay.is_at_rest, "an answer may be there already"
+    replay.rest()
     assert replay.is_at_rest
     replay.wake()
     chain.wake()

@@ -43,6 +43,10 @@ class Deliveries(Protocol):
         run had ended by then."""
         ...
 
+    def rest(self) -> None:
+        """Take note that the code does nothing until it gets one of the answers that it waits for."""
+        ...
+
     def wake(self) -> None:
         """Take note that the code is about to get an answer, and waits no longer."""
         ...

@@ -103,12 +103,15 @@ class Replay:
 
     def upcoming(self) -> Sequence[str] | None:
         """Implement `Deliveries.upcoming`."""
-        self.is_at_rest = True
         if self._groups:
             return self._groups[0]
         if self.verify:
             raise self.diverged("", "it waits for another answer", "its end")
         return None
+
+    def rest(self) -> None:
+        """Implement `Deliveries.rest`."""
+        self.is_at_rest = True
 
     def wake(self) -> None:
         """Implement `Deliveries.wake`."""

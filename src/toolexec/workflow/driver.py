@@ -285,6 +285,8 @@ class Driver:
     async def _answered(self) -> None:
         """Wait for the first answer."""
         while not self._answers:
+            if self._deliveries is not None:
+                self._deliveries.rest()
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
             self._wake = None

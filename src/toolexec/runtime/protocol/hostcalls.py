@@ -249,15 +249,13 @@ class HostCalls:
             except IndexError:
                 return
             within = self.deadline() - monotonic()
-            answer = self._server.finish_here(message, admitted, self._wait_on_loop, within)
+            answer = self._server.finish_here(message, admitted, partial(self._wait_on_loop, wakes=False), within)
             if answer is None:  # what its tool is has changed meanwhile
                 self._loop.call_soon_threadsafe(self._calls.begin, [(message, admitted)])
                 continue
             with self._lock:
-                self._ready[message.id] = answer
+                self._keep(message.id, answer)
                 self._done += 1
-            if self._deliveries is not None:
-                self._deliveries.wake()
             now = monotonic()
             if not self._shared or now - rang > _PATIENCE_SECONDS:
                 rang = now
@@ -343,9 +341,9 @@ class HostCalls:
         self._pending -= 1
         return answer
 
-    def _on_loop(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def _on_loop(self, work: Callable[[], Coroutine[Any, Any, Any]], *, wakes: bool = True) -> Any:
         """Return what *work* comes to, done by the event loop while this thread waits; a loop that ends before makes no
-        coroutine of it."""
+        coroutine of it. The end of it *wakes* the guest, but for that of a helper."""
         outcome: list[Any] = []
         lock = threading.Lock()
         lock.acquire()
@@ -355,7 +353,7 @@ class HostCalls:
                 outcome.append(await work())
             finally:
                 self._calls.forget(key)
-                if self._deliveries is not None:
+                if wakes and self._deliveries is not None:
                     self._deliveries.wake()
                 _ring(lock)
 
@@ -378,7 +376,7 @@ class HostCalls:
             raise GuestStoppedError
         return outcome[0]
 
-    def _wait_on_loop(self, awaitable: Awaitable[Any]) -> Any:
+    def _wait_on_loop(self, awaitable: Awaitable[Any], *, wakes: bool = True) -> Any:
         """Return what an awaitable comes to that a sync handler has returned; it belongs to the event loop."""
 
         async def outcome() -> tuple[Any, BaseException | None]:
@@ -389,7 +387,7 @@ class HostCalls:
                     raise
                 return None, error
 
-        value, error = self._on_loop(outcome)
+        value, error = self._on_loop(outcome, wakes=wakes)
         if error is not None:
             raise error
         return value
@@ -500,6 +498,7 @@ class HostCalls:
         """Return the answers that are ready, by request, once *wanted* is among them; none when the time is over."""
         ends = None if seconds is None else monotonic() + max(seconds, 0.0)
         while True:
+            left = -1.0 if ends is None else ends - monotonic()
             with self._lock:
                 if self._stopped:
                     raise GuestStoppedError
@@ -508,10 +507,12 @@ class HostCalls:
                     self._received(answers)
                     self._wanted = None
                     return answers
+                if ends is not None and left <= 0:
+                    self._wanted = None
+                    return {}
                 self._wanted = wanted
-            left = -1.0 if ends is None else ends - monotonic()
-            if ends is not None and left <= 0:
-                return {}
+                if self._deliveries is not None:
+                    self._deliveries.rest()
             if self._shared:
                 self._recruit(left)
             else:
@@ -553,16 +554,20 @@ class HostCalls:
         Answers of one round of the event loop go together: the guest is woken only at the end of the round.
         """
         with self._lock:
-            self._ready[message_id] = answer
-            wanted = self._wanted
-            wake = (
-                wanted is not None and (wanted in ("0", message_id) or message_id == self._timer) and not self._waking
-            )
+            wake = self._keep(message_id, answer) and not self._waking
             self._waking = self._waking or wake
-        if self._deliveries is not None and (wake or wanted is None):
-            self._deliveries.wake()
         if wake:
             self._loop.call_soon_threadsafe(self._wake)
+
+    def _keep(self, message_id: str, answer: str) -> bool:
+        """Keep an answer, with the lock held; return whether the guest waits for it. Any other is no reason to take the
+        guest for one that is at work: a run whose code only waits must be found so, to be suspended."""
+        self._ready[message_id] = answer
+        wanted = self._wanted
+        ends = wanted is not None and (wanted in ("0", message_id) or message_id == self._timer)
+        if ends and self._deliveries is not None:
+            self._deliveries.wake()
+        return ends
 
     def _wake(self) -> None:
         with self._lock:
