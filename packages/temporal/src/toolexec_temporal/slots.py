@@ -7,6 +7,7 @@ without a word: the next one that waits looks after those that have slots.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -121,6 +122,19 @@ class QueueSlots:
         """Return who has slots, and who waits."""
         return self._state
 
+    @workflow.query
+    def share(self, holder: SlotHolder, turn: int) -> list[SlotHolder] | None:
+        """Return whom one that waits is to look after in its so-and-so-manyth turn, or None if it does not wait.
+
+        Those who wait part all the others among them, and the parts go round: each is looked after once in a turn, and
+        soon after even where one who waits takes no turns, as its worker is lost.
+        """
+        waiting = [request.holder for request in self._state.waiting]
+        if holder not in waiting:
+            return None
+        part = (waiting.index(holder) + turn) % len(waiting)
+        return [other for other in (*self._state.held, *waiting)[part :: len(waiting)] if other != holder]
+
 
 def _is_long() -> bool:
     """Return whether the history is long enough for a new one."""
@@ -139,6 +153,7 @@ class SlotAsker:
         self._me = SlotHolder(info.workflow_id or "", info.workflow_run_id or "", number)
         self._level = info.priority.priority_key or 0
         self._limit = limit
+        self._turn = 0
         self._is_waiting = True
 
     async def ask(self) -> None:
@@ -159,17 +174,17 @@ class SlotAsker:
 
     async def look_after(self) -> None:
         """Give back the slots of runs that have ended, or left their place, and could not say so; only while this one
-        waits for a slot itself."""
+        waits for a slot itself, and only its share of them."""
         if not self._is_waiting:
             return
-        try:
-            state: SlotsState = await self._slots().query(QueueSlots.state, rpc_timeout=_RPC)
-        except (RPCError, WorkflowQueryFailedError):
-            return  # no worker answers now
-        self._is_waiting = any(request.holder == self._me for request in state.waiting)
-        if self._is_waiting:
-            for holder in (*state.held, *(request.holder for request in state.waiting)):
-                if holder != self._me and await self._is_gone(holder):
+        with suppress(RPCError, WorkflowQueryFailedError):  # nothing answers now: another turn comes
+            share: list[SlotHolder] | None = await self._slots().query(
+                QueueSlots.share, args=[self._me, self._turn], rpc_timeout=_RPC
+            )
+            self._turn += 1
+            self._is_waiting = share is not None
+            for holder in share or ():
+                if await self._is_gone(holder):
                     await self._release(holder)
 
     async def _is_gone(self, holder: SlotHolder) -> bool:
