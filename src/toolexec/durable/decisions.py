@@ -6,7 +6,8 @@ in every replay. While an approval is open its call has certainly not begun.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 from toolexec.durable.journal import CallRecord
@@ -29,11 +30,16 @@ _SETTLE: Final = "settle"
 
 
 class Decisions:
-    """Has questions about the calls of one run answered by signals."""
+    """Has questions about the calls of one run answered by signals.
 
-    def __init__(self, log: CallLog, waits: Waits) -> None:
+    A call waits *waiting* for an answer, and no longer: while the question or the answer is being written the run is
+    not suspended, as it would be without the question, or ask again.
+    """
+
+    def __init__(self, log: CallLog, waits: Waits, waiting: Callable[[], AbstractContextManager[None]]) -> None:
         self._log = log
         self._waits = waits
+        self._waiting = waiting
         self._records = log.replay.records
 
     async def approval(self, call: CallRecord, request: ApprovalRequest) -> ApprovalAnswer:
@@ -45,7 +51,8 @@ class Decisions:
         asked = self._last(call, _APPROVE)
         if asked is None or not is_over(asked) or asked.state != "done":
             asked = await self._ask(call, _APPROVE)
-            signal = await self._log.kept(self._waits.approval(asked, call, request))
+            with self._waiting():
+                signal = await self._log.kept(self._waits.approval(asked, call, request))
             answer = approval_of(signal.payload)
             await self._close(asked, answer)
             return answer
@@ -71,9 +78,15 @@ class Decisions:
     async def settled(self, call: ToolCall, record: CallRecord) -> Result | None:
         """Return what is decided that a call came to which may have done its work; None where it did not, and is to be
         made again."""
+        last = self._last(record, _SETTLE)
+        if last is not None and is_over(last):
+            _, result = read_decision(call.tool_id, (last.outcome or {}).get("value"))
+            if result is not None:  # its process died before it wrote down what that makes of the call
+                return result
         asked = await self._ask(record, _SETTLE)
         while True:
-            signal = await self._log.kept(self._waits.settle(asked, call, record))
+            with self._waiting():
+                signal = await self._log.kept(self._waits.settle(asked, call, record))
             makes_sense, result = read_decision(call.tool_id, signal.payload)
             await self._close(asked, signal.payload)
             if makes_sense:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
@@ -74,13 +75,13 @@ class DurableRunner:
         self._find = find
         self._log = CallLog(log, replay, clock, took)
         self._waits = waits
-        self._decisions = Decisions(self._log, waits) if waits is not None else None
+        self._decisions = Decisions(self._log, waits, self._waiting) if waits is not None else None
         self._definitions: dict[str, tuple[Tool, str]] = {}
         self._unmade: set[str] = set()  # recorded by this very process, and certainly not made
         self._counting = threading.Lock()
         self.replay = replay
         self.in_flight: int = 0
-        """How many calls are being made, but for those that wait for an approval."""
+        """How many calls are being made, but for those that wait for the answer to a question."""
         self.active: float = time.monotonic()
         """When a call was last begun or ended."""
 
@@ -206,11 +207,7 @@ class DurableRunner:
     async def _settled(self, call: ToolCall, record: CallRecord) -> Result | None:
         if self._decisions is None:
             raise self.replay.fail(_undecided(self._log.log.run_id, call, record))
-        self._count(-1)
-        try:
-            return await self._decisions.settled(call, record)
-        finally:
-            self._count(1)
+        return await self._decisions.settled(call, record)
 
     async def _waited(self, waits: Waits, call: ToolCall, record: CallRecord | None, digest: str) -> Result:
         """Return the answer of a tool of the run itself: it waits, and does nothing that could be done twice."""
@@ -288,13 +285,18 @@ class DurableRunner:
             return None
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer:
-            self._count(-1)
-            try:
-                return await decisions.approval(record, request)
-            finally:
-                self._count(1)
+            return await decisions.approval(record, request)
 
         return ask
+
+    @contextmanager
+    def _waiting(self) -> Generator[None]:
+        """While a call waits for the answer to a question it is not under way."""
+        self._count(-1)
+        try:
+            yield
+        finally:
+            self._count(1)
 
     # -- records ------------------------------------------------------------------------------------------------
 
