@@ -119,7 +119,7 @@ async def unsettled(work: Work) -> str:
 
 
 async def test_a_decision_is_carried_out_before_the_run_is_suspended(work: Work) -> None:
-    """However long it takes to write it down: what else the run waits for is no reason to leave it half done."""
+    """However long it takes to write it down: what else the run waits for does not leave it half done."""
     question = await unsettled(work)
     await work.signal(question, {"done": True, "value": 7})
     assert await work.names(late=QUESTION) == ["other"]

@@ -560,8 +560,8 @@ class HostCalls:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _keep(self, message_id: str, answer: str) -> bool:
-        """Keep an answer, with the lock held; return whether the guest waits for it. Any other is no reason to take the
-        guest for one that is at work: a run whose code only waits must be found so, to be suspended."""
+        """Keep an answer, with the lock held; return whether the guest waits for it. Any other leaves it at rest: a run
+        whose code only waits is suspended, and must be known as that."""
         self._ready[message_id] = answer
         wanted = self._wanted
         ends = wanted is not None and (wanted in ("0", message_id) or message_id == self._timer)
