@@ -149,6 +149,6 @@ async def test_a_call_that_is_not_done_is_asked_about_again_after_a_death(work: 
 
 
 async def test_a_run_is_not_suspended_without_its_question(work: Work) -> None:
-    """Writing down that somebody is to be asked may take its time; the run is suspended with that."""
+    """The question may take its time to be written down; the run is suspended with it."""
     waits = await work.names(ask=True, late=APPROVAL)
     assert [name.partition(":")[0] for name in waits] == ["approve", "other"]
