@@ -125,6 +125,7 @@ class Activities:
             over = [read_call(call) for call in calls if call["state"] != "begun"]
             replay = Replay(record.id, record.kind, over, known["delivered"])
             async with _Link(handle, record, number, self._keeps_large) as link:
+                link.known = len(known["delivered"])
                 runner = DurableRunner(link, self._host.find, link, replay, took=link.took)
                 replay.sleeper = runner.sleep
                 async with _reporting(link, replay, known.get("linger")):
@@ -132,7 +133,8 @@ class Activities:
             if link.broken is not None:  # says nothing of the code: it is run again, with what is recorded
                 raise ApplicationError(f"the workflow of this code cannot be reached: {link.broken}")
             ended = ended if self._keeps_large else await asyncio.to_thread(_fitting_end, record, ended)
-            return {**ended, "delivered": link.delivered + replay.take_delivered()}
+            since, delivered = link.undelivered()
+            return {**ended, "delivered": delivered + replay.take_delivered(), "since": since}
 
 
 def _fitting(spec: CallSpec, found: JSONDict) -> JSONDict:

@@ -56,7 +56,9 @@ class CodeRun(Run):
                 raise
             if work.done():
                 ended = work.result()
-                self._delivered += ended.pop("delivered", ())  # of older workers it is not known
+                delivered = ended.pop("delivered", [])  # of older workers it is not known
+                there = len(self._delivered) - ended.pop("since", len(self._delivered))
+                self._delivered += delivered[max(there, 0) :]
                 return ended
             await cancelled(work)
             await workflow.wait_condition(self._is_woken)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -37,6 +39,14 @@ _SHORTEST, _LONGEST = 0.02, 0.25
 """How many seconds there are between two looks at whether the code rests."""
 
 
+@dataclass
+class _Sent:
+    """What went along with an exchange, until the workflow has it."""
+
+    groups: list[list[str]]
+    has_arrived: bool = False
+
+
 class Exchanges:
     """Asks the workflow of a sandbox, as `async with`.
 
@@ -47,6 +57,8 @@ class Exchanges:
     def __init__(self, handle: WorkflowHandle[Any, Any], attempt: int) -> None:
         self.delivered: list[list[str]] = []
         """What goes along with the next exchange."""
+        self.known: int = 0
+        """How many groups the workflow had when this began."""
         self.broken: Exception | None = None
         """Why nothing can be asked any more, where that is the fault of neither the code nor another worker."""
         self._handle = handle
@@ -57,6 +69,7 @@ class Exchanges:
         self._pending: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_due = False
+        self._sent_groups: deque[_Sent] = deque()
         self._rests: bool | None = None
         self._moved = time.monotonic()
 
@@ -89,6 +102,12 @@ class Exchanges:
             raise
         finally:
             del self._pending[name], self._items[name]
+
+    def undelivered(self) -> tuple[int, list[list[str]]]:
+        """Return the groups that the workflow may not have got, as it has not answered to all that were sent, and how
+        many came before them."""
+        sent = [group for each in self._sent_groups for group in each.groups]
+        return self.known, sent + self.delivered
 
     def is_given_up(self, name: str) -> bool:
         """Return whether the code needs the answer no longer, whose wait was cancelled."""
@@ -124,16 +143,19 @@ class Exchanges:
         later = {id(item) for item in self._new}
         wanted = [name for name in self._pending if self._items[name] not in later]
         exchange = Exchange(self._attempt, items, wanted, self._given_up, self.delivered, self._rests)
+        sent = _Sent(self.delivered)
+        self._sent_groups.append(sent)
         self._given_up, self.delivered = [], []
         if self._new:
             self._soon()
-        task = asyncio.create_task(self._exchange(exchange))
+        task = asyncio.create_task(self._exchange(exchange, sent))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _exchange(self, exchange: Exchange) -> None:
+    async def _exchange(self, exchange: Exchange, sent: _Sent) -> None:
         try:
             answers = await self._sent(exchange)
+            self._arrived(sent)
         except WorkflowUpdateFailedError as error:
             is_lost = isinstance(error.cause, ApplicationError) and error.cause.type == "run_lost"
             self._fail(RunError("another worker runs this code by now", code="run_lost") if is_lost else error)
@@ -151,6 +173,12 @@ class Exchanges:
         is_last = len(self._tasks) == 1 and not self._is_due
         if is_last and any(not future.done() for future in self._pending.values()):
             self._soon()
+
+    def _arrived(self, sent: _Sent) -> None:
+        """Take note that the workflow has the groups of an exchange."""
+        sent.has_arrived = True
+        while self._sent_groups and self._sent_groups[0].has_arrived:
+            self.known += len(self._sent_groups.popleft().groups)
 
     async def _sent(self, exchange: Exchange) -> JSONDict:
         """Return what the workflow answers; ask again, under the same ID, while the server cannot be reached."""
