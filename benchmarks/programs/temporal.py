@@ -154,21 +154,20 @@ class Shares:
 
 async def measure(meter: Meter) -> None:
     """Everything, on one server."""
-    calls, count, rounds = (200, 50, 1) if meter.quick else (800, 200, 3)
+    calls, count, rounds, warm = (200, 50, 1, 40) if meter.quick else (800, 200, 3, 200)
     with server() as (address, pid):
         async with make_exec(address) as ex:
             with workers(address, 1) as one:
-                await spent(ex, "warm", 40)
-                for n in range(rounds):
+                for n in range(rounds):  # both numbers in each round, as a machine has good and bad minutes
+                    await spent(ex, f"warm-{n}", warm)
                     await Shares(meter, "one", pid, one).spent(ex, f"one-{n}", calls)
                     bare, durable = await overhead(ex, address, f"cost-{n}", count)
                     meter.record("temporal.bare_activity", bare)
                     meter.record("temporal.durable_call", durable)
                     meter.record("temporal.overhead", durable / bare)
-            with workers(address, 2) as two:
-                await spent(ex, "warm-two", 40)
-                for n in range(rounds):
-                    await Shares(meter, "two", pid, two).spent(ex, f"two-{n}", calls)
+                    with workers(address, 1) as another:
+                        await spent(ex, f"warm-two-{n}", 2 * warm)
+                        await Shares(meter, "two", pid, [*one, *another]).spent(ex, f"two-{n}", calls)
     meter.record("temporal.scaling", meter.median("temporal.call_one") / meter.median("temporal.call_two"))
     cost = meter.median("temporal.worker_cpu_one") / meter.median("temporal.worker_cpu_two")
     meter.record("temporal.scaling_by_cpu", 2 * cost)

@@ -69,6 +69,20 @@ class Scene:
 SANDBOXES: dict[str, CodeSettings] = {"wasm": {}, "unsafe_host": {"profile": "dev", "unsafe_opt_in": True}}
 
 
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_sandbox_that_is_closed_has_not_failed(language: str) -> None:
+    """It may be shared with what closes it. The result is that of an Exec that is closed, in each language."""
+    sandbox = WasmBackend()
+    async with Exec(runtime_backends=[sandbox]) as ex:
+        scene = Scene(ex)
+        program = 'await tools.run("t:wait", {})'
+        running = asyncio.ensure_future(ex.execute_code(program, language=language))
+        await asyncio.wait_for(scene.waiting.wait(), PATIENCE)
+        await sandbox.aclose()
+        result = await asyncio.wait_for(running, 60)
+    assert isinstance(result.error, ClosedError), result
+
+
 @pytest.mark.parametrize("settings", SANDBOXES.values(), ids=SANDBOXES)
 class TestCode:
     """Code that runs when its Exec is closed."""

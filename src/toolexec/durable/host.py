@@ -120,7 +120,8 @@ class Host(Protocol):
 
     async def run(self, record: RunRecord, runner: Runner, deliveries: Deliveries | None) -> JSONDict:
         """Run the program of a record with *runner* for its calls; return its result as JSON-able data. Audit and
-        telemetry record it but for where it is repeated (`repeat_here`)."""
+        telemetry record it but for where it is repeated (`repeat_here`). Raises ClosedError when it was stopped as this
+        worker is closed, which says nothing of the run."""
         ...
 
     async def record(self, spec: RunSpec) -> None:

@@ -16,7 +16,14 @@ from toolexec.durable.journal import RunRecord
 from toolexec.durable.outcomes import error_from_json, error_to_json, outcome_of, outcome_of_error
 from toolexec.durable.queues import Queue
 from toolexec.durable.runner import DurableRunner
-from toolexec.errors import ApprovalRequiredError, ConfigurationError, InvalidResultError, Outcome, ToolExecError
+from toolexec.errors import (
+    ApprovalRequiredError,
+    ClosedError,
+    ConfigurationError,
+    InvalidResultError,
+    Outcome,
+    ToolExecError,
+)
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
 from toolexec.model.approval_text import approval_details, argument_lines
@@ -159,6 +166,8 @@ class ExecHost:
             result = await self._parts.durable.work(record, runner)
         except ToolExecError as error:  # nothing was run, or the run cannot go on
             return {"state": "failed", "result": {"raised": error_to_json(error)}}
+        if isinstance(result.error, ClosedError) and not ON_LOOP.get():  # of this process, and no end of the run
+            raise result.error
         data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
         return {"state": "done" if result.error is None else "failed", "result": data}
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
-from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
+from toolexec.errors import ClosedError, ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.settling import retrieve, settle
 from toolexec.process.threads import WorkerThreads
@@ -75,13 +75,13 @@ class GuestRuns:
         is asked again when that is reached.
 
         *stop* is called from any thread: on the deadline, on cancellation, and by `aclose`. What does not end soon
-        after it, such as compiling, is left behind and gives None. Raises what *work* raises, and ConfigurationError
-        when threads have too little stack for a guest.
+        after it, such as compiling, is left behind and gives None. Raises what *work* raises, ClosedError when `aclose`
+        has stopped it, and ConfigurationError when threads have too little stack for a guest.
         """
         loop = asyncio.get_running_loop()
         rang: asyncio.Future[None] = loop.create_future()
         lock = threading.Lock()  # guards the two below
-        over = late = False
+        over = late = closed = False
 
         def _checked() -> T:
             nonlocal over
@@ -104,8 +104,14 @@ class GuestRuns:
             with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(settle, rang, None)
 
+        def _close() -> None:
+            nonlocal closed
+            with lock:
+                closed = not over
+            stop()
+
         task: asyncio.Task[T] = asyncio.create_task(self._threads.run(_checked))
-        self._stops.add(stop)
+        self._stops.add(_close)
         alarm = ALARMS.at(ends(), _ring)
         try:
             await asyncio.wait({task, rang}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,14 +122,16 @@ class GuestRuns:
             raise
         finally:
             alarm.off()
-            self._stops.discard(stop)
+            self._stops.discard(_close)
             if not task.done():  # its thread is lost, and another one takes its place
                 asyncio.get_running_loop().call_later(_GRACE_SECONDS, task.cancel)
             task.add_done_callback(retrieve)
+        if closed and not late:
+            raise ClosedError("the run was stopped: its sandbox was closed", backend=_KIND)
         return (task.result(), late) if task.done() else (None, late)
 
     async def aclose(self) -> None:
-        """Stop all guests; their runs end by themselves. A later run starts new ones."""
+        """Stop all guests; their runs raise ClosedError. A later run starts new ones."""
         for stop in [*self._stops]:
             stop()
         self._threads.close()
