@@ -345,7 +345,7 @@ def _meant(place: Place) -> str:
     *outer, name = map(str, place)
     if not outer:
         return _where_it_belongs(name) or did_you_mean(
-            name, [*Settings.model_fields, TOOLSETS, ENDPOINTS, PROVIDERS, SERVER_KEYS[0]]
+            name, [*Settings.model_fields, TOOLSETS, ENDPOINTS, QUEUES, PROVIDERS, SERVER_KEYS[0]]
         )
     close = did_you_mean(name, BLOCKS[".".join(outer)].names())
     return close if close.startswith("did") else _where_it_belongs(name) or close
