@@ -49,7 +49,7 @@ def add_queue_commands(runs: typer.Typer) -> None:
 
 def _enqueue_command(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue, as a table queues.NAME of the settings has it.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Its name: the settings have a table queues.NAME.")],
     file: ProgramFile,
     inputs: Words = None,
     run: Annotated[str, typer.Option("--id", metavar="ID", help="The ID of the run; default: a new one.")] = "",
