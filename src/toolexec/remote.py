@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
+    from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
     from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
@@ -76,6 +77,7 @@ else:
         "toolexec.runtime.base": ("LANGUAGES", "judged_kind"),
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
+        "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
         "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
         "toolexec.runtime.protocol.wire": ("error_payload", "read_error", "read_steps"),
@@ -97,6 +99,7 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "REQUESTS",
     "SKEW",
+    "Connection",
     "CountedGateway",
     "GuestSession",
     "HostRule",
@@ -115,6 +118,7 @@ __all__ = [
     "SigningKey",
     "Stop",
     "Stream",
+    "StreamConnection",
     "TenantQuota",
     "ToolCallRecord",
     "Turns",

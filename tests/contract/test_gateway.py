@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import pytest
+from tests.memory_connection import memory_pair
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.tools import Tools
-from toolexec.runtime.protocol.connections import Connection, connect_pipes, connect_socket, memory_pair
+from toolexec.runtime.protocol.connections import Connection, StreamConnection
 from toolexec.runtime.protocol.proxy import ProxyGateway
 from toolexec.runtime.protocol.serving import serve_gateway
-from toolexec.runtime.protocol.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
-from toolexec.runtime.protocol.stdio import start_process
 from toolexec.testing.gateway_suite import GATEWAY_CHECKS, check_gateway, run_gateway_check
 from toolexec.testing.gateway_testbed import GatewayParts
 
 # A gateway over its own stdio, served again over a socket that it was given: requests go from here to the child, from
 # there to the tools, which are here, and the answers all the way back.
 RELAY = """
-import asyncio, socket, sys
-from toolexec.runtime.protocol.connections import connect_socket
+import asyncio, os, socket, sys
+from toolexec.runtime.protocol.connections import StreamConnection
 from toolexec.runtime.protocol.proxy import ProxyGateway
 from toolexec.runtime.protocol.serving import serve_gateway
-from toolexec.runtime.protocol.stdio import own_stdio
 
 async def main():
-    async with ProxyGateway(await own_stdio()) as gateway:
-        print("this must not get between the frames")
-        await serve_gateway(gateway, await connect_socket(socket.socket(fileno=int(sys.argv[1]))))
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    out = os.fdopen(os.dup(1), "wb")
+    transport, protocol = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), out)
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    async with ProxyGateway(StreamConnection(reader, writer)) as gateway:
+        sock = socket.socket(fileno=int(sys.argv[1]))
+        await serve_gateway(gateway, StreamConnection(*await asyncio.open_connection(sock=sock)))
 
 asyncio.run(main())
 """
@@ -68,54 +69,68 @@ async def over_memory(parts: GatewayParts) -> AsyncGenerator[Gateway]:
         yield gateway
 
 
+async def connected(sock: socket.socket) -> Connection:
+    return StreamConnection(*await asyncio.open_connection(sock=sock))
+
+
 @asynccontextmanager
 async def over_a_socketpair(parts: GatewayParts) -> AsyncGenerator[Gateway]:
-    here, there = [await connect_socket(sock) for sock in socket.socketpair()]
+    here, there = [await connected(sock) for sock in socket.socketpair()]
     async with over(here, there, parts.direct()) as gateway:
         yield gateway
 
 
 @asynccontextmanager
-async def over_pipes(parts: GatewayParts) -> AsyncGenerator[Gateway]:
-    one, two = os.pipe(), os.pipe()
-    here, there = await connect_pipes(one[0], two[1]), await connect_pipes(two[0], one[1])
-    async with over(here, there, parts.direct()) as gateway:
-        yield gateway
+async def over_a_listener(listener: socket.socket, client: socket.socket, host: Tools) -> AsyncGenerator[Gateway]:
+    """A client of a server that serves *host* to everyone who connects to *listener*."""
+    serving: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.ensure_future(serve_gateway(host, StreamConnection(reader, writer))))
+
+    async with await asyncio.start_server(accept, sock=listener):
+        client.connect(listener.getsockname())
+        async with Traced(await connected(client), host) as gateway:
+            yield gateway
+        await asyncio.wait_for(asyncio.gather(*serving), 30)
 
 
 @asynccontextmanager
 async def over_a_unix_socket(parts: GatewayParts) -> AsyncGenerator[Gateway]:
-    host = parts.direct()
-    with tempfile.TemporaryDirectory() as directory:
-        async with listen_unix(Path(directory) / "gateway", lambda connection: serve_gateway(host, connection)) as path:
-            async with Traced(await connect_unix(path), host) as gateway:
-                yield gateway
-
-
-@asynccontextmanager
-async def over_tcp(parts: GatewayParts) -> AsyncGenerator[Gateway]:
-    host = parts.direct()
-    async with listen_tcp(lambda connection: serve_gateway(host, connection)) as address:
-        async with Traced(await connect_tcp(address), host) as gateway:
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{directory}/gateway")
+        async with over_a_listener(listener, socket.socket(socket.AF_UNIX), parts.direct()) as gateway:
             yield gateway
 
 
 @asynccontextmanager
-async def over_a_subprocess(parts: GatewayParts) -> AsyncGenerator[Gateway]:
-    host = parts.direct()
-    here, there = socket.socketpair()
-    command = [sys.executable, "-c", RELAY, str(there.fileno())]
-    process = await start_process(command, env=dict(os.environ), pass_fds=[there.fileno()])
-    there.close()
-    async with over(await connect_socket(here), process, host) as gateway:
+async def over_tcp(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    async with over_a_listener(socket.create_server(("127.0.0.1", 0)), socket.socket(), parts.direct()) as gateway:
         yield gateway
+
+
+@asynccontextmanager
+async def over_a_subprocess(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    here, there = socket.socketpair()
+    with there:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", RELAY, str(there.fileno())),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=[there.fileno()],
+        )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    stdio = StreamConnection(process.stdout, process.stdin)
+    async with over(await connected(here), stdio, parts.direct()) as gateway:
+        yield gateway
+    await asyncio.wait_for(process.wait(), 30)
 
 
 GATEWAYS: dict[str, Callable[[GatewayParts], AbstractAsyncContextManager[Gateway]]] = {
     "direct": direct,
     "memory": over_memory,
     "socketpair": over_a_socketpair,
-    "pipes": over_pipes,
     "unix": over_a_unix_socket,
     "tcp": over_tcp,
     "subprocess": over_a_subprocess,

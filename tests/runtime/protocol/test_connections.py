@@ -1,56 +1,37 @@
-"""Frames from one end to the other: within a loop, over sockets, over pipes."""
+"""Frames from one end to the other, over sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from toolexec.errors import ConfigurationError, ConnectionClosedError, ProtocolError
-from toolexec.runtime.protocol.connections import Connection, connect_pipes, connect_socket, memory_pair
-
-Pair = Callable[..., AbstractAsyncContextManager[tuple[Connection, Connection]]]
+from toolexec.errors import ConnectionClosedError, ProtocolError
+from toolexec.runtime.protocol.connections import Connection, StreamConnection
 
 
-@asynccontextmanager
-async def over_memory(**settings: Any) -> AsyncGenerator[tuple[Connection, Connection]]:
-    one, other = memory_pair(**settings)
-    yield one, other
-    await one.aclose()
+async def connected(sock: socket.socket, **settings: Any) -> StreamConnection:
+    return StreamConnection(*await asyncio.open_connection(sock=sock), **settings)
 
 
 @asynccontextmanager
-async def over_sockets(**settings: Any) -> AsyncGenerator[tuple[Connection, Connection]]:
-    one, other = [await connect_socket(sock, **settings) for sock in socket.socketpair()]
+async def pair(**settings: Any) -> AsyncGenerator[tuple[Connection, Connection]]:
+    """Both ends of a connection."""
+    one, other = [await connected(sock, **settings) for sock in socket.socketpair()]
     yield one, other
     await one.aclose()
     await other.aclose()
 
 
-@asynccontextmanager
-async def over_pipes(**settings: Any) -> AsyncGenerator[tuple[Connection, Connection]]:
-    there, back = os.pipe(), os.pipe()
-    one = await connect_pipes(back[0], there[1], **settings)
-    other = await connect_pipes(there[0], back[1], **settings)
-    yield one, other
-    await one.aclose()
-    await other.aclose()
-
-
-PAIRS: list[Pair] = [over_memory, over_sockets, over_pipes]
-every_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.__name__)
-
-
-@every_pair
 class TestEveryConnection:
     """What holds for each."""
 
-    async def test_frames_arrive_whole_and_in_order(self, pair: Pair) -> None:
+    async def test_frames_arrive_whole_and_in_order(self) -> None:
         """Both ways, empty and large ones, too."""
         frames = [b"one", b"", os.urandom(3 << 20), b"four"]
         async with pair() as (one, other):
@@ -59,7 +40,7 @@ class TestEveryConnection:
                 assert [await there.receive() for _ in frames] == frames
                 await sending
 
-    async def test_many_senders(self, pair: Pair) -> None:
+    async def test_many_senders(self) -> None:
         """Frames of several tasks do not mix."""
         frames = [bytes([number]) * 200_000 for number in range(20)]
         async with pair() as (one, other):
@@ -67,7 +48,7 @@ class TestEveryConnection:
             assert sorted([await other.receive() for _ in frames]) == frames
             await sending
 
-    async def test_too_large_a_frame(self, pair: Pair) -> None:
+    async def test_too_large_a_frame(self) -> None:
         """Such a frame is not sent, and the connection works on."""
         async with pair(max_frame_bytes=10) as (one, other):
             with pytest.raises(ProtocolError, match="over the limit of 10"):
@@ -75,7 +56,7 @@ class TestEveryConnection:
             await one.send(b"x" * 10)
             assert await other.receive() == b"x" * 10
 
-    async def test_waiting_can_be_cancelled(self, pair: Pair) -> None:
+    async def test_waiting_can_be_cancelled(self) -> None:
         """No frame is lost by it."""
         async with pair() as (one, other):
             task = asyncio.ensure_future(other.receive())
@@ -85,7 +66,7 @@ class TestEveryConnection:
             await one.send(b"still there")
             assert await other.receive() == b"still there"
 
-    async def test_after_closing(self, pair: Pair) -> None:
+    async def test_after_closing(self) -> None:
         """A closed connection can neither send nor receive; closing again does nothing."""
         async with pair() as (one, other):
             await other.send(b"unread")
@@ -96,7 +77,7 @@ class TestEveryConnection:
             with pytest.raises(ConnectionClosedError):
                 await one.receive()
 
-    async def test_the_other_side_closes(self, pair: Pair) -> None:
+    async def test_the_other_side_closes(self) -> None:
         """Frames sent before the close can still be received, then it is over."""
         async with pair() as (one, other):
             await one.send(b"last words")
@@ -109,7 +90,7 @@ class TestEveryConnection:
                     await other.send(b"anybody?" * 1000)
                     await asyncio.sleep(0.001)
 
-    async def test_closing_wakes_who_waits(self, pair: Pair) -> None:
+    async def test_closing_wakes_who_waits(self) -> None:
         """At both ends."""
         async with pair() as (one, other):
             waiting = [asyncio.ensure_future(each.receive()) for each in (one, other)]
@@ -122,7 +103,7 @@ class TestEveryConnection:
 async def test_an_incoming_frame_over_the_limit() -> None:
     """Such a frame is skipped with an error in its position, and the next one is read."""
     left, right = socket.socketpair()
-    sender, receiver = await connect_socket(left), await connect_socket(right, max_frame_bytes=10)
+    sender, receiver = await connected(left), await connected(right, max_frame_bytes=10)
     await sender.send(b"x" * 100_000)
     await sender.send(b"next")
     with pytest.raises(ProtocolError, match="100000 bytes"):
@@ -135,7 +116,7 @@ async def test_an_incoming_frame_over_the_limit() -> None:
 async def test_half_a_frame() -> None:
     """A stream that ends in the middle of a frame says so."""
     left, right = socket.socketpair()
-    receiver = await connect_socket(right)
+    receiver = await connected(right)
     left.sendall(b"\x00\x00\x00\x05ab")
     left.close()
     with pytest.raises(ConnectionClosedError, match="middle of a frame"):
@@ -147,7 +128,7 @@ async def test_half_a_frame() -> None:
 async def test_a_side_that_does_not_read() -> None:
     """Sending waits for it; closing does not wait for ever, and cancelled closing closes all the same."""
     left, right = socket.socketpair()
-    sender = await connect_socket(left)
+    sender = await connected(left)
     stuck = asyncio.ensure_future(sender.send(b"x" * (8 << 20)))
     await asyncio.sleep(0.05)
     assert not stuck.done()
@@ -165,34 +146,10 @@ async def test_a_reset_connection() -> None:
     server = socket.create_server(("127.0.0.1", 0))
     client = socket.create_connection(server.getsockname())
     accepted, _ = server.accept()
-    connection = await connect_socket(accepted)
+    connection = await connected(accepted)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     client.close()
     with pytest.raises(ConnectionClosedError):
         await connection.receive()
     await connection.aclose()
     server.close()
-
-
-async def test_a_socket_that_cannot_be_used() -> None:
-    """Such a socket is closed, and the error has the reason."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with pytest.raises(ValueError, match=r"[Ss]tream"):
-        await connect_socket(sock)
-    assert sock.fileno() == -1
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["to read from", "to write to"])
-async def test_a_file_is_no_pipe(which: int, tmp_path: Any) -> None:
-    """A gateway does not talk over files; all that was opened is closed."""
-    path = tmp_path / "file"
-    path.touch()
-    pipe = os.pipe()
-    ends = [*pipe]
-    os.close(ends[which])
-    ends[which] = os.open(path, os.O_RDWR)
-    with pytest.raises(ConfigurationError, match="cannot talk over"):
-        await connect_pipes(*ends)
-    for each in ends:
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(each)

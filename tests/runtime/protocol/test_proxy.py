@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.memory_connection import MemoryConnection, memory_pair
 
 from toolexec.errors import (
     ConfigurationError,
@@ -21,7 +22,6 @@ from toolexec.errors import (
     ToolTimeoutError,
 )
 from toolexec.run.steps import Step
-from toolexec.runtime.protocol.connections import MemoryConnection, memory_pair
 from toolexec.runtime.protocol.messages import PROTOCOL, VERSION, JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 

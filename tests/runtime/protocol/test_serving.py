@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.memory_connection import MemoryConnection, memory_pair
 from tests.waiting import until
 
 from toolexec import Exec
@@ -18,7 +19,6 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError
-from toolexec.runtime.protocol.connections import MemoryConnection, memory_pair
 from toolexec.runtime.protocol.messages import PROTOCOL, VERSION, JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 from toolexec.runtime.protocol.serving import serve_gateway

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections import deque
 from typing import Protocol
 
-from toolexec.errors import ConfigurationError, ConnectionClosedError, ProtocolError
+from toolexec.errors import ConnectionClosedError, ProtocolError
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, FrameReader
 
-__all__ = ["Connection", "MemoryConnection", "StreamConnection"]
+__all__ = ["Connection", "StreamConnection"]
 
 _CHUNK = 1 << 18
 _GRACE = 1.0
@@ -42,64 +40,12 @@ class Connection(Protocol):
         ...
 
 
-class _Lane:
-    """What is on its way in one direction."""
-
-    def __init__(self) -> None:
-        self.frames: deque[bytes] = deque()
-        self.changed: asyncio.Event = asyncio.Event()
-        self.closed = False
-
-    def close(self) -> None:
-        """Let nothing more in."""
-        self.closed: bool = True
-        self.changed.set()
-
-
-class MemoryConnection:
-    """One end of a connection within one event loop; `memory_pair` makes both. It never makes a sender wait."""
-
-    def __init__(self, incoming: _Lane, outgoing: _Lane, max_frame_bytes: int) -> None:
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._max = max_frame_bytes
-
-    async def send(self, frame: bytes) -> None:
-        """Send a frame; see `Connection.send`."""
-        if self._outgoing.closed:
-            raise ConnectionClosedError("the connection is closed")
-        if len(frame) > self._max:
-            raise ProtocolError(f"a frame of {len(frame)} bytes is over the limit of {self._max}")
-        self._outgoing.frames.append(frame)
-        self._outgoing.changed.set()
-
-    async def receive(self) -> bytes:
-        """Return the next frame; see `Connection.receive`."""
-        incoming = self._incoming
-        while not incoming.frames:
-            if incoming.closed:
-                raise ConnectionClosedError("the connection is closed")
-            incoming.changed.clear()
-            await incoming.changed.wait()
-        return incoming.frames.popleft()
-
-    async def aclose(self) -> None:
-        """Close both ends; the other one can still receive what was sent."""
-        self._incoming.frames.clear()
-        self._incoming.close()
-        self._outgoing.close()
-
-
-def memory_pair(max_frame_bytes: int = MAX_FRAME_BYTES) -> tuple[MemoryConnection, MemoryConnection]:
-    """Return two ends of a connection within this event loop: what one sends, the other receives."""
-    there, back = _Lane(), _Lane()
-    return MemoryConnection(there, back, max_frame_bytes), MemoryConnection(back, there, max_frame_bytes)
-
-
 class StreamConnection:
     """Frames over two streams of bytes, each frame behind its length in four bytes, most significant first.
 
-    It owns the streams. A frame over *max_frame_bytes* is refused when it is to be sent and skipped when it comes in.
+    *reader* and *writer* are those that `asyncio.open_connection`, `open_unix_connection` and their servers give, or a
+    child's `stdout` and `stdin`; it owns them. A frame over *max_frame_bytes* is refused when it is to be sent and
+    skipped when it comes in.
     """
 
     def __init__(
@@ -161,63 +107,3 @@ class StreamConnection:
         else:
             closed.cancel()
         self._reader.feed_eof()  # a reader may be waiting for it
-
-
-class _PipeConnection(StreamConnection):
-    """Over two pipes, one for each direction."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        incoming: asyncio.ReadTransport,
-        max_frame_bytes: int,
-    ) -> None:
-        super().__init__(reader, writer, max_frame_bytes=max_frame_bytes)
-        self._incoming = incoming
-
-    async def _close(self) -> None:
-        self._incoming.close()
-        await super()._close()
-        await asyncio.sleep(0)  # the transport closes its pipe in the next round of the loop
-
-
-async def connect_socket(sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """Return a connection over a connected stream socket, such as one end of `socket.socketpair()`; it owns the
-    socket.
-    """
-    sock.setblocking(False)
-    try:
-        reader, writer = await asyncio.open_connection(sock=sock)
-    except BaseException:
-        sock.close()
-        raise
-    return StreamConnection(reader, writer, max_frame_bytes=max_frame_bytes)
-
-
-async def connect_pipes(read_fd: int, write_fd: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """Return a connection that reads from one file descriptor and writes to another; it owns both.
-
-    Raises ConfigurationError, with both closed, when they are not pipes, sockets or terminals.
-    """
-    loop = asyncio.get_running_loop()
-    incoming = os.fdopen(read_fd, "rb", buffering=0)
-    outgoing = os.fdopen(write_fd, "wb", buffering=0)
-    reader = asyncio.StreamReader()
-    read_transport: asyncio.ReadTransport | None = None
-    # The writer's protocol is one for readers, too: only that one reports when it has been closed.
-    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-    try:
-        read_transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), incoming)
-        write_transport, _ = await loop.connect_write_pipe(lambda: protocol, outgoing)
-    except BaseException as error:
-        if read_transport is not None:
-            read_transport.close()
-            await asyncio.sleep(0)
-        incoming.close()
-        outgoing.close()
-        if isinstance(error, ValueError | OSError):
-            raise ConfigurationError(f"a gateway cannot talk over these file descriptors: {error}") from error
-        raise
-    writer = asyncio.StreamWriter(write_transport, protocol, None, loop)
-    return _PipeConnection(reader, writer, read_transport, max_frame_bytes)
