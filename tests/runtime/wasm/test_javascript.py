@@ -29,6 +29,7 @@ from toolexec.errors import (
 )
 from toolexec.runtime.wasm import javascript, module_source
 from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.enforced import enforced_by_wasm
 from toolexec.runtime.wasm.engine import new_engine
 from toolexec.runtime.wasm.javascript import JavaScriptLanguage
 from toolexec.runtime.wasm.module_source import load_module
@@ -642,7 +643,7 @@ async def test_what_is_enforced_is_told(language: JavaScriptLanguage, kit: Kit) 
     """Everything but a rate of CPU."""
     result = await run(language, kit, "1")
     assert {name for name, held in result.limits_enforced.to_dict().items() if not held} == {"cpus"}
-    assert language.enforces(kit.request("x")) == result.limits_enforced
+    assert enforced_by_wasm(kit.request("x")) == result.limits_enforced
     assert result.backend.isolation == "wasm"
 
 

@@ -25,6 +25,7 @@ from toolexec.errors import (
     SandboxFailedError,
 )
 from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.enforced import enforced_by_wasm
 from toolexec.runtime.wasm.modules import PAGE_BYTES, ModuleLanguage
 
 pytestmark = pytest.mark.anyio
@@ -741,7 +742,7 @@ async def test_what_is_enforced_is_told(language: ModuleLanguage, kit: Kit) -> N
     result = await run(language, kit, returning("i32.const 1"))
     held = result.limits_enforced.to_dict()
     assert {name for name, value in held.items() if not value} == {"cpus"}
-    assert language.enforces(kit.request("x")) == result.limits_enforced
+    assert enforced_by_wasm(kit.request("x")) == result.limits_enforced
 
 
 async def test_it_is_available(language: ModuleLanguage) -> None:

@@ -29,6 +29,7 @@ from toolexec.errors import (
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
 from toolexec.runtime.wasm.python_session import PythonSession
@@ -344,10 +345,10 @@ class TestStart:
 
     async def test_what_it_enforces(self, kit: Kit) -> None:
         """All but a rate of CPU."""
-        enforced = PythonLanguage(WasmConfig()).enforces(kit.request("1")).to_dict()
+        enforced = WasmBackend().enforces(kit.request("1")).to_dict()
         assert [name for name, holds in enforced.items() if not holds] == ["cpus"]
         foreign = replace(kit.request("1"), gateway=None)
-        assert not PythonLanguage(WasmConfig()).enforces(foreign).tool_calls
+        assert not WasmBackend().enforces(foreign).tool_calls
 
 
 class TestSessions:

@@ -16,6 +16,7 @@ from toolexec.errors.extras import unix_needed
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.config import WasmConfig, WasmSettings
+from toolexec.runtime.wasm.enforced import enforced_by_wasm
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.python import PythonLanguage
@@ -27,10 +28,6 @@ class WasmLanguage(Protocol):
     """Runs programs of some languages inside of WebAssembly, in this process."""
 
     languages: frozenset[str]
-
-    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return which limits would hold for *request*."""
-        ...
 
     async def check(self) -> Availability:
         """Return whether it can run something here and now."""
@@ -78,8 +75,9 @@ class WasmBackend:
         self._loaded: dict[str, WasmLanguage] = {}
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return which limits would hold for *request*."""
-        return self._language(_language_of(request)).enforces(request)
+        """Return which limits would hold for *request*. Raises InvalidRequestError for an unknown language."""
+        self._language(_language_of(request))
+        return enforced_by_wasm(request)
 
     async def check(self) -> Availability:
         """Return whether Python can run in it here; `check_language` checks another language."""

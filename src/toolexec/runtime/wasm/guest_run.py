@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, TypeVar
 
-from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ClosedError, ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
@@ -18,10 +17,10 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.settling import retrieve, settle
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.outcome import Ending, judge
 from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.runs import ALARMS
+from toolexec.runtime.wasm.enforced import enforced_by_wasm
 from toolexec.runtime.wasm.engine import fuel_for_cpu_ms
 from toolexec.runtime.wasm.guest import (
     Clock,
@@ -38,7 +37,6 @@ __all__ = [
     "GuestEnd",
     "GuestRuns",
     "describe_end",
-    "enforced_by_wasm",
     "fuel_of",
     "time_and_chance",
 ]
@@ -137,9 +135,7 @@ class GuestRuns:
         self._threads.close()
 
 
-def describe_end(
-    request: ExecuteRequest, end: GuestEnd | None, *, late: bool, started: float, enforced: LimitsEnforced
-) -> CodeResult:
+def describe_end(request: ExecuteRequest, end: GuestEnd | None, *, late: bool, started: float) -> CodeResult:
     """Return the result of a guest that ran since *started* (`time.monotonic`); *late* if its deadline stopped it."""
     end = end or GuestEnd()
     error = judge(_ending(request, end, late))
@@ -149,7 +145,7 @@ def describe_end(
         stderr=request.output.text("stderr"),
         duration=monotonic() - started,
         files=end.files,
-        limits_enforced=enforced,
+        limits_enforced=enforced_by_wasm(request),
     )
     if error is None:
         value, gateway = (end.payload or {}).get("value"), request.gateway
@@ -188,21 +184,6 @@ def _located(error: ToolExecError, end: GuestEnd) -> ToolExecError:
     return error.locate(op="execute", backend=_KIND)
 
 
-def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
-    """Return all limits but a rate of CPU; a guest has no processes at all."""
-    counted = isinstance(request.gateway, Tools | CountedGateway)
-    return claim_limits(
-        timeout=True,
-        tool_calls=counted,
-        chain_steps=counted,
-        memory=True,
-        cpu=True,
-        cpus=False,
-        pids=True,
-        disk=True,
-    )
-
-
 def fuel_of(request: ExecuteRequest) -> int | None:
     """Return the fuel for the CPU budget of a request; None without one."""
     return fuel_for_cpu_ms(request.limits.cpu_ms) if request.limits.cpu_ms else None
@@ -219,6 +200,8 @@ def time_and_chance(
     start = request.now if request.now is not None or clock else 0.0
     try:
         made = make_clock(start)
-        return (recorded_clock(request, calls) if calls is not None else None) or made, make_random(request.seed)
+        if calls is not None and calls.keeps_time and request.now is not None:
+            made = recorded_clock(request.now, calls)
+        return made, make_random(request.seed)
     except ConfigurationError as error:
         raise InvalidRequestError(str(error), details=error.details) from error

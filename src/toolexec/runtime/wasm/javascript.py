@@ -15,7 +15,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult, Output
 from toolexec.errors import (
     ConfigurationError,
@@ -35,7 +34,6 @@ from toolexec.runtime.wasm.guest_run import (
     GuestEnd,
     GuestRuns,
     describe_end,
-    enforced_by_wasm,
     fuel_of,
     time_and_chance,
 )
@@ -195,10 +193,6 @@ class JavaScriptLanguage:
         self._loading = asyncio.Lock()
         self._loaded: _Loaded | None = None
 
-    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return all limits but a rate of CPU; a guest has no processes at all."""
-        return enforced_by_wasm(request)
-
     async def check(self) -> Availability:
         """Return whether the interpreter is installed; loads nothing."""
         try:
@@ -234,7 +228,7 @@ class JavaScriptLanguage:
             end, late = await self._runs.run(_work, stop=_stop, ends=calls.deadline)
         finally:
             await calls.aclose()
-        return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
+        return describe_end(request, end, late=late, started=started)
 
     async def aclose(self) -> None:
         """Stop what runs."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 import wasmtime
 from wasmtime import Linker, Module
 
-from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.json_value import JSONObject
@@ -30,7 +29,6 @@ from toolexec.runtime.wasm.guest_run import (
     GuestEnd,
     GuestRuns,
     describe_end,
-    enforced_by_wasm,
     fuel_of,
     time_and_chance,
 )
@@ -116,10 +114,6 @@ class ModuleLanguage:
         linker = Linker(self._engine)
         return linker, [*preview1.define_preview1(linker), *module_tools.define_tools(linker)]
 
-    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return all limits but a rate of CPU."""
-        return enforced_by_wasm(request)
-
     async def check(self) -> Availability:
         """Always available: there is nothing but wasmtime to have."""
         return Availability(ok=True, version=f"wasmtime {_VERSION}")
@@ -147,7 +141,7 @@ class ModuleLanguage:
             end, late = await self._runs.run(lambda: self._run(run), stop=_stop, ends=calls.deadline)
         finally:
             await calls.aclose()
-        result = describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
+        result = describe_end(request, end, late=late, started=started)
         run.markers.close()
         result.stdout = run.markers.without_marker(result.stdout)
         return result

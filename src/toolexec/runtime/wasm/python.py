@@ -11,7 +11,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from toolexec.code.deliveries import Probe, probe_of
-from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import (
@@ -26,10 +25,10 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.outcome import judge
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.enforced import enforced_by_wasm
 from toolexec.runtime.wasm.guest import InstanceSettings, Starts
 from toolexec.runtime.wasm.programs import load_program
 from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun, execute_frame
@@ -88,20 +87,6 @@ class PythonLanguage:
             self._workers = self._make_workers(self._pool.program)
         return self._workers
 
-    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return all limits but a rate of CPU; a guest has no processes at all."""
-        counted = isinstance(request.gateway, Tools | CountedGateway)
-        return claim_limits(
-            timeout=True,
-            tool_calls=counted,
-            chain_steps=counted,
-            memory=True,
-            cpu=True,
-            cpus=False,
-            pids=True,
-            disk=True,
-        )
-
     async def check(self) -> Availability:
         """Return whether the sandbox is there or can be built here; builds nothing."""
         if self._pool is not None:
@@ -132,9 +117,9 @@ class PythonLanguage:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
         others = len(self._runs)
-        keeps_time = request.gateway is not None and RequestServer(request.gateway).keeps_time
         # A run alone is as quick here, and a clock that is recorded is in this process.
         deliveries = request.gateway.deliveries if isinstance(request.gateway, Tools) else None
+        keeps_time = deliveries is not None and deliveries.keeps_time
         probe = probe_of(deliveries) if deliveries is not None else None
         workers = self.workers if others >= self.company and not keeps_time and probe is None else None
         elsewhere = workers is not None and workers.meet(others)
@@ -150,8 +135,8 @@ class PythonLanguage:
             settings = self.settings(request)
             if probe is not None:
                 _install(probe, instance, settings, run)
-            if (clock := recorded_clock(request, run.gateway)) is not None:
-                settings = replace(settings, clock=clock)
+            if keeps_time and request.now is not None:
+                settings = replace(settings, clock=recorded_clock(request.now, run.gateway))
             instance.prepare(settings, run.gateway, PythonOutput(request.output))
             return instance
 
@@ -290,7 +275,7 @@ class PythonLanguage:
             duration=monotonic() - started,
             files=files,
             error=error,
-            limits_enforced=self.enforces(request),
+            limits_enforced=enforced_by_wasm(request),
         )
 
     async def _judge(

