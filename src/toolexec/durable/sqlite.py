@@ -17,7 +17,7 @@ from toolexec.durable.sql import DAY, Execute
 from toolexec.errors import JournalError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.settings import checked
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import open_database, transaction, use_wal
 
 __all__ = ["SQLiteJournal"]
 
@@ -151,14 +151,8 @@ class SQLiteJournal(QueuedSQLJournal):
             try:
                 if write and self._flusher.error is not None:
                     raise self._flusher.error
-                database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                try:
+                with transaction(database, write=write):
                     yield database.execute
-                    database.execute("COMMIT")
-                except BaseException:
-                    if database.in_transaction:
-                        database.execute("ROLLBACK")
-                    raise
             except (OSError, sqlite3.Error, UnicodeError) as error:
                 raise self._cannot(error, op) from error
             if write:
@@ -192,16 +186,10 @@ class SQLiteJournal(QueuedSQLJournal):
 
 
 def _migrate(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(database):
         (version,) = database.execute("PRAGMA user_version").fetchone()  # another process may have been quicker
         for script in _MIGRATIONS[version:]:
             for statement in script.split(";\n"):
                 database.execute(statement)
         database.execute(f"PRAGMA application_id={_APPLICATION}")
         database.execute(f"PRAGMA user_version={max(version, len(_MIGRATIONS))}")
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise

@@ -215,7 +215,6 @@ class Cgroups:
     def __init__(self, version: Literal[1, 2], directories: Mapping[str, Path]) -> None:
         self.version = version
         self._directories = directories
-        self._owner = (0, "")
 
     @property
     def controllers(self) -> frozenset[str]:
@@ -224,9 +223,7 @@ class Cgroups:
 
     def create(self, *, memory_bytes: int = 0, pids: int = 0, cpus: float = 0) -> Group:
         """Create a group, owned by this process, with these bounds (see `Group.limit`). Raises OSError."""
-        if self._owner[0] != os.getpid():  # it is read from /proc, once for each process
-            self._owner = os.getpid(), this_owner()
-        group = self._group(f"{self._owner[1]}-{next(_numbers)}")
+        group = self._group(f"{this_owner()}-{next(_numbers)}")
         try:
             for directory in group.directories:
                 directory.mkdir()

@@ -6,10 +6,12 @@ import errno
 import os
 import sqlite3
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-__all__ = ["open_database", "open_for_reading", "use_wal"]
+__all__ = ["open_database", "open_for_reading", "transaction", "use_wal"]
 
 
 def open_database(path: Path | None, *, timeout: float = 2.0) -> sqlite3.Connection:
@@ -51,6 +53,20 @@ def use_wal(database: sqlite3.Connection, *, sync: bool) -> None:
     """
     database.execute("PRAGMA journal_mode=WAL")
     database.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, *, write: bool = True) -> Generator[None]:
+    """Write all that is written in the block, or nothing if it raises; a reader sees the file as it was at the start.
+    Raises sqlite3.Error."""
+    database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
 
 
 def _require_ours(name: str, status: os.stat_result) -> None:

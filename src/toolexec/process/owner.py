@@ -21,10 +21,15 @@ OWNER_LABEL: Final = "toolexec.owner"
 _PROC: Final = Path("/proc")
 
 
+@cache
 def this_owner() -> str:
     """Return `machine-pid-start` of this process; letters, digits and `-` only, as it is part of names of files."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_started(pid)}"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=this_owner.cache_clear)
 
 
 def is_orphan(owner: str) -> bool:

@@ -95,7 +95,7 @@ class UserClaims:
             os.close(file)
 
     def _made(self) -> Path:
-        for directory in (self._directory or _SHARED, cache_directory("users")):
+        for directory in self._places():
             try:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
                 is_ours = directory.lstat().st_uid == os.geteuid()  # others could take claims away
@@ -107,6 +107,10 @@ class UserClaims:
                 self._directory = directory
                 return directory
         raise OSError(errno.EACCES, "no directory for the claims of users can be made", str(_SHARED))
+
+    def _places(self) -> Generator[Path]:
+        yield self._directory or _SHARED
+        yield cache_directory("users")
 
     def _free(self, directory: Path) -> int | None:
         """Return a number without a claim, from a random place on."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import AuditError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.origin import new_run_id
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import open_database, transaction, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 
 __all__ = ["Effect", "EffectLedger", "EffectState", "new_effect", "state_of"]
@@ -71,7 +69,7 @@ class Effect:
         """Return whether its process still lives; one of another machine is taken for dead."""
         if self.state != "begun":
             return False
-        here = _owner(os.getpid())
+        here = this_owner()
         machine = here.partition("-")[0]
         return self.owner == here or (
             machine != "0" and self.owner.startswith(f"{machine}-") and not is_orphan(self.owner)
@@ -116,18 +114,11 @@ class EffectLedger:
         with self._lock:
             database = self._open()
             try:
-                database.execute("BEGIN IMMEDIATE")
-                try:
+                with transaction(database):
                     earlier = self._earlier(database, effect.key)
                     if not may_begin(earlier):
-                        database.execute("ROLLBACK")
                         return earlier
                     self._insert(database, effect)
-                    database.execute("COMMIT")
-                except BaseException:
-                    if database.in_transaction:
-                        database.execute("ROLLBACK")
-                    raise
             except sqlite3.Error as error:
                 raise self._cannot(error) from error
         return None
@@ -218,18 +209,12 @@ class EffectLedger:
 def new_effect(ledger: EffectLedger, *, sent: str = "", **facts: Any) -> Effect:
     """Return an effect of this process that begins now; its backend gets the key *sent*, or the effect's own ID."""
     effect_id = f"e-{new_run_id()}"
-    return Effect(id=effect_id, sent=sent or effect_id, owner=_owner(os.getpid()), began=ledger.clock(), **facts)
+    return Effect(id=effect_id, sent=sent or effect_id, owner=this_owner(), began=ledger.clock(), **facts)
 
 
 def state_of(outcome: Outcome) -> EffectState:
     """Return the state of an effect whose call failed with this outcome."""
     return _STATES[outcome]
-
-
-@cache
-def _owner(pid: int) -> str:
-    """Return what names this process; to find that out takes longer than most calls. A fork has another number."""
-    return this_owner()
 
 
 def _effect(row: tuple[Any, ...]) -> Effect:

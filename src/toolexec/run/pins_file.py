@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.process.database import open_database
+from toolexec.process.database import open_database, transaction
 
 __all__ = ["Pin", "PinKey", "PinsFile", "Sighting", "merged", "shortened"]
 
@@ -128,14 +128,9 @@ class PinsFile:
         foreign = set(self.read_changes())
         with _as_os_error():
             database = self._database if self._database is not None else self._create()
-            database.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(database):
                 foreign |= self._read_rows(database)
                 changed = self._write_rows(database, seen, accepted or {})
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
         self._read += 1
         self.pins.update(changed)
         return foreign
@@ -233,11 +228,10 @@ def _connected(path: Path | None) -> sqlite3.Connection:
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # else another process was quicker
-        for statement in _TABLES:
-            database.execute(statement)
-    database.execute("COMMIT")
+    with transaction(database):
+        if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # else another process was quicker
+            for statement in _TABLES:
+                database.execute(statement)
 
 
 def _data_version(database: sqlite3.Connection) -> int:

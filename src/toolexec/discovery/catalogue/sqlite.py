@@ -28,7 +28,7 @@ from toolexec.discovery.catalogue.rows import (
     read_row,
     row_of,
 )
-from toolexec.discovery.catalogue.tables import connect, transaction, unusable
+from toolexec.discovery.catalogue.tables import connect, unusable
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.search import Searcher
@@ -37,6 +37,7 @@ from toolexec.errors import CatalogueError, ConfigurationError, ToolExecError
 from toolexec.model.binding import Binding, BindingSelector, binding_from_dict, prefer_local
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.process.database import transaction
 
 __all__ = ["SQLiteCatalogue"]
 
@@ -267,7 +268,7 @@ class SQLiteCatalogue:
     def _writing(self) -> Generator[sqlite3.Connection]:
         with self._lock:
             database = self._connected()
-            with unusable(self.path), transaction(database, write=True):
+            with unusable(self.path), transaction(database):
                 yield database
 
     def _connected(self) -> sqlite3.Connection:

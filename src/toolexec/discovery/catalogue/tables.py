@@ -16,7 +16,7 @@ from typing import Final
 
 from toolexec.discovery.catalogue.rows import COLUMNS, Row, digest_of
 from toolexec.errors import CatalogueError
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import open_database, transaction, use_wal
 
 __all__ = [
     "FORMAT",
@@ -30,7 +30,6 @@ __all__ = [
     "replace_rows",
     "rows_at",
     "rows_of",
-    "transaction",
     "unusable",
 ]
 
@@ -248,24 +247,11 @@ def unusable(path: Path) -> Generator[None]:
         raise CatalogueError(f"the catalogue {path} cannot be used: {error}{hint}", op="catalogue") from error
 
 
-@contextmanager
-def transaction(database: sqlite3.Connection, *, write: bool) -> Generator[None]:
-    """Write all or nothing; a reader sees the catalogue as it was at the beginning."""
-    database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-    try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
-
-
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if not _objects(database):
         database.execute(f"PRAGMA page_size={_PAGE_SIZE}")
         database.execute("PRAGMA journal_mode=WAL")
-        with transaction(database, write=True):
+        with transaction(database):
             if not _objects(database):  # no other process was quicker
                 for statement in _TABLES.values():
                     database.execute(statement)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import AuditError
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import open_database, transaction, use_wal
 from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
@@ -91,8 +91,7 @@ class SqliteLines:
         self.header: Header = header
 
     def _insert(self, database: sqlite3.Connection, body: str, moment: str, *, new: bool = False) -> None:
-        database.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(database):
             last = None if new else database.execute(_LAST).fetchone()
             at = (
                 Position() if last is None else read_line(last[0].encode() + b"\n", self._key, str(self.path)).following
@@ -101,14 +100,9 @@ class SqliteLines:
                 logger.error("records of the audit log %s are missing; toolexec audit verify says which", self.path)
                 at = self._row(database, at, stamp(), missing)
             at = self._row(database, at, moment or stamp(), body)
-            database.execute("COMMIT")
-            # Another process may have been quicker: its head is the later one then.
-            if self._anchor.read(self.header.log).seq < at.seq:
-                self._anchor.write(self.header.log, at.seq - 1, at.prev)
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
+        # Another process may have been quicker: its head is the later one then.
+        if self._anchor.read(self.header.log).seq < at.seq:
+            self._anchor.write(self.header.log, at.seq - 1, at.prev)
 
     def _row(self, database: sqlite3.Connection, at: Position, moment: str, body: str) -> Position:
         line, mark = seal(at, moment, body, self._key)
