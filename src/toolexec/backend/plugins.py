@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
 
@@ -23,10 +23,23 @@ __all__ = [
     "SANDBOXES",
     "STATES",
     "known_plugins",
+    "load_kind",
     "load_plugin",
     "owners_of",
     "plugin_names",
 ]
+
+
+class _Kind(Protocol):
+    """What describes a kind, and the version of the plugin API that it was written for."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def api(self) -> int: ...
+
+
+K = TypeVar("K", bound=_Kind)
 
 BACKENDS: Final = "toolexec.backends"
 """Kinds of providers: each a `MakeSource`."""
@@ -125,6 +138,22 @@ def load_plugin(group: str, name: str, problem: Callable[[object], str] = _is_fu
     if wrong := problem(loaded):
         raise ConfigurationError(f"{_where(name, entry)} {wrong}")
     return loaded
+
+
+def load_kind(group: str, kind: str, shape: type[K], api: int, *, needed_for: str) -> K:
+    """Return the *shape* that describes *kind* in a plugin of a group, written for version *api* of it; raises as
+    `load_plugin` does."""
+
+    def problem(loaded: object) -> str:
+        if not isinstance(loaded, shape):
+            return f"must be a {shape.__name__}, not {type(loaded).__name__}; see docs/extending.md"
+        if loaded.api != api:
+            newer = "toolexec" if loaded.api > api else "the plugin"
+            return f"is written for the plugin API {loaded.api}, and this toolexec has {api}; update {newer}"
+        return "" if loaded.kind == kind else f"is one of the kind {loaded.kind!r}; both names must be the same"
+
+    found: K = load_plugin(group, kind, problem, needed_for=needed_for)
+    return found
 
 
 def _plain(distribution: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.backend.plugins import JOURNALS, known_plugins, load_plugin
+from toolexec.backend.plugins import JOURNALS, known_plugins, load_kind
 from toolexec.durable.plugin import JOURNAL_API, JournalPlugin
 from toolexec.errors import ConfigurationError, ToolExecError
 
@@ -31,7 +31,7 @@ def journal_plugin(kind: str) -> JournalPlugin:
     Raises ConfigurationError for one that is not there, and for a plugin that cannot be used: it says which
     distribution that is from, and why. Raises MissingExtraError for a kind whose package is not installed.
     """
-    return load_plugin(JOURNALS, kind, lambda loaded: _problem(kind, loaded), needed_for=f"the journal {kind}")
+    return load_kind(JOURNALS, kind, JournalPlugin, JOURNAL_API, needed_for=f"the journal {kind}")
 
 
 def make_journal(kind: str, given: Mapping[str, object] | None = None) -> Journal | DurableEngine:
@@ -47,13 +47,3 @@ def make_journal(kind: str, given: Mapping[str, object] | None = None) -> Journa
         raise ConfigurationError(
             f"the journal {kind} cannot be made with these settings: {type(error).__name__}"
         ) from error
-
-
-def _problem(kind: str, loaded: object) -> str:
-    """Return what keeps something from being the plugin of *kind*; "" for nothing."""
-    if not isinstance(loaded, JournalPlugin):
-        return f"must be a JournalPlugin, not {type(loaded).__name__}; see docs/extending.md"
-    if loaded.api != JOURNAL_API:
-        newer = "toolexec" if loaded.api > JOURNAL_API else "the plugin"
-        return f"is written for the plugin API {loaded.api}, and this toolexec has {JOURNAL_API}; update {newer}"
-    return "" if loaded.kind == kind else f"is one of the kind {loaded.kind!r}; both names must be the same"

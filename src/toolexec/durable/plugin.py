@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import ConfigurationError
@@ -57,6 +57,5 @@ class JournalPlugin:
         """Return the class of its settings, imported if need be."""
         if not isinstance(self.settings, str):
             return self.settings
-        module, _, name = self.settings.partition(":")
-        found: type[Any] = getattr(import_module(module), name)
+        found: type[Any] = resolve_name(self.settings)
         return found

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Final
 
-from toolexec.backend.plugins import JOURNALS, PACKAGES, load_plugin, plugin_names
+from toolexec.backend.plugins import JOURNALS, PACKAGES, load_kind, plugin_names
 from toolexec.backend.plugins import SANDBOXES as GROUP
 from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
@@ -70,10 +70,9 @@ def plugin_of(kind: str) -> SandboxPlugin:
     """
     home = _HOMES.get(kind)
     if home is not None:
-        module, _, name = home.partition(":")
-        found: SandboxPlugin = getattr(import_module(module), name)
+        found: SandboxPlugin = resolve_name(home)
         return found
-    return load_plugin(GROUP, kind, lambda loaded: _problem(kind, loaded), needed_for=f"the sandbox {kind}")
+    return load_kind(GROUP, kind, SandboxPlugin, PLUGIN_API, needed_for=f"the sandbox {kind}")
 
 
 def present_plugins() -> list[SandboxPlugin]:
@@ -87,16 +86,6 @@ def present_plugins() -> list[SandboxPlugin]:
         with suppress(ConfigurationError):
             found.append(plugin_of(kind))
     return found
-
-
-def _problem(kind: str, loaded: object) -> str:
-    """Return what keeps something from being the plugin of *kind*; "" for nothing."""
-    if not isinstance(loaded, SandboxPlugin):
-        return f"must be a SandboxPlugin, not {type(loaded).__name__}; see docs/extending.md"
-    if loaded.api != PLUGIN_API:
-        newer = "toolexec" if loaded.api > PLUGIN_API else "the plugin"
-        return f"is written for the plugin API {loaded.api}, and this toolexec has {PLUGIN_API}; update {newer}"
-    return "" if loaded.kind == kind else f"is one of the kind {loaded.kind!r}; both names must be the same"
 
 
 @cache
