@@ -19,10 +19,9 @@ from toolexec.discovery.facets import Facets
 from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.ranking.documents import count_words, fields_of
 from toolexec.discovery.ranking.exact import Exact, codes_of
-from toolexec.discovery.ranking.expansion import Expander, Query
+from toolexec.discovery.ranking.expansion import MAX_QUERY, Expander, Query
 from toolexec.discovery.ranking.marks import Marks, value_of
 from toolexec.discovery.ranking.namespaces import (
-    LONG,
     LOOKED_AT,
     LOOKUP,
     MAKER,
@@ -36,6 +35,7 @@ from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Scored, Word
 from toolexec.discovery.ranking.spelling import MARK
+from toolexec.discovery.ranking.steps import LONG, clauses_of, is_task, spread
 from toolexec.discovery.ranking.synonyms import synonyms_of
 from toolexec.discovery.search import Accept, Hit, Hits
 from toolexec.discovery.selection import Selection
@@ -145,33 +145,40 @@ class BM25Searcher:
             if not read.words and not read.unknown and not query.strip():
                 return Hits(self._first(limit, choice))
             words: list[Word] = [word.members for word in read.words]
-            if len(words) + len(read.unknown) < LONG:
-                best = self._ranker.best(words, limit, choice, self._id)
+            if is_task(query, len(words) + len(read.unknown)):
+                best = self._of_task(query, read, limit, choice)
             else:
-                best = self._of_namespaces(query, read, limit, choice)
+                best = self._ranker.best(words, limit, choice, self._id)
             best = self._exact_first(read, words, best, choice)[:limit]
             meant = read.meant if best else read.maybe
             found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
 
-    def _of_namespaces(self, query: str, read: Query, limit: int, choice: Choice) -> list[Scored]:
-        """Return the best slots for a query that is long enough to be a task, those of its namespaces first, and among
-        these what looks things up there or makes them, with its words or without."""
+    def _of_task(self, query: str, read: Query, limit: int, choice: Choice) -> list[Scored]:
+        """Return the best slots for a query that is a task, those of its namespaces first, and among these what looks
+        things up there or makes them, with its words or without; where it is short, after the one that is best by its
+        words, since it may be about that alone."""
         words = [*read.words, *self._expander.shaped(query, read)]
-        best = self._ranker.best([word.members for word in words], max(limit, LOOKED_AT), choice, self._id)
+        members = [word.members for word in words]
+        best = self._ranker.best(members, max(limit, LOOKED_AT), choice, self._id)
         said = by_namespaces(self._postings, words, best[:LOOKED_AT], self._namespace, self._sizes)
         scores = {slot: score + said.get(self._namespace(slot), Said()).gain for score, slot in best[:LOOKED_AT]}
+        gains = self._ranker.gains(members, list(scores))
         for space, (gain, of_all) in said.items():
             lookups, makers = self._first_needed(space)
             for slots, share in ((lookups, LOOKUP), (makers if of_all else (), MAKER)):
                 for slot in slots:
                     if slot in scores or self._ranker.allows(slot, choice):
                         scores[slot] = scores.get(slot, gain) + share * gain
-        found = [(score, slot) for slot, score in scores.items()]
-        found += [item for item in best[LOOKED_AT:] if item[1] not in scores]
-        found.sort(key=lambda item: (-item[0], self._id(item[1])))
-        return found
+        places = clauses_of(query[:MAX_QUERY])
+        clauses = [places.get(word.text.partition(" ")[0], -1) for word in words]
+        found = spread({slot: scores[slot] for slot in sorted(scores, key=self._id)}, gains, clauses)
+        if found and len(read.words) + len(read.unknown) < LONG:
+            first = best[0][1]
+            found = [(found[0][0], first), *(item for item in found if item[1] != first)]
+        lowest = found[-1][0] if found else 0.0
+        return found + [(min(score, lowest), slot) for score, slot in best[LOOKED_AT:] if slot not in scores]
 
     def _first_needed(self, namespace: str) -> tuple[list[int], list[int]]:
         """Return the slots of the tools of a namespace that look things up, and of those that make them; none of a

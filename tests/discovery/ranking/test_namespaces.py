@@ -56,9 +56,9 @@ def test_what_looks_things_up_comes_along() -> None:
     whole = made.search(TASK, 50)
     found = [hit.tool_id for hit in whole]
     assert found.index("rooms:findRooms") < 5
-    assert "mail:search_messages" in found
     assert found.index("strange:export") < len(found)
-    assert "strange:search_nothing" not in found[:9]
+    assert "strange:search_nothing" not in found[:6]
+    assert found.index("mail:search_messages") < 6
     assert len(found) == len(set(found))
     assert [hit.score for hit in whole] == sorted((hit.score for hit in whole), reverse=True)
     for limit in (1, 3, 10):

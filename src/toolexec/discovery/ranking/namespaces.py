@@ -18,7 +18,6 @@ from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.words import split_words
 
 __all__ = [
-    "LONG",
     "LOOKED_AT",
     "LOOKUP",
     "MAKER",
@@ -29,9 +28,6 @@ __all__ = [
     "makes",
 ]
 
-LONG: Final = 9
-"""From so many words on, stop words aside, a query is about more than one tool. (Of the 599 labelled queries for one
-tool two have as many; a task has 13.)"""
 LOOKED_AT: Final = 60
 """How many of the best tools are put into another order."""
 _FEW_TOOLS: Final = 3

@@ -185,6 +185,27 @@ class Ranker:
             found.append(best)
         return found
 
+    def gains(self, words: Sequence[Word], slots: Sequence[int]) -> dict[int, list[float]]:
+        """Return what each word adds to the score of each of these slots."""
+        held, groups = self.postings.held, [self._members(word) for word in words]
+        found: dict[int, list[float]] = {}
+        for slot in slots:
+            text = held[slot]
+            half = len(text) >> 1
+            norm = self._norm(slot)
+            row = found[slot] = []
+            for members in groups:
+                best = 0.0
+                for sign, _, factor, _ in members:
+                    if factor <= best:
+                        break  # a member adds less than its factor, and the others have lower ones
+                    place = text.find(sign, 0, half)
+                    if place >= 0:
+                        count = ord(text[half + place])
+                        best = max(best, factor * count / (count + norm))
+                row.append(best)
+        return found
+
     def allows(self, slot: int, choice: Choice) -> bool:
         """Return whether a slot may be in an answer."""
         return self._holds(slot, choice.clauses) and (choice.accept is None or choice.accept(slot))

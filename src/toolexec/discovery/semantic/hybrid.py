@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.discovery.explanation import Explains, Explanation
 from toolexec.discovery.ranking.expansion import word_count
-from toolexec.discovery.ranking.namespaces import LONG
+from toolexec.discovery.ranking.steps import is_task
 from toolexec.discovery.search import Accept, Hits, Searcher, best
 from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
 from toolexec.discovery.semantic.searcher import EmbeddingSearcher
@@ -29,10 +29,10 @@ Fusion: TypeAlias = Literal["alpha", "rrf"]
 class HybridSearcher:
     """Asks a lexical searcher, such as `BM25Searcher`, and an `EmbeddingSearcher`, and makes one ranking of both.
 
-    *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`; for a query of
-    nine words or more, which is about several tools, two fifths of what is left of the cosine go to the lexical side:
-    its text as a whole is close to tools for none of its parts. `rrf` goes by
-    ranks, with *k*, see `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
+    *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`; for a query that
+    is a task (nine words or more, or five in three clauses), two fifths of the weight of the cosine go to the lexical
+    side: its text as a whole is close to tools for none of its parts. `rrf` goes by ranks, with *k*, see
+    `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
     asked, with 0 only the other. The best *candidates* of each side are ranked, so an answer never has more than twice
     as many.
 
@@ -104,7 +104,7 @@ class HybridSearcher:
 
     def _alpha_for(self, query: str) -> float:
         """Return the weight of the lexical side, higher for the text of a task."""
-        shift = _TASK if 0 < self.alpha < 1 and word_count(query) >= LONG else 0.0
+        shift = _TASK if 0 < self.alpha < 1 and is_task(query, word_count(query)) else 0.0
         return self.alpha + shift * (1 - self.alpha)
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
