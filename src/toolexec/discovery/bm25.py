@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from toolexec.discovery.explanation import Explanation, MatchKind
 from toolexec.discovery.facets import Facets
-from toolexec.discovery.preparing import FEW, are_long
+from toolexec.discovery.many import FEW, are_long
 from toolexec.discovery.ranking.documents import count_words, fields_of
 from toolexec.discovery.ranking.exact import Exact, codes_of
 from toolexec.discovery.ranking.expansion import MAX_QUERY, Expander, Query
@@ -151,7 +151,7 @@ class BM25Searcher:
                 best = self._ranker.best(words, limit, choice, self._id)
             best = self._exact_first(read, words, best, choice)[:limit]
             meant = read.meant if best else read.maybe
-            found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
+            found = Hits([Hit(self._id(slot), score) for score, slot in best], did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -207,8 +206,10 @@ def not_found(tool_id: str, entries: Sequence[Registered]) -> ToolNotFoundError:
     name = ToolID.parse(tool_id).name
     same = [entry.tool.id for entry in entries if entry.tool.name == name]
     if not same:
+        from difflib import get_close_matches
+
         known = [entry.tool.id for entry in islice(entries, _MAX_COMPARED)]
-        same = difflib.get_close_matches(tool_id[:200], known, n=_MAX_CLOSE, cutoff=0.6)
+        same = get_close_matches(tool_id[:200], known, n=_MAX_CLOSE, cutoff=0.6)
     return ToolNotFoundError(tool_id, close=same[:_MAX_CLOSE], op="resolve")
 
 

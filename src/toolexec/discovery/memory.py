@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
 import threading
 from collections import deque
@@ -13,8 +12,8 @@ from toolexec.discovery.changes import ChangeLog
 from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
+from toolexec.discovery.many import FEW, are_long
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.preparing import FEW, are_long
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Accept, Hits, Searcher
 from toolexec.discovery.selection import Selection
@@ -336,9 +335,11 @@ class InMemoryIndex:
     def _not_found(self, tool_id: str) -> ToolNotFoundError:
         with self._lock:
             known = list(self._entries)
+        from difflib import get_close_matches
+
         name = tool_id.rpartition(":")[2]
         same_name = [other for other in known if other.rpartition(":")[2] == name]
-        close = same_name[:3] or difflib.get_close_matches(tool_id[:200], known[:20_000], n=3, cutoff=0.6)
+        close = same_name[:3] or get_close_matches(tool_id[:200], known[:20_000], n=3, cutoff=0.6)
         return ToolNotFoundError(tool_id, close=close)
 
     def tools(self) -> Sequence[Registered]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import json
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -35,7 +33,7 @@ class CursorSeal:
     """Makes and reads the cursors of one index. A cursor is bound to that index, to its version and to the question."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(16)
+        self._key = os.urandom(16)
 
     def page(
         self, fetch: Callable[[int], Sequence[T]], limit: int, cursor: str | None, version: int, question: JSONValue
@@ -62,10 +60,12 @@ class CursorSeal:
     def read(self, cursor: str, version: int, question: JSONValue) -> int:
         """Return the offset in *cursor*; raises InvalidCursorError when it is damaged or not for this question and
         version."""
+        from hmac import compare_digest
+
         try:
             raw = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
             signature, body = raw[:16], raw[16:]
-            if not hmac.compare_digest(signature, self._sign(body, question)):
+            if not compare_digest(signature, self._sign(body, question)):
                 raise ValueError("foreign signature")
             offset, made_at = json.loads(body)
         except (ValueError, TypeError) as error:
@@ -77,5 +77,7 @@ class CursorSeal:
         return int(offset)
 
     def _sign(self, body: bytes, question: JSONValue) -> bytes:
+        from hashlib import blake2b  # the first search of a process needs no cursor, and this loads OpenSSL
+
         text = json.dumps(question, sort_keys=True, default=to_json_lossy).encode()
-        return hashlib.blake2b(body + b"\0" + text, key=self._key, digest_size=16).digest()
+        return blake2b(body + b"\0" + text, key=self._key, digest_size=16).digest()

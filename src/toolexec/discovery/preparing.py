@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from toolexec.discovery.index import Index
+from toolexec.discovery.many import FEW, are_long
 from toolexec.model.tool import Tool
 from toolexec.process.threads import WorkerThreads
 
-__all__ = ["FEW", "LONG", "Prepares", "are_long", "off_loop_if_long", "off_loop_if_many", "prepared"]
+__all__ = ["Prepares", "off_loop_if_long", "off_loop_if_many", "prepared"]
 
-FEW: Final = 500
-"""How many tools are looked at on the event loop: in some 50 ms."""
-LONG: Final = 1 << 19
-"""How many characters of schemas are read on the event loop: in some 10 ms."""
 _threads: Final = WorkerThreads(2, spare=2)
 _T = TypeVar("_T")
 
@@ -44,12 +41,6 @@ async def off_loop_if_many(index: Index, work: Callable[[], _T]) -> _T:
     """Return the result of *work*, which looks at all tools of *index*: in a thread where those are many."""
     await prepared(index)
     return await _threads.run(work) if len(index) > FEW else work()
-
-
-def are_long(tools: Iterable[Tool]) -> bool:
-    """Return whether the schemas of *tools* together are too long to be read on an event loop."""
-    schemas = (schema for tool in tools for schema in (tool.input_schema, tool.output_schema) if schema is not None)
-    return sum(len(schema.text) for schema in schemas) > LONG
 
 
 async def off_loop_if_long(tools: Iterable[Tool], work: Callable[[], _T]) -> _T:

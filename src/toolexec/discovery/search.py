@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from toolexec.discovery.summary import Metadata, parameter_words
 from toolexec.model.binding import Binding
@@ -18,8 +17,7 @@ Accept: TypeAlias = Callable[[str], bool]
 """Says whether the tool with this ID may be in the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A tool's ID and how well it fits; higher is better."""
 
     tool_id: str

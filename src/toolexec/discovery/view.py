@@ -21,8 +21,8 @@ from toolexec.discovery.index import (
     get_tool,
     not_found,
 )
+from toolexec.discovery.many import FEW
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.preparing import FEW
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.shown import Shown, changes_since
 from toolexec.discovery.summary import Filters, Summary

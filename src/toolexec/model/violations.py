@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -82,9 +81,11 @@ def _unexpected(
 def _meant(name: str, known: Sequence[str]) -> str:
     """Return the known name that is near to this one; "" without one, and where it is not very near and another has a
     word of it too: `page_size` may be `page` or `per_page`."""
-    if close := difflib.get_close_matches(name, known, n=1, cutoff=_VERY_NEAR):
+    from difflib import get_close_matches
+
+    if close := get_close_matches(name, known, n=1, cutoff=_VERY_NEAR):
         return close[0]
-    close = difflib.get_close_matches(name, known, n=1)
+    close = get_close_matches(name, known, n=1)
     words = {*name.lower().split("_")}
     alike = [each for each in known if each in close or words & {*each.lower().split("_")}]
     return close[0] if close and len(alike) == 1 else ""

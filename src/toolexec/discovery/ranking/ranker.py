@@ -162,11 +162,15 @@ class Ranker:
                 self._note_many(groups)
         if found is None:
             found = self._one_by_one(groups, choice)
+        found.sort(reverse=True)
         if len(found) > limit:
-            found.sort(reverse=True)
             worst = found[limit - 1][0]
-            found = [item for item in found if item[0] >= worst]
-        found.sort(key=lambda item: (-item[0], key(item[1])))
+            end = limit
+            while end < len(found) and found[end][0] == worst:
+                end += 1
+            del found[end:]
+        if len({score for score, _ in found}) < len(found):
+            found.sort(key=lambda item: (-item[0], key(item[1])))
         return found[:limit]
 
     def parts(self, words: Sequence[Word], slot: int) -> list[tuple[str, float]]:

@@ -8,9 +8,9 @@ from typing import Final
 __all__ = ["shapes_in"]
 
 _SHAPES: Final = {
-    "file": re.compile(r"(?<![^\s\"'(])(?:~?(?:/[\w.-]+){2,}|[\w-]{1,100}\.[a-z]{2,5})(?=[\s,.;:!?\"')]|$)"),
-    "email": re.compile(r"[\w+-]@[\w-]{1,63}\.\w"),
-    "event": re.compile(r"\b\d{4}-\d\d-\d\d\b"),
+    "file": r"(?<![^\s\"'(])(?:~?(?:/[\w.-]+){2,}|[\w-]{1,100}\.[a-z]{2,5})(?=[\s,.;:!?\"')]|$)",
+    "email": r"[\w+-]@[\w-]{1,63}\.\w",
+    "event": r"\b\d{4}-\d\d-\d\d\b",
 }
 """What a path or the name of a file, an address and a date are about: one word that catalogues have for it."""
 
@@ -21,4 +21,4 @@ def shapes_in(text: str) -> list[str]:
     >>> shapes_in("Send /plans/2027.md to kim@northwind.example on 2026-12-07.")
     ['file', 'email', 'event']
     """
-    return [word for word, pattern in _SHAPES.items() if pattern.search(text)]
+    return [word for word, pattern in _SHAPES.items() if re.search(pattern, text)]

@@ -10,7 +10,8 @@ from toolexec.code.stub_dialects import is_javascript
 from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, DetailLevel, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
 from toolexec.discovery.index import Index, get_tool
-from toolexec.discovery.preparing import are_long, off_loop_if_long
+from toolexec.discovery.many import are_long
+from toolexec.discovery.preparing import off_loop_if_long
 from toolexec.errors import InputValidationError, ToolExecError, Violation
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
