@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
+    from toolexec.runtime.priority import GIVES_WAY
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
     from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
@@ -78,6 +79,7 @@ else:
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
         "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
+        "toolexec.runtime.priority": ("GIVES_WAY",),
         "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
         "toolexec.runtime.protocol.wire": ("error_payload", "read_error", "read_steps"),
@@ -93,6 +95,7 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
+    "GIVES_WAY",
     "ISOLATIONS",
     "LANGUAGES",
     "MAX_FRAME_BYTES",

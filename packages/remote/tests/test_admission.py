@@ -85,3 +85,35 @@ async def test_a_place_in_the_queue_can_be_given_up() -> None:
     assert third.turn.done()
     third.leave()
     assert (queue.running, queue.queued, queue.free) == (0, 0, 1)
+
+
+async def test_beyond_its_part_of_the_cores_a_tenant_gives_way() -> None:
+    """Where another one is there, or was just now; one that is alone has all of them."""
+    queue, now = admission(running=8)
+    now[0] = 100.0
+    runs = [queue.enter("busy") for _ in range(4)]
+    assert not queue.gives_way("busy", 4)
+    other = queue.enter("quiet")
+    assert (queue.gives_way("busy", 4), queue.gives_way("quiet", 4)) == (True, False)
+    runs.pop().leave()
+    runs.pop().leave()
+    assert not queue.gives_way("busy", 4)
+    assert queue.gives_way("busy", 2)
+    other.leave()
+    now[0] = 104.0
+    assert queue.gives_way("busy", 2)
+    now[0] = 106.0
+    assert not queue.gives_way("busy", 2)
+
+
+async def test_a_weight_is_a_part_of_the_cores() -> None:
+    """One with three quarters of the weight has three of four cores before it gives way; each has one, at least."""
+    now = [0.0]
+    queue = Admission(8, 10, lambda name: TenantQuota(weight=3.0 if name == "large" else 1.0), lambda: now[0])
+    for _ in range(3):
+        queue.enter("large")
+    queue.enter("small")
+    assert (queue.gives_way("large", 4), queue.gives_way("small", 1)) == (False, False)
+    queue.enter("large")
+    queue.enter("small")
+    assert (queue.gives_way("large", 4), queue.gives_way("small", 4)) == (True, True)

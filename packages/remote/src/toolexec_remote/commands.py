@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
+_SWITCH_SECONDS: Final = 0.0005
+"""For how long a thread may keep the interpreter from the event loop: a tenth of Python's default, as a run changes
+between threads a dozen times, and those of other tenants may compute."""
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Lend the sandboxes of this machine to others.")
 
 
@@ -170,6 +173,7 @@ async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member 
     from toolexec_remote.server import serve_runtime
     from toolexec_remote.signature import KeyRing
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     settings = lending.server
     ring, stop = KeyRing(settings.keys, skew=settings.skew), asyncio.Event()
 

@@ -106,6 +106,15 @@ class WasmBackend:
         """
         await self._python().start()
 
+    async def start_workers(self) -> None:
+        """Have Python ready, and two worker processes, so that programs which run at once go there from the first ones
+        on, and those that compute for long have a lower priority than others: for hosts that run those of several
+        tenants. Without workers it is `start`.
+
+        Raises SandboxUnavailableError.
+        """
+        await self._python().start_workers()
+
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         try:

@@ -26,6 +26,7 @@ from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.outcome import judge
+from toolexec.runtime.priority import GIVES_WAY
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.enforced import enforced_by_wasm
@@ -46,6 +47,8 @@ __all__ = ["PythonLanguage"]
 _IDLE_SECONDS = 0.02
 """How long no program runs before guests are pre-warmed, which takes 5 ms of CPU each."""
 
+_FIRST_WORKERS = 2
+"""How many workers there are always, where that is wanted: one of them is for programs that give way."""
 _MORE_BYTES = 1 << 20
 """What a worker's message may have beside all that a guest can hold."""
 
@@ -113,6 +116,14 @@ class PythonLanguage:
                 make = partial(GuestPool, program, config.pool_size, config.idle_memory_bytes)
                 self._pool = await self._threads.run(make)
 
+    async def start_workers(self) -> None:
+        """Have two workers, where there may be any, from now on, so that the first programs that run at once go there;
+        those that compute for long give way to the others."""
+        await self.start()
+        if self.workers is not None:
+            self.workers.least, self.workers.ranks = _FIRST_WORKERS, True
+            await self._threads.run(self.workers.start, _FIRST_WORKERS)
+
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
@@ -127,7 +138,7 @@ class PythonLanguage:
         replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
 
         def open_instance(run: PythonRun) -> AnyInstance:
-            there = workers.open() if workers is not None and elsewhere else None
+            there = workers.open(gives_way=GIVES_WAY.get()) if workers is not None and elsewhere else None
             if there is not None:
                 there.on_lost = run.lose
             instance = there or (None if replayed else pool.take()) or pool.make()

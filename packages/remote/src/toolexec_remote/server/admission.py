@@ -15,6 +15,7 @@ from toolexec_remote.server.shares import Pace, Pool
 __all__ = ["Admission", "Ticket"]
 
 _LONGEST_PAUSE: Final = 60.0
+_LATELY: Final = 5.0
 _WEIGHT: Final = 0.2
 
 
@@ -43,6 +44,7 @@ class _Tenant:
         self.waiting: deque[Ticket] = deque()
         self.running = 0
         self.used = 0.0  # seconds of places, for its weight
+        self.left = -_LATELY  # when its last run has ended
         self._pace = Pace(quota.rate, now)
         self._counted = now
 
@@ -134,6 +136,19 @@ class Admission:
         if pause:
             raise _full("quota_exceeded", f"{account} may begin {tenant.quota.rate:g} runs per second", pause)
 
+    def gives_way(self, account: str, cores: int) -> bool:
+        """Return whether a run that begins now leaves the *cores* to those of others: its tenant has its part of them
+        already, by its weight, and another one has runs here, or had some within a few seconds."""
+        now = self._clock()
+        others = [
+            tenant.quota.weight
+            for name, tenant in self._tenants.items()
+            if name != account and (tenant.running or tenant.waiting or now - tenant.left < _LATELY)
+        ]
+        own = self._tenant(account)
+        part = own.quota.weight / (own.quota.weight + sum(others))
+        return bool(others) and own.running > max(1.0, cores * part)
+
     def holds_too_much(self) -> list[str]:
         """Return the tenants that have more places than their part of them, most first, where one that has less waits
         for a place: what they do not use of these should be taken back."""
@@ -163,6 +178,7 @@ class Admission:
             tenant.count(self._clock())
             self._running.give(ticket.account)
             tenant.running -= 1
+            tenant.left = self._clock()
             if seconds:
                 self._usual += _WEIGHT * (seconds - self._usual)
         elif ticket in tenant.waiting:

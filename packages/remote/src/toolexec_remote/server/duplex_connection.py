@@ -40,6 +40,8 @@ _MAX_OUTBOX: Final = 128 << 20
 _LARGE: Final = 64 << 10
 """From how many bytes on a message waits for its share of what is on its way out."""
 _HEAD_BYTES: Final = 200
+_AT_ONCE: Final = 4
+"""How many messages a connection sends before the others have their turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +184,12 @@ class DuplexConnection:
         }
 
     async def _send(self) -> None:
+        sent = 0
         while True:
             while self._outbox:
+                sent += 1
+                if not sent % _AT_ONCE:  # where the socket takes it all at once, nothing else would let them
+                    await asyncio.sleep(0)
                 message = self._outbox.popleft()
                 self._unsent -= len(message.body) + _HEAD_BYTES
                 try:

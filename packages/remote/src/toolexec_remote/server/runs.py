@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import (
+    GIVES_WAY,
     Runtime,
     RuntimeServerSettings,
     effective_profile,
@@ -45,6 +47,7 @@ __all__ = ["RunService"]
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_KEPT: Final = 1000
+_CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _MOST_KEPT_BYTES: Final = 128 << 20
 
 
@@ -203,6 +206,7 @@ class RunService:
             self._record_start(run)
             run.state = "running"
             run.watcher.started()
+            GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account, _CORES))
             outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:
             outcome = await _uncut(self._execution.stopped(run, request))

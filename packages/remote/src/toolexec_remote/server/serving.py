@@ -166,7 +166,7 @@ async def _build(service: RunService, member: Member | None) -> None:
     """Have the sandboxes made that are made at their first use, so that the first run is like any other one."""
     try:
         for backend in service.runtime.backends:
-            start = getattr(backend, "start", None)
+            start = getattr(backend, "start_workers", None) or getattr(backend, "start", None)
             if start is None:
                 continue
             try:

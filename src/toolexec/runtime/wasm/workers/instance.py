@@ -35,6 +35,8 @@ class WorkerInstance:
         self.fuel_used: int = 0
         self.on_lost: Callable[[str], None] = _nothing
         """Gets how the worker ended, from a thread, when it does so before the guest."""
+        self.gives_way: bool = False
+        """Whether it leaves the core to others from its start on."""
         self.worker: WorkerProcess = lane.worker
         self._lane = lane
         self._freed: Callable[[], None] | None = freed
@@ -44,6 +46,7 @@ class WorkerInstance:
         self._over = False
         self._obey: Alarm | None = None
         self._answering = False
+        self._is_slow = False  # its thread gives way to others from now on
         self._failure: BaseException | None = None
         self._granted: list[bytes] = []
 
@@ -59,7 +62,7 @@ class WorkerInstance:
         Raises what `Instance.prepare` and `Instance.run` raise, and WorkerLostError when the worker is gone.
         """
         settings, line = self._settings, self._lane.line
-        about: JSONDict = {"granted": _granted(settings), "files": [*settings.files]}
+        about: JSONDict = {"granted": _granted(settings), "files": [*settings.files], "gives_way": self.gives_way}
         request = pack(about, [frame.encode(), *settings.files.values()])
         with self._lock:
             if self._stopped:
@@ -103,7 +106,8 @@ class WorkerInstance:
         freed, self._freed = self._freed, None
         if freed is None:
             return
-        if self._over and not self._stopped and self._failure is None and worker.is_alive():
+        is_good = self._over and not self._stopped and not self._is_slow and self._failure is None
+        if is_good and worker.is_alive():
             worker.give_back(lane)
         else:
             lane.line.socket.close()
@@ -160,6 +164,7 @@ class WorkerInstance:
     def _outcome(self, end: JSONDict, blobs: list[bytes]) -> str:
         """Return the guest's answer; raises what ended it."""
         files = dict(zip(end["files"], blobs[1:], strict=True))
+        self._is_slow = bool(end["gives_way"])
         if files:
             _check_names(files)
         self.changed_files, self.fuel_used = files, int(end.get("fuel_used", 0))

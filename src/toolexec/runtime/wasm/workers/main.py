@@ -20,6 +20,7 @@ from toolexec.process.child import die_with_us
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts, StopCalled
 from toolexec.runtime.wasm.instance import THREAD_STACK_BYTES, Instance, Program
 from toolexec.runtime.wasm.pool import GuestPool
+from toolexec.runtime.wasm.workers.long_runs import LongRuns
 from toolexec.runtime.wasm.workers.wire import Kind, Line, pack, unpack
 
 __all__ = ["main"]
@@ -30,7 +31,7 @@ _STACK_BYTES: Final = max(THREAD_STACK_BYTES, 8 << 20)
 
 def main(job: JSONDict) -> None:
     """Serve until the host hangs up. *job* has the descriptors `control` and `program`, the `core` to run on (or None),
-    how many bytes idle memory may have, and how many a frame.
+    how many bytes idle memory may have, how many a frame, and whether it `ranks` its programs.
     """
     with suppress(OSError):
         die_with_us(os.dup(1), os.getpgrp())
@@ -47,11 +48,11 @@ def main(job: JSONDict) -> None:
     pool.make().close()
     gc.freeze()
     control.send(b"ready")
-    _serve(control, pool, job["most_bytes"])
+    _serve(control, pool, job["most_bytes"], LongRuns() if job["ranks"] else None)
     os._exit(0)  # guests that run have no host any more
 
 
-def _serve(control: socket.socket, pool: GuestPool, most_bytes: int) -> None:
+def _serve(control: socket.socket, pool: GuestPool, most_bytes: int, long_runs: LongRuns | None) -> None:
     """Open and stop lanes as the host says."""
     starts = Starts(_BEGINNING)
     lanes: dict[int, _Lane] = {}
@@ -68,7 +69,7 @@ def _serve(control: socket.socket, pool: GuestPool, most_bytes: int) -> None:
             if lane is not None:
                 lane.stop()
             continue
-        lane = _Lane(Line(socket.socket(fileno=descriptors[0]), most_bytes), pool, starts)
+        lane = _Lane(Line(socket.socket(fileno=descriptors[0]), most_bytes), pool, starts, long_runs)
         lanes = {number: known for number, known in lanes.items() if not known.is_over}
         lanes[order["open"]] = lane
         threading.Thread(target=lane.serve, name="toolexec-guest", daemon=True).start()
@@ -77,11 +78,12 @@ def _serve(control: socket.socket, pool: GuestPool, most_bytes: int) -> None:
 class _Lane:
     """Runs guests one after the other, in its thread, as its line says."""
 
-    def __init__(self, line: Line, pool: GuestPool, starts: Starts) -> None:
+    def __init__(self, line: Line, pool: GuestPool, starts: Starts, long_runs: LongRuns | None) -> None:
         self.is_over = False
         self._line = line
         self._pool = pool
         self._starts = starts
+        self._long_runs = long_runs
         self._lock = threading.Lock()  # guards the two below
         self._stopped = False
         self._instance: Instance | None = None
@@ -114,6 +116,7 @@ class _Lane:
         answer = b""
         files: dict[str, bytes] = {}
         instance: Instance | None = None
+        watched = self._long_runs.enter(gives_way=about["gives_way"]) if self._long_runs is not None else None
         try:
             instance = self._pool.make()
             with self._lock:
@@ -135,6 +138,8 @@ class _Lane:
             end |= {"how": "broken", "message": str(error)}
         finally:
             host.begun()
+            if watched is not None and self._long_runs is not None:
+                self._long_runs.leave(watched)
             with self._lock:
                 self._instance = None
         if instance is not None:
@@ -142,6 +147,7 @@ class _Lane:
                 files = instance.changed_files
             end |= {"fuel_used": instance.fuel_used}
         end["files"] = [*files]
+        end["gives_way"] = watched is not None and watched.gives_way
         try:
             self._line.send(Kind.END, *pack(end, [answer, *files.values()]))
         finally:

@@ -13,6 +13,7 @@ from typing import Final
 from toolexec.model.forks import forks
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.runs import ALARMS
+from toolexec.runtime.wasm.config import MAX_WORKERS
 from toolexec.runtime.wasm.instance import Program
 from toolexec.runtime.wasm.workers.instance import WorkerInstance
 from toolexec.runtime.wasm.workers.lost import WorkerLostError
@@ -24,6 +25,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 _ENOUGH: Final = 16.0
 """How many runs beside others, each of the last second counted in full, are worth the start of a worker."""
 _HALF_SECONDS: Final = 1.0
+_APART: Final = 2
+"""How many more runs a worker may have before the next one goes to a worker with runs that give way: these may hold
+its interpreter for long, as they are slow."""
 IDLE_SECONDS: Final = 30.0
 """How long there must be no run beside others for the workers to end."""
 
@@ -48,6 +52,11 @@ class Workers:
     def __init__(
         self, program: Program, count: int, *, idle_bytes: int, most_bytes: int, threads: WorkerThreads
     ) -> None:
+        self.least: int = 0
+        """How many there are always, once there were so many; the others end when they idle."""
+        self.ranks: bool = False
+        """Whether programs that compute for long, or are to give way from their start on, do so in workers that start
+        from now on: for programs of several tenants, and a machine that has no other work."""
         self._program = program
         self._count = count
         self._idle_bytes = idle_bytes // max(count, 1)
@@ -99,20 +108,24 @@ class Workers:
     def _needs_more(self, runs: int) -> bool:
         """Return whether so many runs have use for one more. Which workers they are in says too little: of many that
         begin at once none is in a worker yet."""
-        if self._closed or self._failed or self._starting or len(self._ready) >= self._count or self._met < _ENOUGH:
+        if self._closed or self._failed or self._starting or len(self._ready) >= self._count:
             return False
-        return runs > len(self._ready)
+        return len(self._ready) < self.least or (self._met >= _ENOUGH and runs > len(self._ready))
 
-    def open(self) -> WorkerInstance | None:
-        """Return a guest in the worker with the fewest runs; None when there is no worker."""
+    def open(self, *, gives_way: bool = False) -> WorkerInstance | None:
+        """Return a guest in the worker with the fewest runs, those that give way apart from others; None when there is
+        no worker."""
         while True:
             with self._lock:
                 if not self._ready:
                     return None
-                worker = min(self._ready, key=lambda each: each.runs)
+                worker = self._choose(gives_way)
                 worker.runs += 1
+                worker.giving_way += gives_way
             try:
-                return WorkerInstance(worker.open(), partial(self._leave, worker))
+                instance = WorkerInstance(worker.open(), partial(self._leave, worker, gives_way))
+                instance.gives_way = gives_way
+                return instance
             except WorkerLostError as error:
                 logger.warning("a worker of the embedded sandbox was lost: %s", error)
                 self._drop(worker)
@@ -120,11 +133,20 @@ class Workers:
                 logger.warning("a program runs without a worker: %s", error)
                 with self._lock:
                     worker.runs -= 1
+                    worker.giving_way -= gives_way
                 return None
 
-    def start(self) -> None:
-        """Start all of them now; blocks until they are ready, or none can be started."""
-        while len(self._ready) < self._count and not self._failed and not self._closed:
+    def _choose(self, gives_way: bool) -> WorkerProcess:
+        """Return the worker for a run. Where there are several, one is left to those that do not give way."""
+        ready = self._ready
+        if not gives_way:
+            return min(ready, key=lambda each: each.runs - each.giving_way + (_APART if each.giving_way else 0))
+        others = [each for each in ready if each.giving_way]
+        return min(others if others and len(others) + 1 >= len(ready) else ready, key=lambda each: each.runs)
+
+    def start(self, most: int = MAX_WORKERS) -> None:
+        """Start all of them now, or so many; blocks until they are ready, or none can be started."""
+        while len(self._ready) < min(most, self._count) and not self._failed and not self._closed:
             self._start_one()
 
     def close(self) -> None:
@@ -146,7 +168,9 @@ class Workers:
         try:
             if file is None:
                 raise WorkerLostError("the sandbox was not loaded from a file")
-            worker = WorkerProcess(file, core=core, idle_bytes=self._idle_bytes, most_bytes=self._most_bytes)
+            worker = WorkerProcess(
+                file, core=core, idle_bytes=self._idle_bytes, most_bytes=self._most_bytes, ranks=self.ranks
+            )
         except (OSError, WorkerLostError) as error:
             logger.warning("programs run without worker processes, as none can be started: %s", error)
             self._failed = True
@@ -160,10 +184,11 @@ class Workers:
         if worker is not None and late:
             worker.end()
 
-    def _leave(self, worker: WorkerProcess) -> None:
+    def _leave(self, worker: WorkerProcess, gives_way: bool) -> None:
         """Record that a run has left a worker."""
         with self._lock:
             worker.runs -= 1
+            worker.giving_way -= gives_way
         if not worker.is_alive():
             self._drop(worker)
 
@@ -202,7 +227,7 @@ class Workers:
             self._watched = False
             quiet = monotonic() - self._last >= IDLE_SECONDS
             if quiet and not any(worker.runs for worker in self._ready):
-                idle, self._ready = self._ready, []
+                idle, self._ready = self._ready[self.least :], self._ready[: self.least]
                 self._met = 0.0
             elif self._ready:
                 self._watch()

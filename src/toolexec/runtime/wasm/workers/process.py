@@ -52,14 +52,19 @@ class WorkerProcess:
     """A process that runs guests of one program, in threads, on one core. For any thread.
 
     It gets the open file of the compiled *program* and two sockets, and none of this process's input, other
-    descriptors, or environment, but for the path of the interpreter's libraries. It dies with this process.
+    descriptors, or environment, but for the path of the interpreter's libraries. It dies with this process. Where it
+    *ranks* its programs, those that compute for long give way to the others.
     Constructing it starts it, and blocks until it is ready. Raises OSError when it cannot be started, and
     WorkerLostError when it ends before it is ready.
     """
 
-    def __init__(self, program: int, *, core: int | None, idle_bytes: int, most_bytes: int) -> None:
+    def __init__(
+        self, program: int, *, core: int | None, idle_bytes: int, most_bytes: int, ranks: bool = False
+    ) -> None:
         self.runs: int = 0
         """How many runs it has; kept by who gives them to it."""
+        self.giving_way: int = 0
+        """How many of these give way to all others."""
         self.core: int | None = core
         self.why: str = ""
         """What the runs in it say of its end, if that was no accident."""
@@ -72,7 +77,7 @@ class WorkerProcess:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lifeline, their_lifeline = socket.socketpair()
         job: JSONDict = {"control": theirs.fileno(), "program": program, "core": core}
-        job |= {"idle_bytes": idle_bytes, "most_bytes": most_bytes}
+        job |= {"idle_bytes": idle_bytes, "most_bytes": most_bytes, "ranks": ranks}
         path = [str(directory) or str(Path.cwd()) for directory in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments

@@ -1,0 +1,93 @@
+"""Programs that compute for long give way to all others: their threads get a lower priority.
+
+An ordinary user can lower the priority of a thread and not raise it again, so a thread ends with such a program.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+__all__ = ["LONG_SECONDS", "LOWER", "LongRuns", "Watched"]
+
+LONG_SECONDS: Final = 0.02
+"""For how long a program computes before it gives way; a usual one with a few calls takes some milliseconds."""
+LOWER: Final = 5
+"""By how much its thread is nicer then: it gets a third of what others get that want the same core. With more, programs
+would reach their time limits on a machine that has other work."""
+_IDLE_ROUNDS: Final = 50
+
+
+class Watched:
+    """A thread whose program is watched, from now on."""
+
+    __slots__ = ("_began", "_clock", "gives_way", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_native_id()
+        self.gives_way: bool = False
+        """Whether its priority was lowered."""
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._began = time.clock_gettime(self._clock)
+
+    @property
+    def computed(self) -> float:
+        """For how many seconds it has computed."""
+        return time.clock_gettime(self._clock) - self._began
+
+
+class LongRuns:
+    """Looks every `LONG_SECONDS` which threads have computed for that long, in a thread of its own, and lowers their
+    priority."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards these
+        self._watched: set[Watched] = set()
+        self._is_waiting = False
+        self._nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + LOWER)
+        threading.Thread(target=self._keep, name="toolexec-long-runs", daemon=True).start()
+
+    def enter(self, *, gives_way: bool = False) -> Watched:
+        """Watch the calling thread, which begins a program; it *gives_way* at once if it should."""
+        watched = Watched()
+        with self._changed:
+            self._watched.add(watched)
+            if gives_way:
+                self._lower(watched)
+            if self._is_waiting:
+                self._changed.notify()
+        return watched
+
+    def leave(self, watched: Watched) -> None:
+        """Watch it no more: its program is over."""
+        with self._changed:
+            self._watched.discard(watched)
+
+    def look(self) -> int:
+        """Lower the priority of those that have computed for long; return how many are watched."""
+        with self._changed:  # none of these threads ends meanwhile
+            for each in self._watched:
+                if not each.gives_way and each.computed >= LONG_SECONDS:
+                    self._lower(each)
+            return len(self._watched)
+
+    def _lower(self, watched: Watched) -> None:
+        with suppress(OSError):  # another rule may hold here
+            os.setpriority(os.PRIO_PROCESS, watched.thread, self._nice)
+            watched.gives_way = True
+
+    def _keep(self) -> None:
+        rounds = 0
+        while True:
+            rounds = 0 if self.look() else rounds + 1
+            if rounds < _IDLE_ROUNDS:  # programs may come one after the other
+                time.sleep(LONG_SECONDS)
+                continue
+            with self._changed:
+                self._is_waiting = True
+                while not self._watched:
+                    self._changed.wait()
+                self._is_waiting, rounds = False, 0

@@ -1,0 +1,167 @@
+"""Programs that compute for long, and those that give way from the start on: their threads have a lower priority."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.runtime.wasm.language_kit import Kit
+from tests.runtime.wasm.workers.in_workers import have_workers
+from tests.waiting import until
+
+from toolexec.runtime.priority import GIVES_WAY
+from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.python import PythonLanguage
+from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LongRuns
+from toolexec.runtime.wasm.workers.pool import Workers
+from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
+
+pytestmark = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
+
+USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
+LOW = min(19, USUAL + LOWER)
+
+
+def nice_of(process: int) -> set[int]:
+    """How nice the threads of a process are."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            found.add(os.getpriority(os.PRIO_PROCESS, int(task.name)))
+    return found
+
+
+class Thread:
+    """A thread that enters as a program, computes until it is told not to, and says how it was."""
+
+    def __init__(self, long_runs: LongRuns, *, computes: bool, gives_way: bool = False) -> None:
+        self._long_runs, self._computes, self._gives_way = long_runs, computes, gives_way
+        self._enough, self._is_there = threading.Event(), threading.Event()
+        self.priority = USUAL
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+        assert self._is_there.wait(10)
+
+    def _work(self) -> None:
+        self.watched = self._long_runs.enter(gives_way=self._gives_way)
+        while self._computes and self.watched.computed < 2 * LONG_SECONDS:
+            pass
+        self._is_there.set()
+        self._enough.wait(10)
+        self.priority = os.getpriority(os.PRIO_PROCESS, self.watched.thread)
+        self._long_runs.leave(self.watched)
+
+    def end(self) -> None:
+        self._enough.set()
+        self._thread.join(10)
+
+
+class Silent(LongRuns):
+    """It looks when the test says so."""
+
+    def _keep(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def long_runs() -> LongRuns:
+    """Long runs that are looked for when the test says so."""
+    return Silent()
+
+
+def test_who_computes_for_long_gives_way(long_runs: LongRuns) -> None:
+    """One that waits does not, however long; one that should gives way before it computes at all."""
+    busy, idle = Thread(long_runs, computes=True), Thread(long_runs, computes=False)
+    polite = Thread(long_runs, computes=False, gives_way=True)
+    assert (busy.watched.gives_way, idle.watched.gives_way, polite.watched.gives_way) == (False, False, True)
+    assert long_runs.look() == 3
+    for each in (busy, idle, polite):
+        each.end()
+    assert (busy.priority, idle.priority, polite.priority) == (LOW, USUAL, LOW)
+    assert (busy.watched.gives_way, idle.watched.gives_way) == (True, False)
+    assert long_runs.look() == 0
+
+
+def test_it_looks_by_itself() -> None:
+    """Also when there was nothing to look at for a while."""
+    long_runs = LongRuns()
+    for _ in range(2):
+        busy = Thread(long_runs, computes=True)
+        ends = time.monotonic() + 10
+        while not busy.watched.gives_way:
+            assert time.monotonic() < ends
+            time.sleep(LONG_SECONDS / 4)
+        busy.end()
+
+
+@pytest.fixture
+async def python() -> AsyncIterator[PythonLanguage]:
+    """The language, as it is used."""
+    language = PythonLanguage(WasmConfig(pool_size=0, workers=2))
+    yield language
+    await language.aclose()
+
+
+@pytest.fixture
+async def workers(python: PythonLanguage) -> Workers:
+    """Two workers that rank their programs, and get every one."""
+    await python.start_workers()
+    return await have_workers(python)
+
+
+@pytest.mark.full
+async def test_a_long_program_leaves_no_slow_thread_behind(python: PythonLanguage, workers: Workers) -> None:
+    """The worker is as quick as before for the next one."""
+    kit = Kit()
+    (await python.execute(kit.request("for number in range(1_000_000): pass", timeout=60))).raise_for_error()
+    lanes = [lane for worker in workers.ready for lane in worker._lanes]
+    assert lanes == []
+    assert (await python.execute(kit.request("return 1", timeout=60))).value == 1
+    lanes = [lane for worker in workers.ready for lane in worker._lanes]
+    assert len(lanes) == 1
+    await until(lambda: all(nice_of(worker.pid) == {USUAL} for worker in workers.ready))
+
+
+@pytest.mark.full
+async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLanguage, workers: Workers) -> None:
+    """They are slow there, and hold up none of the others."""
+    kit = Kit()
+
+    async def forever(*, gives_way: bool) -> None:
+        GIVES_WAY.set(gives_way)
+        await python.execute(kit.request("tools.kit.wait()", timeout=60))
+
+    def having(number: int) -> list[WorkerProcess]:
+        return [worker for worker in workers.ready if worker.giving_way == number]
+
+    running = [asyncio.create_task(forever(gives_way=True)) for _ in range(3)]
+    await until(lambda: bool(having(3)))
+    running += [asyncio.create_task(forever(gives_way=False)) for _ in range(2)]
+    await until(lambda: having(0)[0].runs == 2)
+    await until(lambda: LOW in nice_of(having(3)[0].pid))
+    assert nice_of(having(0)[0].pid) == {USUAL}
+    for each in running:
+        each.cancel()
+    await asyncio.wait(running)
+    await until(lambda: [worker.giving_way for worker in workers.ready] == [0, 0])
+
+
+@pytest.mark.full
+async def test_the_first_workers_stay(python: PythonLanguage) -> None:
+    """Two are there before any program, and when none has run for a while."""
+    await python.start_workers()
+    workers = python.workers
+    assert workers is not None
+    assert len(workers.ready) == 2
+    workers._last -= 60
+    workers.end_idle()
+    assert len(workers.ready) == 2
+    workers.least = 0
+    workers.end_idle()
+    assert workers.ready == []
