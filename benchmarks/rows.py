@@ -70,6 +70,7 @@ NAMES = {
     "remote.local_call": "in this process",
     "remote.local_gathered": "in this process",
     "remote.many_local": "in this process",
+    "remote.cpu_local": "in this process",
     "durable.floor": "bare sqlite3, an insert and an update",
     "code.interpreter": "an interpreter that does nothing",
     "starting.interpreter": "an interpreter that does nothing",
@@ -291,6 +292,10 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="remote.call", what="one more tool call", beside=("remote.local_call",)),
         Row(key="remote.call_added", what="what the connection adds to it", bar=1 * _MS),
         Row(key="remote.gathered", what="one more of 100 gathered calls", beside=("remote.local_gathered",)),
+        Row(key="remote.cpu_server", what="processor time of the server for a run", beside=("remote.cpu_local",)),
+        Row(key="remote.cpu_added", what="what the server takes beyond that", bar=1.5 * _MS),
+        Row(key="remote.cpu_loop", what="the part of its event loop", bar=1 * _MS),
+        Row(key="remote.cpu_caller", what="processor time of the caller", bar=1 * _MS),
         Row(
             key="remote.many_one", what="time for each of many runs at once, one server", beside=("remote.many_local",)
         ),

@@ -7,30 +7,19 @@ import os
 import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 
-import psutil
-
 from benchmarks.programs.remote import ONE_CALL, opened, servers, value
 from benchmarks.scale import Load, Report, simulate
+from benchmarks.spent import Spent, spent
 from toolexec import Exec
 
 __all__ = ["check"]
 
 _RUNS = 400
 _ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What a run takes of processors, in seconds: of the loop of its caller, of that of its server, and of the rest of
-    the server's machine."""
-
-    caller: float
-    loop: float
-    cpu: float
 
 
 async def check(seconds: float) -> None:
@@ -41,7 +30,7 @@ async def check(seconds: float) -> None:
             costs = await _costs(addresses)
             print(
                 f"{many} servers: a run takes {1000 * costs.caller:.2f} ms of the caller's loop, "
-                f"{1000 * costs.loop:.2f} ms of the server's and {1000 * costs.cpu:.2f} ms of computing",
+                f"{1000 * costs.loop:.2f} ms of the server's and {1000 * costs.rest:.2f} ms of computing",
                 flush=True,
             )
             for callers, wait, share in ((1, 0.0, 0.5), (20, 0.0, 0.5), (20, 0.1, 0.5), (20, 0.1, 1.2)):
@@ -54,7 +43,7 @@ async def check(seconds: float) -> None:
                     shared_cores=cores,
                     caller=costs.caller,
                     loop=costs.loop,
-                    cpu=costs.cpu,
+                    cpu=costs.rest,
                     wait=wait,
                     is_steady=True,
                 )
@@ -65,28 +54,16 @@ async def check(seconds: float) -> None:
                 print(f"    simulated  {expected}", flush=True)
 
 
-async def _costs(addresses: Sequence[str]) -> Costs:
+async def _costs(addresses: Sequence[str]) -> Spent:
     """Return what a run takes when there are always enough of them: the medians of some rounds."""
-    found: list[Costs] = []
+    found: list[Spent] = []
     async with opened(*addresses) as ex:
         await asyncio.gather(*(value(ex, ONE_CALL) for _ in range(64)))
         for _ in range(_ROUNDS):
-            before = _spent()
+            before = spent()
             await asyncio.gather(*(value(ex, ONE_CALL) for _ in range(_RUNS)))
-            found.append(Costs(*((after - then) / _RUNS for after, then in zip(_spent(), before, strict=True))))
-    return Costs(*(median(getattr(each, name) for each in found) for name in ("caller", "loop", "cpu")))
-
-
-def _spent() -> tuple[float, float, float]:
-    """Return the seconds of processor time of this process, of the servers' main threads, and of all else of them."""
-    found = [child for child in psutil.Process().children() if "serve" in child.cmdline()]
-    loops = sum(_of(thread) for child in found for thread in child.threads() if thread.id == child.pid)
-    everything = sum(sum(each.cpu_times()[:2]) for child in found for each in (child, *child.children(recursive=True)))
-    return sum(psutil.Process().cpu_times()[:2]), loops, everything - loops
-
-
-def _of(thread: object) -> float:
-    return getattr(thread, "user_time") + getattr(thread, "system_time")  # noqa: B009 - psutil has no type for it
+            found.append(spent().since(before, _RUNS))
+    return Spent(*(median(getattr(each, name) for each in found) for name in ("caller", "loop", "rest")))
 
 
 async def _real(load: Load, addresses: Sequence[str]) -> Report:

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.meter import Meter, run_program
+from benchmarks.spent import spent
 from toolexec import Exec
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings
@@ -110,6 +111,25 @@ async def pairs(meter: Meter, here: Exec, there: Exec) -> None:
     meter.record("remote.call_added", meter.median("remote.call") - meter.median("remote.local_call"))
 
 
+async def costs(meter: Meter, here: Exec, there: Exec) -> None:
+    """Processor time of a run with one call here and there, one after the other: of the caller, and of the server."""
+    runs = 50 if meter.quick else 300
+    for _ in range(2 if meter.quick else 5):
+        before = spent()
+        for _ in range(runs):
+            await timed(here)
+        local = spent().since(before, runs)
+        before = spent()
+        for _ in range(runs):
+            await timed(there)
+        remote = spent().since(before, runs)
+        meter.record("remote.cpu_local", local.caller)
+        meter.record("remote.cpu_caller", remote.caller)
+        meter.record("remote.cpu_loop", remote.loop)
+        meter.record("remote.cpu_server", remote.server)
+        meter.record("remote.cpu_added", remote.server - local.caller)
+
+
 async def many(meter: Meter, ex: Exec, name: str) -> None:
     """Seconds for a run, of many at once."""
     count = 100 if meter.quick else 500
@@ -125,6 +145,7 @@ async def measure(meter: Meter) -> None:
     with servers(2) as addresses:
         async with opened() as here, opened(addresses[0]) as there:
             await pairs(meter, here, there)
+            await costs(meter, here, there)
             await many(meter, here, "many_local")
             await many(meter, there, "many_one")
         async with opened(*addresses) as both:
