@@ -129,7 +129,7 @@ def test_a_file_found_in_the_directory_is_mentioned(cli: Cli, tmp_path: Path) ->
     """On stderr, and not with --json."""
     (tmp_path / "toolexec.json").write_text('{"mcpServers": {}}')
     done = cli("list")
-    assert done.stderr.startswith("tools come from toolexec.json; -c chooses another file\n")
+    assert done.stderr.startswith("using toolexec.json (override with -c)\n")
     assert cli("list", "--json").stderr == ""
 
 

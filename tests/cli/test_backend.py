@@ -63,7 +63,7 @@ def test_a_server_is_added_to_the_file_and_removed_again(cli: Any, file: Path) -
     added = cli("backend", "add", "two", "-c", file, "--", *command("echo"))
     assert added.exit_code == 0, added.stderr
     assert "two was added to" in added.stdout
-    assert "from the next start on" in added.stderr
+    assert "at the next start" in added.stderr
     assert file.read_text().startswith(before)
     assert cli("run", "two:echo", "-c", file).exit_code == 0
     removed = cli("backend", "remove", "two", "-c", file)

@@ -311,7 +311,7 @@ def test_servers_are_connected(cli: Cli, servers_file: Path) -> None:
 def test_a_file_that_is_found_is_mentioned(cli: Cli, tmp_path: Path) -> None:
     """As for the other commands."""
     (tmp_path / "toolexec.json").write_text('{"mcpServers": {}}')
-    assert cli("code", "-e", "1").stderr == "tools come from toolexec.json; -c chooses another file\n"
+    assert cli("code", "-e", "1").stderr == "using toolexec.json (override with -c)\n"
     assert cli("code", "-e", "1", "--json").stderr == ""
 
 

@@ -229,7 +229,7 @@ def test_what_is_missing_here_is_a_warning(tmp_path: Path) -> None:
     )
     assert f"mcpServers.a.args[1] needs the file {tmp_path}/nothing, which is not there" in done.stderr
     assert done.stdout.endswith(
-        "the settings are right (1 server, 0 Python sources, 0 policy rules), but 2 of what they name are missing here\n"
+        "the settings are right (1 server, 0 Python sources, 0 policy rules), but 2 referenced items are missing\n"
     )
     strict = call("config", "validate", "--strict", "--json", "-c", file, A_KEY=None)
     assert (strict.exit_code, json.loads(strict.stdout)["ok"], len(json.loads(strict.stdout)["warnings"])) == (

@@ -119,7 +119,7 @@ def test_what_a_person_wrote_stays(cli: Cli, home: Path, client: str, text: str)
     assert [line for line in written.splitlines() if line in own] == own
     assert {"git", "toolexec"} == set(parsed(file)[KEYS[client]])
     kept = Path(
-        next(line for line in done.stderr.splitlines() if line.startswith("the file as it was: ")).split(": ")[1]
+        next(line for line in done.stderr.splitlines() if line.startswith("backup of the file: ")).split(": ")[1]
     )
     assert kept.read_text() == text
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

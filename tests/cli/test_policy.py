@@ -67,7 +67,7 @@ def test_tests_pass_and_fail(cli: Cli, place: Path) -> None:
     done = cli("policy", "test", "more.toml")
     assert done.exit_code == 1
     assert "FAILED more.toml, 1. files:read\nexpected allow, but it is deny by remote_destructive" in done.stdout
-    assert "rules that decided in no test: guests" in done.stderr
+    assert "rules that no test reached: guests" in done.stderr
     found = json.loads(cli("policy", "test", "policy_tests.yaml", "more.toml", "--json").stdout)
     assert (found["passed"], found["failed"], found["rules_without_test"]) == (2, 1, [])
 

@@ -164,7 +164,7 @@ def test_a_result_against_its_schema_is_shown_with_a_warning(cli: Cli, tmp_path:
     )
     done = cli("run", "t", "-c", file)
     assert (done.exit_code, done.stdout) == (0, "text\n")
-    assert "warning: not as its output schema says: (root):" in done.stderr
+    assert "warning: does not match its output schema: (root):" in done.stderr
 
 
 def test_the_time_limit_is_that_of_the_command(cli: Cli, tools_file: Path) -> None:

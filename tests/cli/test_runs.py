@@ -54,7 +54,7 @@ def test_a_run_is_cancelled_and_deleted(cli: Cli, settings: Path, steps: Path) -
     assert cli("runs", "delete", "order", "-c", settings).exit_code == 3
     assert json.loads(cli("runs", "cancel", "order", "-c", settings, "--json").stdout)["ended"] is True
     assert cli("runs", "delete", "order", "-c", settings).exit_code == 0
-    assert "no such runs" in cli("runs", "list", "-c", settings).stderr
+    assert "no runs" in cli("runs", "list", "-c", settings).stderr
 
 
 def test_workflows_and_skills_are_durable_too(cli: Cli, settings: Path, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_default_file_is_named(tmp_path: Path) -> None:
         tools = ask(process, HELLO) and ask(process, {"jsonrpc": "2.0", "id": 3, "method": "tools/list"})
         _, _, err = finish(process)
     assert {tool["name"] for tool in tools["result"]["tools"]} == {"find", "execute"}
-    assert "tools come from toolexec.toml; -c chooses another file" in err
+    assert "using toolexec.toml (override with -c)" in err
 
 
 @pytest.mark.full

@@ -105,7 +105,7 @@ def test_all_can_be_accepted_at_once(run: Cli, setup: Setup) -> None:
     assert "far:send" in json.loads(run("diff", "--json").stdout)["diffs"]
     accepted = json.loads(run("accept", "--all", "--json").stdout)["accepted"]
     assert [(tool["toolId"], tool["state"]) for tool in accepted] == [("far:send", "accepted")]
-    assert "nothing waits" in run("accept", "--all").output
+    assert "nothing to accept" in run("accept", "--all").output
 
 
 def test_mistakes_are_told(run: Cli, setup: Setup) -> None:

@@ -6,8 +6,8 @@ Results go to stdout, everything else to stderr. Exit codes:
 | ---: | --- |
 | 0 | done |
 | 1 | the tool or the code failed, a chain stopped early, or a check did not hold |
-| 2 | the command line or a file makes no sense, or an extra is missing |
-| 3 | it could not be run: no such tool, wrong arguments, server unavailable, no sandbox |
+| 2 | usage or configuration error, or an extra is missing |
+| 3 | not run: unknown tool, invalid arguments, server unavailable or no sandbox |
 | 4 | a durable run waits; toolexec runs list says for what |
 | 130 | interrupted with Ctrl-C (141: stdout is closed, 143: terminated) |
 
@@ -169,7 +169,7 @@ def _shared(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find tools, read about them, run them, chain them, call them from code: Python functions and MCP servers alike.
+    """Find, describe, run and chain tools, and call them from code: Python functions and MCP servers alike.
 
     Alone, it shows what is set up here, and what to do next. To see it at work: toolexec demo
     """
@@ -183,14 +183,14 @@ def _shared(
 @_base.command()
 def search(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="Words that say what you want to do.", show_default=False)],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many tools to show at most.")] = 10,
+    query: Annotated[str, typer.Argument(help="What you want to do, in your own words.", show_default=False)],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most tools to show.")] = 10,
     namespace: Annotated[str | None, typer.Option(help="Only tools of this namespace.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeat for several.")] = None,
     backend: Annotated[str | None, typer.Option(help="Only tools of this backend or kind (local, mcp, ...).")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say which words matched where.")] = False,
-    facets: Annotated[bool, typer.Option("--facets", help="Also count what is found, by kind.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show which words matched where.")] = False,
+    facets: Annotated[bool, typer.Option("--facets", help="Also count the matches by kind.")] = False,
     produces: Annotated[
         str | None, typer.Option(help="Only tools that give a value for this argument: issue_id, or tool.argument.")
     ] = None,
@@ -210,7 +210,7 @@ def search(
 def describe(
     context: typer.Context,
     tool: ToolId,
-    level: Annotated[Literal["summary", "schema", "full"], typer.Option(help="How much to tell.")] = "full",
+    level: Annotated[Literal["summary", "schema", "full"], typer.Option(help="Level of detail.")] = "full",
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -235,8 +235,8 @@ def run(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Print what comes as it comes.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Print a text value exactly as it is, others compactly.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print events as they arrive.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print text values as they are, others as compact JSON.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -259,7 +259,7 @@ def chain(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run tools one after the other, values travelling along.
+    """Run tools in order, passing values from step to step.
 
     FILE has a list of steps, or an object with such a list as "steps". A step has tool, args, use_previous, name,
     stop_on_error, timeout, retries; {"$ref": "steps.0.items[0]"} in args stands for an earlier value.
@@ -274,12 +274,12 @@ def chain(
 def list_tools(
     context: typer.Context,
     namespace: Annotated[str | None, typer.Option(help="Only this namespace.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many tools of each namespace.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Tools to show per namespace.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="All tools, whatever --limit says.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """List tools by namespace. JSON always has them all."""
+    """List tools by namespace; --json lists all."""
     from toolexec.cli import finding
 
     most = None if every else limit
@@ -303,7 +303,7 @@ def stubs(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print typed stubs, in Python or TypeScript: what code that calls tools can write.
+    """Print typed stubs of the tools, in Python or TypeScript.
 
     In a file named __builtins__.pyi, or tools.d.ts, editors and type checkers know `tools` in the files beside it.
     """
@@ -323,15 +323,15 @@ def export(
     context: typer.Context,
     format: Annotated[
         Literal["openai", "openai-responses", "anthropic", "gemini", "mcp", "a2a"],
-        typer.Option("--format", "-f", help="Whose form to write."),
+        typer.Option("--format", "-f", help="Vendor format."),
     ],
     namespace: Annotated[str | None, typer.Option(help="Only tools of this namespace.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeat for several.")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Schemas that the vendor holds the model to, where that can be.")
+        bool, typer.Option("--strict", help="Use schemas that the vendor enforces, where possible.")
     ] = False,
     no_words: Annotated[
-        bool, typer.Option("--no-words", help="Do not say in descriptions what the form cannot hold.")
+        bool, typer.Option("--no-words", help="Do not add to descriptions what the format cannot express.")
     ] = False,
     search: Annotated[
         Literal["client", "server", "regex"] | None,
@@ -341,9 +341,9 @@ def export(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tools as a vendor's API takes them: OpenAI, Anthropic, Gemini, MCP, A2A.
+    """Print the tools in a vendor's format: OpenAI, Anthropic, Gemini, MCP, A2A.
 
-    What the form cannot hold is told on stderr; with --json, the names and the warnings are in the document.
+    What the format cannot express is reported on stderr; with --json, the names and the warnings are in the document.
     """
     from toolexec.cli import export as command
     from toolexec.discovery import Filters
@@ -356,14 +356,14 @@ def export(
 @_base.command()
 def backends(
     context: typer.Context,
-    action: Annotated[Literal["refresh"] | None, typer.Argument(help="Read the tools again.")] = None,
-    name: Annotated[str | None, typer.Argument(help="The one to refresh; all without it.")] = None,
+    action: Annotated[Literal["refresh"] | None, typer.Argument(help="Reload the tools.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Backend to refresh; default: all.")] = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every place that hosts tools: connected or not, and why not; with their calls, times and last error.
+    """List backends with status, call statistics and last error.
 
-    `toolexec backends refresh NAME` reads the tools of a server or a provider again before that.
+    `toolexec backends refresh NAME` first reloads the tools of a server or provider.
     """
     from toolexec.cli import finding
 
@@ -372,7 +372,7 @@ def backends(
 
 
 def bench(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """Show what the tools cost a model at the start, and how much serving them saves."""
+    """Measure the tokens that the tools cost a model, and how much toolexec serve saves."""
     from toolexec.cli import bench as command
 
     perform_command(context, command.bench, config, as_json)
@@ -380,10 +380,10 @@ def bench(context: typer.Context, config: Config = None, as_json: AsJson = False
 
 def demo(
     context: typer.Context,
-    fast: Annotated[bool, typer.Option("--fast", help="Leave out the pauses for reading.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Skip the pauses for reading.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show it all at work on the Git repository around you. No network."""
+    """Run a guided demo on the current Git repository; works offline."""
     from toolexec.cli import demo as show
 
     perform_command(context, lambda session: show.run(session, fast=fast), None, as_json, make=show.make_exec)

@@ -31,9 +31,7 @@ _WIDE: Final = 110
 _DENIED: Final = ("approval_denied", "approval_required", "policy_denied", "rate_limited", "tool_not_allowed")
 _SHOWN: Final = ("call", "chain", "code", "lost", "note", "start")
 
-audit: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Look at the log of calls, and check that nobody has changed it."
-)
+audit: typer.Typer = typer.Typer(no_args_is_help=True, help="Read the log of calls, and verify that it is unchanged.")
 
 File = Annotated[
     Path | None,
@@ -89,18 +87,20 @@ def audit_tail(
     file: File = None,
     number: Annotated[
         int | None,
-        typer.Option("--number", "-n", min=1, help="How many calls to show; all with --since.", show_default="20"),
+        typer.Option("--number", "-n", min=1, help="Calls to show; with --since, all.", show_default="20"),
     ] = None,
     since: Annotated[
         str,
         typer.Option(
             metavar="WHEN",
-            help="Only from then on: yesterday, today, 2026-11-27, 2026-11-27T14:30, or 90m, 6h, 7d ago.",
+            help="Start: yesterday, today, 2026-11-27, 2026-11-27T14:30, or 90m, 6h, 7d ago.",
         ),
     ] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new calls as they arrive, until Ctrl-C.")
+    ] = False,
     tool: Annotated[str, typer.Option(metavar="GLOB", help="Only tools with such an ID: 'github:*'.")] = "",
-    caller: Annotated[str, typer.Option(metavar="ID", help="Only what this caller did.")] = "",
+    caller: Annotated[str, typer.Option(metavar="ID", help="Only calls of this caller.")] = "",
     outcome: Annotated[
         str,
         typer.Option(
@@ -112,7 +112,7 @@ def audit_tail(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last calls: who called what, how it ended. Calls of chains and code stand below them.
+    """Show the last calls, with caller and outcome. Calls made by chains and code are indented below them.
 
     With --json the records as they are; with --follow, one per line.
     """
@@ -138,7 +138,7 @@ def audit_verify(
         typer.Option(
             "--key-file",
             metavar="FILE",
-            help="Where the key of the log is. Default: the one that was made for this file.",
+            help="Key file of the log. Default: the one created with the log.",
         ),
     ] = None,
     expect: Annotated[
@@ -147,7 +147,7 @@ def audit_verify(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every record and its place in the chain; exit code 1 if anything was changed, taken out or put in."""
+    """Check every record and its place in the chain; exit code 1 if any was changed, removed or inserted."""
     from toolexec.exec import Exec
 
     async def command(session: Session) -> int:
@@ -253,14 +253,14 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
         Text.assemble(("✓ ", "green"), f"{report.records} records from {report.first} to {report.last}, none changed")
     )
     if report.unfinished:
-        screen.note(f"{report.unfinished} calls have begun and not ended: they run now, or their process was killed")
+        screen.note(f"{report.unfinished} calls have not ended: they are running, or their process was killed")
     if report.older_gone:
-        screen.note("older files of the log are gone; what was in them cannot be checked")
+        screen.note("older log files are missing and cannot be checked")
     if report.others:
         screen.note(f"{report.others} other logs were kept here before and are gone: moved away, or deleted")
     if not report.anchored:
-        screen.note("its head is not known on this machine: that the last records were cut off would not show")
-    screen.note(f"last hash: {report.last_hash} (kept elsewhere, --expect shows later that nothing was cut off)")
+        screen.note("its head is not known on this machine, so a truncated end would not be noticed")
+    screen.note(f"last hash: {report.last_hash} (keep it elsewhere; --expect HASH detects truncation later)")
     return OK
 
 

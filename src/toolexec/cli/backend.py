@@ -22,7 +22,7 @@ __all__ = ["backend", "complete_name", "reload"]
 
 backend: typer.Typer = typer.Typer(
     no_args_is_help=True,
-    help="Add, remove and restart the servers of a running `toolexec serve`: its clients and their calls go on.",
+    help="Add, remove and restart servers of a running `toolexec serve`, without interrupting its clients.",
 )
 
 Server = Annotated[
@@ -36,7 +36,7 @@ Version = Annotated[
     typer.Option(
         "--if-version",
         metavar="VERSION",
-        help="Change nothing if the settings have another version by now; backend list shows it.",
+        help="Fail if the settings are no longer at this version; backend list shows it.",
         show_default=False,
     ),
 ]
@@ -69,21 +69,22 @@ Name = Annotated[
 
 @backend.command("list")
 def list_command(context: typer.Context, server: Server = None, config: Config = None, as_json: AsJson = False) -> None:
-    """Show how every backend of the running server is, and the version of its settings."""
+    """Show the status of every backend of the running server, and the version of its settings."""
     _perform(context, _list, server, config, as_json)
 
 
 @backend.command("add")
 def add_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of its own.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A unique name.", show_default=False)],
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND", help="What starts it, after --.", show_default=False),
+        typer.Argument(metavar="COMMAND", help="Command that starts it, after --.", show_default=False),
     ] = None,
-    url: Annotated[str, typer.Option(help="Where it is, if it runs already.", show_default=False)] = "",
+    url: Annotated[str, typer.Option(help="URL of a running server.", show_default=False)] = "",
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable for it. May be repeated.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="Environment variable for it. May be repeated."),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header. May be repeated.")
@@ -91,24 +92,24 @@ def add_command(
     sandbox: Annotated[
         str, typer.Option("--sandbox", metavar="ENGINE", help="Run it in a sandbox: bubblewrap.", show_default=False)
     ] = "",
-    image: Annotated[str, typer.Option("--image", help="The image that it runs in there.", show_default=False)] = "",
+    image: Annotated[str, typer.Option("--image", help="Image of the sandbox.", show_default=False)] = "",
     read: Annotated[
-        list[Path] | None, typer.Option("--read", metavar="PATH", help="What it can read there. May be repeated.")
+        list[Path] | None, typer.Option("--read", metavar="PATH", help="Path that it can read. May be repeated.")
     ] = None,
     write: Annotated[
-        list[Path] | None, typer.Option("--write", metavar="PATH", help="What it can change there. May be repeated.")
+        list[Path] | None, typer.Option("--write", metavar="PATH", help="Path that it can write. May be repeated.")
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="HOST", help="What it may reach from there. May be repeated.")
+        list[str] | None, typer.Option("--host", metavar="HOST", help="Host that it may reach. May be repeated.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of the one of this name.")] = False,
-    unchecked: Annotated[bool, typer.Option("--unchecked", help="Add it even if it does not answer now.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the existing one of this name.")] = False,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Add it even if it does not answer.")] = False,
     version: Version = "",
     server: Server = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add an MCP server: to the settings file, and to the server that runs with it.
+    """Add an MCP server to the settings file and to the running server.
 
     It is started, or connected to, first: one that does not answer is not added. Secrets are given as references, such
     as --env TOKEN=secretref:env:TOKEN.
@@ -128,7 +129,7 @@ def remove_command(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a server or provider out of the settings file, and of the server that runs with it.
+    """Remove a server or provider from the settings file and from the running server.
 
     Calls that it works on are finished first.
     """
@@ -139,12 +140,12 @@ def remove_command(
 def restart_command(
     context: typer.Context, name: Name, server: Server = None, config: Config = None, as_json: AsJson = False
 ) -> None:
-    """Start a server or provider again, with the same settings; calls that it works on are finished by the old one."""
+    """Restart a server or provider with the same settings; the old one finishes its calls first."""
     _perform(context, partial(_restart, name), server, config, as_json)
 
 
 def reload(context: typer.Context, server: Server = None, config: Config = None, as_json: AsJson = False) -> None:
-    """Have a running `toolexec serve` read its files again, and show what has changed, or what is wrong with them."""
+    """Reload the files of a running `toolexec serve`, and show the changes or errors."""
     _perform(context, _reload, server, config, as_json)
 
 
@@ -314,7 +315,7 @@ def _show(reached: _Reached, done: str, name: str, answer: JSONDict, others: Seq
     if status is not None and not status["available"]:
         screen.note(f"warning: it is unavailable: {status.get('reason', 'no reason is known')}", style="")
     if not reached.sockets:
-        screen.note("no server runs with it; it holds from the next start on")
+        screen.note("no running server uses this file; it takes effect at the next start")
 
 
 def _sandbox(engine: str, image: str, read: Sequence[Path], write: Sequence[Path], hosts: Sequence[str]) -> JSONDict:

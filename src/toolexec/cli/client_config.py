@@ -28,14 +28,14 @@ _OF_THE_USER: Final = ("USER", "USERNAME", "USERPROFILE")
 
 def client_config(
     context: typer.Context,
-    client: Annotated[Literal["claude", "vscode", "cursor"], typer.Argument(help="The program that shall use it.")],
+    client: Annotated[Literal["claude", "vscode", "cursor"], typer.Argument(help="The client that will use it.")],
     transport: Annotated[
         Literal["stdio", "http", "sse"], typer.Option("--transport", "-t", help="How the client connects.")
     ] = "stdio",
     url: Annotated[
-        str, typer.Option(help="Where the HTTP server is; default: as the settings say.", show_default=False)
+        str, typer.Option(help="URL of the HTTP server; default: from the settings.", show_default=False)
     ] = "",
-    name: Annotated[str, typer.Option(help="The name that the client has for it.")] = "toolexec",
+    name: Annotated[str, typer.Option(help="Name of the entry in the client.")] = "toolexec",
     config: Config = None,
 ) -> None:
     """Print the JSON that an MCP client needs to start toolexec serve, or to connect to it."""
@@ -51,7 +51,7 @@ def client_config(
             files = (*shared, *(config or ()))
             variables = own_variables(files) if transport == "stdio" and not url else {}
             screen.document(snippet(client, transport, url, name, files, tuple(variables)))
-            screen.note(f"{_PLACES[client]}; other servers there may stay", style="")
+            screen.note(f"{_PLACES[client]} (keep other servers that are there)", style="")
             for line in _advice(client, variables):
                 screen.note(line, style="")
         except ToolExecError as error:

@@ -93,7 +93,7 @@ async def _connect(session: Session) -> None:
         with suppress(ConfigurationError):  # there are no tools, and none are needed
             sources = find_sources(session.config)
             if sources.implied:
-                session.screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
+                session.screen.note(f"using {sources.files[0]} (override with -c)")
     await connect(session)
     if not session.screen.as_json:
         mention(session, unavailable(session))

@@ -34,7 +34,9 @@ File = Annotated[
 ]
 Args = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ARGS", help="Words for the program; after -- also such as -x.", show_default=False),
+    typer.Argument(
+        metavar="ARGS", help="Arguments of the program; after -- also options such as -x.", show_default=False
+    ),
 ]
 Eval = Annotated[str | None, typer.Option("--eval", "-e", metavar="CODE", help="The program itself.")]
 Language = Annotated[
@@ -49,7 +51,9 @@ Allow = Annotated[
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="A variable; NAME alone hands on the one here. May be repeated."),
+    typer.Option(
+        metavar="NAME=VALUE", help="An environment variable; NAME alone passes the current one. May be repeated."
+    ),
 ]
 Files = Annotated[
     list[str] | None,
@@ -57,7 +61,9 @@ Files = Annotated[
 ]
 OutDir = Annotated[
     Path | None,
-    typer.Option("--out-dir", "-o", metavar="DIRECTORY", help="Where files go that the program makes or changes."),
+    typer.Option(
+        "--out-dir", "-o", metavar="DIRECTORY", help="Directory for files that the program creates or changes."
+    ),
 ]
 Profile = Annotated[
     Literal["dev", "standard", "hardened", "wasm"] | None,
@@ -67,14 +73,14 @@ Unsafe = Annotated[bool, typer.Option("--unsafe", help="Run it on this machine a
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="Such as 64M.")]
 Disk = Annotated[str, typer.Option(metavar="SIZE", help="Such as 10M, for its files.")]
 CpuMs = Annotated[int | None, typer.Option("--cpu-ms", metavar="MS", min=1, help="CPU time in milliseconds.")]
-Cpus = Annotated[float | None, typer.Option(metavar="N", help="A rate: 1.5 is one and a half cores.")]
+Cpus = Annotated[float | None, typer.Option(metavar="N", help="CPU rate: 1.5 is one and a half cores.")]
 Pids = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes.")]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes its random numbers the same in every run.")]
-Now = Annotated[float | None, typer.Option(metavar="TIME", help="What its clock says at the start, in Unix time.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed for random numbers, the same in every run.")]
+Now = Annotated[float | None, typer.Option(metavar="TIME", help="Start time of its clock, in Unix time.")]
 BestEffort = Annotated[
-    bool, typer.Option("--best-effort", help="Run it also where a limit cannot be enforced, rather than refuse.")
+    bool, typer.Option("--best-effort", help="Run even if a limit cannot be enforced, instead of refusing.")
 ]
-Stdin = Annotated[bool, typer.Option("--stdin", help="Hand stdin to the program.")]
+Stdin = Annotated[bool, typer.Option("--stdin", help="Pass stdin to the program.")]
 Durable = Annotated[
     str | None, typer.Option(metavar="ID", help="Make it the durable run of this ID; see toolexec runs.")
 ]
@@ -143,7 +149,7 @@ def _perform_with_default(context: typer.Context, command: object, as_json: bool
 
 @sandbox.command("build")
 def sandbox_build(context: typer.Context, packages: Packages = None, as_json: AsJson = False) -> None:
-    """Build the embedded sandbox, so that the first run need not; with packages, one more sandbox that has them."""
+    """Build the embedded sandbox before its first use; with packages, one more that has them."""
     from toolexec.cli import sandbox as command
 
     _perform_with_default(context, lambda session: command.build(session, packages or ()), as_json)
@@ -185,7 +191,7 @@ def sandbox_check(
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this program; may be repeated.")] = None,
     profile: Profile = None,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Run the programs also where there is NO SANDBOX around them.")
+        bool, typer.Option("--unsafe", help="Run the programs even with NO SANDBOX around them.")
     ] = False,
     config: Config = None,
     as_json: AsJson = False,
@@ -208,11 +214,11 @@ def sandbox_check(
 
 def doctor(
     context: typer.Context,
-    quick: Annotated[bool, typer.Option("--quick", help="Only look, run nothing.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only inspect; run nothing.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what can run code on this machine, what is missing, and what mends it.
+    """Show what can run code on this machine, what is missing, and how to fix it.
 
     Every sandbox that is there runs a small program, and the times are those to its result: the first one from
     nothing, and the one after it. Exit code 1 when nothing serves the default profile.

@@ -29,7 +29,7 @@ config: typer.Typer = typer.Typer(
 @config.command()
 def show(
     context: typer.Context,
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
     settings: Set = None,
     files: Config = None,
     as_json: AsJson = False,
@@ -46,7 +46,7 @@ def validate(
     files: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the settings, as toolexec serve would, and tell all mistakes at once; exit code 2 if there are any.
+    """Check the settings, as toolexec serve would, and report all mistakes at once; exit code 2 if there are any.
 
     What the settings name and this environment does not have (variables, files of secrets) is a warning. No server is
     started, and no Python file is run.
@@ -56,7 +56,7 @@ def validate(
 
 @config.command()
 def keys(context: typer.Context, as_json: AsJson = False) -> None:
-    """Print every setting there is: its kind, its default, its variable and what it is."""
+    """Print every setting with its type, default, variable and description."""
     from toolexec.config.blocks import KEYS
     from toolexec.config.journals import installed_keys
     from toolexec.config.template import toml_value
@@ -162,8 +162,8 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     )
     for warning in warnings:
         screen.note(f"warning: {warning}", style="yellow")
-    verb = "is" if len(missing) == 1 else "are"
-    rest = f", but {len(missing)} of what they name {verb} missing here" if missing else ""
+    items = "item is" if len(missing) == 1 else "items are"
+    rest = f", but {len(missing)} referenced {items} missing" if missing else ""
     screen.exact(f"{names}: the settings are right ({counts}){rest}")
     return code
 

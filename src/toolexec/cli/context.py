@@ -25,7 +25,7 @@ _MAX_SHOWN_ERROR: Final = 300
 URL = Annotated[
     str, typer.Argument(metavar="URL", help="The address of the server, as toolexec serve --transport http prints it.")
 ]
-Number = Annotated[int, typer.Option("--number", "-n", min=1, help="How many conversations to show.")]
+Number = Annotated[int, typer.Option("--number", "-n", min=1, help="Conversations to show.")]
 KeyFile = Annotated[
     Path | None,
     typer.Option("--key-file", metavar="FILE", help="A file with the API key of an operator.", show_default=False),
@@ -46,7 +46,7 @@ def context(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what conversations with a running server have cost in tokens, by cause, the most expensive first.
+    """Show the token cost of conversations with a running server, by cause, the most expensive first.
 
     The server says it at /context, to callers with one of http.operator_roles. docs/context.md says how tokens are
     counted, and how to limit them.
@@ -78,7 +78,7 @@ async def show(session: Session, url: str, number: int, key_file: Path | None, c
         if len(found) > number:
             screen.note(f"{len(found) - number} more conversations; -n shows them")
     else:
-        screen.note("there are no conversations")
+        screen.note("no conversations")
     how = "exact, of o200k" if report.get("count") == "exact" else "estimates, by characters"
     screen.show(Text(f"tokens are {how}", style="dim"))
     return OK

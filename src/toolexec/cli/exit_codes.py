@@ -42,8 +42,8 @@ TERMINATED: Final = 143
 TABLE: Final = (
     (OK, "done"),
     (FAILED, "the tool or the code failed, a chain stopped early, or a check did not hold"),
-    (USAGE, "the command line or a file makes no sense, or an extra is missing"),
-    (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable, no sandbox"),
+    (USAGE, "usage or configuration error, or an extra is missing"),
+    (NOT_RUN, "not run: unknown tool, invalid arguments, server unavailable or no sandbox"),
     (WAITING, "a durable run waits; toolexec runs list says for what"),
     (INTERRUPTED, "interrupted with Ctrl-C (141: stdout is closed, 143: terminated)"),
 )

@@ -67,7 +67,7 @@ def image_build(
         ),
     ] = "",
     kind: Annotated[
-        Literal["container", "vm"], typer.Option(help="For what: vm adds a kernel, for virtual machines.")
+        Literal["container", "vm"], typer.Option(help="Purpose: vm adds a kernel, for virtual machines.")
     ] = "container",
     packages: Annotated[
         list[str] | None,
@@ -76,7 +76,7 @@ def image_build(
     node: Annotated[bool, typer.Option("--node", help="With Debian's node, for JavaScript.")] = False,
     go: Annotated[bool, typer.Option("--go", help="With the Go toolchain.")] = False,
     suite: Annotated[str, typer.Option(metavar="NAME", help="The release of Debian (default: bookworm).")] = "",
-    mirror: Annotated[str, typer.Option(metavar="URL", help="Where Debian is fetched from.")] = "",
+    mirror: Annotated[str, typer.Option(metavar="URL", help="Mirror to fetch Debian from.")] = "",
     lock: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Take the versions in this file; if there is none, write it."),
@@ -84,7 +84,7 @@ def image_build(
     dockerfile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Have docker or podman build this file instead.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Build it again if there is one of that name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Rebuild an existing image of that name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build an image with Python, from Debian's packages and no registry; nothing is done if it is there already.
@@ -116,13 +116,11 @@ def image_import(
             help="A file of image export; a tar of an OCI layout, docker save or a root file system; or a directory.",
         ),
     ],
-    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")],
-    digest: Annotated[
-        str, typer.Option(metavar="sha256:…", help="Take no other file than the one with this digest.")
-    ] = "",
+    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="Name, such as team/tools:2.")],
+    digest: Annotated[str, typer.Option(metavar="sha256:…", help="Accept only a file with this digest.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Bring in an image from a file or directory; one that has the name already is replaced."""
+    """Import an image from a file or directory, replacing one of the same name."""
     _perform(context, lambda session: import_(session, source, name, digest=digest), as_json)
 
 
@@ -141,7 +139,7 @@ def image_export(
 
 @image.command("list")
 def image_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the images: what is in them, and their size; in JSON also their digests."""
+    """List the images with contents and size; in JSON also digests."""
     _perform(context, list_images, as_json)
 
 
@@ -153,7 +151,7 @@ def image_verify(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Read images again and compare them with what was kept; exit code 1 if one was changed on the disk."""
+    """Verify images against their recorded digests; exit code 1 if one has changed on disk."""
     from toolexec.cli import image_verify as command
 
     _perform(context, lambda session: command.verify(session, name), as_json)
@@ -165,9 +163,9 @@ def image_share(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the image.")],
     as_json: AsJson = False,
     *,
-    end: Annotated[bool, typer.Option("--remove", help="Share it no longer; root's own image stays.")] = False,
+    end: Annotated[bool, typer.Option("--remove", help="Stop sharing; root's own image stays.")] = False,
 ) -> None:
-    """Copy an image of root, verified by its digest, to where all users of this machine find it."""
+    """Copy an image of root, verified by its digest, to a place that all users can read."""
     from toolexec.cli import image_share as command
 
     _perform(context, lambda session: command.share(session, name, end=end), as_json)
@@ -180,7 +178,7 @@ def image_remove(
     everything: Annotated[bool, typer.Option("--all", help="Remove every image.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove an image; what runs in it goes on."""
+    """Remove an image; running programs are not affected."""
     _perform(context, lambda session: remove(session, name, everything=everything), as_json)
 
 
@@ -307,7 +305,7 @@ async def list_images(session: Session) -> int:
             screen.note(f"shared by root, in {place}: {', '.join(shared)}")
     else:
         screen.note(
-            f"there are no images in {store.directory}, where those are that this user has built; root and other users "
+            f"no images in {store.directory}, where those are that this user has built; root and other users "
             "have their own; toolexec image build makes one"
         )
     return OK

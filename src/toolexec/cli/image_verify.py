@@ -57,7 +57,7 @@ async def verify(session: Session, name: str) -> int:
         for each in verdicts:
             _show(session, each)
         if not verdicts:
-            session.screen.note(f"there are no images in {store.directory}")
+            session.screen.note(f"no images in {store.directory}")
     return OK if all(each.ok for each in verdicts) else FAILED
 
 

@@ -21,7 +21,7 @@ def init(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")] = Path(
         "toolexec.toml"
     ),
-    force: Annotated[bool, typer.Option("--force", help="Write it also where there is one already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write toolexec.toml: every setting with its default, and the MCP servers that Claude, VS Code and Cursor have.

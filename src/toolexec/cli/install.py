@@ -26,18 +26,16 @@ def install(
     context: typer.Context,
     client: Annotated[
         Literal["claude", "claude-desktop", "cursor", "vscode", "codex", "windsurf", "zed", "gemini"] | None,
-        typer.Argument(help="The program that shall use the tools; without it, all are listed.", show_default=False),
+        typer.Argument(help="The client to set up; without it, all are listed.", show_default=False),
     ] = None,
     scope: Annotated[
         Literal["user", "project"],
         typer.Option("--scope", "-s", help="Everywhere for this user, or in the project in the current directory."),
     ] = "user",
-    name: Annotated[str, typer.Option(help="The name that the client has for it.")] = "toolexec",
+    name: Annotated[str, typer.Option(help="Name of the entry in the client.")] = "toolexec",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
-    only_print: Annotated[
-        bool, typer.Option("--print", help="Print what belongs into the file, and write nothing.")
-    ] = (False),
-    undo: Annotated[bool, typer.Option("--undo", help="Take it back: the file becomes what it was.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the entry without writing it.")] = (False),
+    undo: Annotated[bool, typer.Option("--undo", help="Revert: restore the file as it was.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -161,7 +159,7 @@ def _report(screen: Screen, change: Change, kept: Path | None, variables: dict[s
     else:
         screen.exact(f"{file}: {'the entry was removed, the rest was kept' if change.kept else 'as it was before'}")
     if kept is not None:
-        screen.note(f"the file as it was: {kept}")
+        screen.note(f"backup of the file: {kept}")
     if not change.undo:
         for line in _advice(change.client, variables):
             screen.note(line, style="")

@@ -38,7 +38,7 @@ def new(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="A scope that the caller has. May be repeated.")
     ] = None,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whom the caller belongs to.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", help="Tenant of the caller.")] = "",
     expires: Annotated[
         str, typer.Option("--expires", metavar="DATE", help="When the key ends, such as 2027-01-31. Default: never.")
     ] = "",
@@ -46,7 +46,7 @@ def new(
 ) -> None:
     """Make a random API key.
 
-    The key is printed on stdout, this once: it is kept nowhere. What belongs into the configuration is printed on
+    The key is printed once, on stdout, and stored nowhere. What belongs in the configuration is printed on
     stderr, with the key's SHA-256 in place of the key.
     """
     from toolexec.errors import ConfigurationError

@@ -25,7 +25,7 @@ Caller = Annotated[
     typer.Option(
         "--caller",
         metavar="ID",
-        help='Whose login it is, where the settings have `per = "caller"`; TENANT/ID for one of a tenant.',
+        help='Caller that logs in, where the settings have `per = "caller"`; TENANT/ID within a tenant.',
         show_default=False,
     ),
 ]
@@ -64,7 +64,7 @@ def login(
 def logout(
     context: typer.Context, name: Name, caller: Caller = "", config: Config = None, as_json: AsJson = False
 ) -> None:
-    """Forget the login to a remote server, and end it there where the server can do that."""
+    """Log out of a remote server, and revoke the login if the server supports it."""
     perform_command(context, lambda session: _log_out(session, name, caller), config, as_json)
 
 

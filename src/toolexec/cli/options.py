@@ -32,9 +32,7 @@ OnError = Annotated[
     Literal["stop", "undo"],
     typer.Option(help="After a failure: just stop, or undo what was done, where the tools say how."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing: call the tools that say what the others would do.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: call each tool's preview instead.")]
 Durable = Annotated[
     str | None,
     typer.Option(

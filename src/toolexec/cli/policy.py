@@ -25,7 +25,7 @@ __all__ = ["policy"]
 _FILES: Final = tuple(f"policy_tests.{suffix}" for suffix in ("yaml", "yml", "toml", "json"))
 
 policy: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Test what the policy allows, and have rules suggested by what was done."
+    no_args_is_help=True, help="Test what the policy allows, and derive rules from the audit log."
 )
 
 
@@ -61,7 +61,7 @@ def policy_suggest(
     ] = None,
     since: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Only what was done since then: yesterday, 7d, 2027-01-31."),
+        typer.Option(metavar="TIME", help="Only calls since then: yesterday, 7d, 2027-01-31."),
     ] = "",
     conditions: Annotated[
         bool, typer.Option("--conditions", help='Limit arguments, too; they are logged with audit.args = "redacted".')
@@ -129,7 +129,7 @@ async def _test(session: Session, *, files: Sequence[Path], config: Sequence[Pat
     if not loaded.has("policy"):
         screen.note("the settings have no [policy]: what is tested are the defaults of toolexec serve")
     if unused:
-        screen.note(f"rules that decided in no test: {', '.join(unused)}")
+        screen.note(f"rules that no test reached: {', '.join(unused)}")
     return FAILED if problems else OK
 
 
@@ -229,5 +229,5 @@ async def _suggest(session: Session, *, log: Path | None, since: str, conditions
             "not say who was asked"
         )
     if found.skipped:
-        screen.note(f"{found.skipped} records do not say what was called, and are left out")
+        screen.note(f"{found.skipped} records without a call are left out")
     return OK

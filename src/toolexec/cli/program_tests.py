@@ -29,9 +29,7 @@ def check_programs(
     mode: Annotated[
         CassetteMode, typer.Option(help="Replay the calls, or record them, and what is expected.")
     ] = "replay",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Recorded calls that are not made are failures, too.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also fail on recorded calls that are not made.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:

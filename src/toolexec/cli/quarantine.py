@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["quarantine"]
 
 quarantine: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Answers of tools that are held, as something was found in them: read and remove them."
+    no_args_is_help=True, help="Read and remove answers of tools that a scanner held back."
 )
 Held = Annotated[str, typer.Argument(metavar="ID", help="The ID that the error named.", show_default=False)]
 Directory = Annotated[
     Path | None,
-    typer.Option("--directory", metavar="DIR", help="Where they are. Default: as the configuration says."),
+    typer.Option("--directory", metavar="DIR", help="Directory of held answers. Default: from the configuration."),
 ]
 
 
@@ -30,7 +30,7 @@ Directory = Annotated[
 def quarantine_list(
     context: typer.Context, directory: Directory = None, config: Config = None, as_json: AsJson = False
 ) -> None:
-    """Show what is held, the oldest first: when, which tool, and what was found."""
+    """List held answers, the oldest first, with tool and findings."""
     perform_command(context, partial(_list, directory=directory), config, as_json, tools_needed=False)
 
 

@@ -49,22 +49,22 @@ def add_queue_commands(runs: typer.Typer) -> None:
 
 def _enqueue_command(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Its name: the settings have a table queues.NAME.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name, from the table queues.NAME.")],
     file: ProgramFile,
     inputs: Words = None,
     run: Annotated[str, typer.Option("--id", metavar="ID", help="The ID of the run; default: a new one.")] = "",
-    priority: Annotated[int, typer.Option(help="The lowest begins first.")] = 0,
-    delay: Annotated[float, typer.Option(metavar="SECONDS", help="Begin only after this time.")] = 0.0,
+    priority: Annotated[int, typer.Option(help="The lowest starts first.")] = 0,
+    delay: Annotated[float, typer.Option(metavar="SECONDS", help="Start only after this time.")] = 0.0,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a run into a queue; toolexec runs work takes it from there."""
+    """Add a run to a queue, for toolexec runs work to execute."""
     more = {"run_id": run, "priority": priority, "delay": delay}
     perform_with_journal(context, lambda s: _enqueue(s, queue, file, inputs or (), more), config, as_json)
 
 
 def _queues_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """List the queues: what waits in each, what runs, and since when."""
+    """List the queues, with waiting and running runs and their age."""
     perform_with_journal(context, _show_queues, config, as_json)
 
 
@@ -116,7 +116,7 @@ async def _show_queues(session: Session) -> int:
         session.screen.document({"queues": [_facts(limits, record) for limits, record in found.values()]})
         return OK
     if not found:
-        session.screen.note("there are no queues; write one as [queues.NAME]")
+        session.screen.note("no queues; define one as [queues.NAME]")
         return OK
     columns = ("Queued", "Delayed", "Since", "Running", "Lost", "Since", "Waiting", "Limits")
     table = plain_table(("Queue", {"overflow": "fold"}), *((name, {}) for name in columns))

@@ -40,12 +40,12 @@ def record(
     ],
     to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The cassette to write.", show_default=False)],
     mode: Annotated[
-        CassetteMode, typer.Option(help="What is done with a cassette that is there; see docs/testing-agents.md.")
+        CassetteMode, typer.Option(help="What to do with an existing cassette; see docs/testing-agents.md.")
     ] = "record",
     settings: Set = None,
     config: Config = None,
 ) -> None:
-    """Run an agent, and write the calls of its tools into a cassette.
+    """Run an agent, and record its tool calls in a cassette.
 
     The agent gets one MCP server over HTTP, on this machine only: its address is in $TOOLEXEC_MCP_URL, the key to send
     as a bearer token in $TOOLEXEC_MCP_TOKEN, and $TOOLEXEC_MCP_CONFIG is the path of an mcpServers file with both. The

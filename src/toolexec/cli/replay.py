@@ -54,7 +54,7 @@ def replay(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a recorded run again offline, and look into it where it stops.
+    """Replay a recorded run offline, and inspect it where it stops.
 
     Nothing is called: every answer is a recorded one. In a terminal, without --to, it asks what to do; h lists that.
     """

@@ -75,7 +75,7 @@ async def diff(session: Session, run_a: str, run_b: str) -> int:
     if first is not None:
         session.screen.note(f"the first call that differs is {_number(first)}: {_differs(first)}")
     elif not found.differs:
-        session.screen.note("the runs are the same, but for times")
+        session.screen.note("the runs are the same, except for times")
     return OK if found.same else FAILED
 
 

@@ -61,7 +61,7 @@ def _show(session: Session, result: Result, *, raw: bool) -> None:
         screen.value(Text(line, style="magenta"))
     for violation in result.warnings:
         place = violation.path or "(root)"
-        screen.note(f"warning: not as its output schema says: {place}: {violation.message}", style="yellow")
+        screen.note(f"warning: does not match its output schema: {place}: {violation.message}", style="yellow")
     if screen.err.is_terminal:
         where = f" · {result.binding.kind} {result.binding.backend}" if result.binding is not None else ""
         screen.note(f"✓ {result.tool_id}{where} · {duration_text(result.duration)}")

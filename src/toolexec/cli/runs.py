@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["runs"]
 
 runs: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Durable runs: chains, workflows and code that go on where they stopped."
+    no_args_is_help=True, help="Durable runs: chains, workflows and code that resume where they stopped."
 )
 add_queue_commands(runs)
 
@@ -33,7 +33,7 @@ RunID = Annotated[str, typer.Argument(metavar="RUN", help="The ID of the run.", 
 def list_command(
     context: typer.Context,
     state: Annotated[State | None, typer.Option(help="Only runs in this state.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to show at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs to show.")] = 50,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,20 +51,20 @@ def show_command(context: typer.Context, run: RunID, config: Config = None, as_j
 def resume_command(
     context: typer.Context,
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="The ID of the run.", show_default=False)] = None,
-    due: Annotated[bool, typer.Option("--due", help="All runs that can go on, in place of one.")] = False,
+    due: Annotated[bool, typer.Option("--due", help="Resume all runs that are due.")] = False,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on although tools that it has called have changed.")
+        bool, typer.Option("--accept-changes", help="Resume even if tools that it called have changed.")
     ] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run, and print its value."""
+    """Resume a run, and print its value."""
     _perform(context, lambda s: resume(s, run or "", due=due, accept_changes=accept_changes), config, as_json)
 
 
 @runs.command("work")
 def work_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """Go on with runs as they wake, take those of queues, make those of schedules, until it is stopped."""
+    """Work off waiting runs, queues and schedules, until stopped."""
     _perform(context, work, config, as_json, lines=True)
 
 
@@ -79,19 +79,19 @@ def signal_command(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a run what it waits for: a signal, an input, an approval (once, no), a decision (true, false)."""
+    """Send a waiting run a signal, an input, an approval (once, no) or a decision (true, false)."""
     _perform(context, lambda s: send(s, run, name, payload), config, as_json)
 
 
 @runs.command("cancel")
 def cancel_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
-    """Cancel a run; a process that has it stops it."""
+    """Cancel a run, also one that another process runs."""
     _perform(context, lambda s: cancel(s, run), config, as_json)
 
 
 @runs.command("replay")
 def replay_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
-    """Make a run again that has ended, with nothing called; exit with 1 where it does something else."""
+    """Replay a finished run without calling tools; exit with 1 if it diverges."""
     _perform(context, lambda s: replay(s, run), config, as_json)
 
 
@@ -101,21 +101,21 @@ def fork_command(
     run: RunID,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="The call where the new run leaves it: its number from 1 on, or its step."),
+        typer.Option("--at", help="Call at which the new run diverges: its number from 1, or its step."),
     ] = None,
     answer: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What that call is answered with: JSON; - for stdin.")
+        str | None, typer.Option(metavar="FILE", help="New answer of that call: JSON; - for stdin.")
     ] = None,
     error: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What that call fails with: JSON with a message; - for stdin.")
+        str | None, typer.Option(metavar="FILE", help="New error of that call: JSON with a message; - for stdin.")
     ] = None,
     source: Annotated[str | None, typer.Option(metavar="FILE", help="A changed program; - for stdin.")] = None,
     new_id: Annotated[str | None, typer.Option("--id", help="The ID of the new run.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Make calls that nothing answers on real tools.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Make unrecorded calls on real tools.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a new run as another one, up to a call, and go on in another way; offline, unless --live."""
+    """Start a new run from a call of another one; offline, unless --live."""
     from toolexec.cli import run_forks
 
     wanted = run_forks.ForkWanted(run, at, answer, error, source, new_id, live=live)
@@ -138,7 +138,7 @@ def diff_command(
 
 @runs.command("delete")
 def delete_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
-    """Forget a run that has ended."""
+    """Delete a finished run."""
     _perform(context, lambda s: delete(s, run), config, as_json)
 
 
@@ -152,7 +152,7 @@ async def list_runs(session: Session, state: State | None, limit: int) -> int:
         session.screen.document({"runs": [_facts(run) for run in found]})
         return OK
     if not found:
-        session.screen.note("there are no such runs")
+        session.screen.note("no runs")
         return OK
     columns = ("Kind", "State", "Calls", "Caller", "Waits for", "Since", "Due")
     table = plain_table(("Run", {"overflow": "fold"}), *((name, {}) for name in columns))
@@ -244,7 +244,7 @@ async def work(session: Session) -> int:
             show_result(session, run_id, result)
 
     if not session.screen.as_json:
-        session.screen.note("waiting for runs that can go on; Ctrl-C ends it")
+        session.screen.note("waiting for runs; stop with Ctrl-C")
     await session.ex.runs.work(on_result=show_one)
     return OK
 
@@ -257,7 +257,9 @@ async def send(session: Session, run_id: str, name: str, payload: str | None) ->
     if session.screen.as_json:
         session.screen.document({"run": run_id, "signal": name, "waited": waited})
     else:
-        session.screen.note(f"{run_id} {'can go on' if waited else 'does not wait for that yet; it is kept'}")
+        session.screen.note(
+            f"{run_id} {'can resume' if waited else f'is not waiting for {name} yet; the signal is stored'}"
+        )
     return OK
 
 
@@ -269,7 +271,7 @@ async def cancel(session: Session, run_id: str) -> int:
     if session.screen.as_json:
         session.screen.document({"run": run_id, "ended": ended})
     else:
-        session.screen.note(f"{run_id} {'is cancelled' if ended else 'will be stopped by the process that has it'}")
+        session.screen.note(f"{run_id} {'is cancelled' if ended else 'will be stopped by its process'}")
     return OK
 
 
@@ -285,7 +287,7 @@ async def replay(session: Session, run_id: str) -> int:
     elif report.error is not None:
         session.screen.error(report.error)
     else:
-        session.screen.note(f"{run_id} does the same again: {report.calls} calls, none of them made")
+        session.screen.note(f"{run_id} replayed without differences: {report.calls} calls, none of them made")
     return OK if report.same else FAILED
 
 
@@ -297,7 +299,7 @@ async def delete(session: Session, run_id: str) -> int:
     if session.screen.as_json:
         session.screen.document({"run": run_id, "deleted": deleted})
     else:
-        session.screen.note(f"{run_id} is {'deleted' if deleted else 'not there'}")
+        session.screen.note(f"{run_id} {'is deleted' if deleted else 'was not found'}")
     return OK if deleted else NOT_RUN
 
 

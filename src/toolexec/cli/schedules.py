@@ -20,7 +20,7 @@ __all__ = ["schedules"]
 
 schedules: typer.Typer = typer.Typer(
     no_args_is_help=True,
-    help="Schedules: durable runs by cron, or each so many seconds; toolexec runs work makes them.",
+    help="Schedules: durable runs by cron or interval; toolexec runs work starts them.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the sched
 
 @schedules.command("list")
 def list_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """List schedules: when each is due, what it has made and missed."""
+    """List schedules, with their next time, runs and missed times."""
     perform_with_journal(context, _list, config, as_json)
 
 
@@ -38,21 +38,23 @@ def add_command(
     name: Name,
     file: ProgramFile,
     inputs: Words = None,
-    cron: Annotated[str, typer.Option(help="A line of cron, such as '0 7 * * 1-5'.", show_default=False)] = "",
-    tz: Annotated[str, typer.Option(help="The time zone of that, such as Europe/Berlin.")] = "UTC",
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="In place of cron.", show_default=False)] = 0.0,
+    cron: Annotated[str, typer.Option(help="Cron expression, such as '0 7 * * 1-5'.", show_default=False)] = "",
+    tz: Annotated[str, typer.Option(help="Time zone of the cron expression, such as Europe/Berlin.")] = "UTC",
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Interval, in place of --cron.", show_default=False)
+    ] = 0.0,
     missed: Annotated[
         Literal["once", "all", "skip"],
-        typer.Option(help="Of times that passed unseen: run the latest, the last --most of them, or none."),
+        typer.Option(help="Missed times: run the latest, the last --most of them, or none."),
     ] = "once",
     most: Annotated[int, typer.Option(min=1, help="See --missed.")] = 10,
-    queue: Annotated[str, typer.Option(help="The queue that its runs wait in.", show_default=False)] = "",
-    priority: Annotated[int, typer.Option(help="Of those the lowest begins first.")] = 0,
-    replace: Annotated[bool, typer.Option("--replace", help="In place of another one of this name.")] = False,
+    queue: Annotated[str, typer.Option(help="Queue for its runs.", show_default=False)] = "",
+    priority: Annotated[int, typer.Option(help="Priority in the queue; the lowest starts first.")] = 0,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing one of this name.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a program run again and again."""
+    """Schedule a program."""
     times: Any = {"cron": cron, "tz": tz, "every": every, "missed": missed, "most": most}
     more = times | {"queue": queue, "priority": priority, "replace": replace}
     perform_with_journal(context, lambda s: _add(s, name, file, inputs or (), more), config, as_json)
@@ -60,7 +62,7 @@ def add_command(
 
 @schedules.command("remove")
 def remove_command(context: typer.Context, name: Name, config: Config = None, as_json: AsJson = False) -> None:
-    """Forget a schedule; its runs go on."""
+    """Delete a schedule; its runs continue."""
     perform_with_journal(context, lambda s: _changed(s, name, s.ex.schedules.remove(name), "removed"), config, as_json)
 
 
@@ -68,11 +70,11 @@ def remove_command(context: typer.Context, name: Name, config: Config = None, as
 def pause_command(
     context: typer.Context,
     name: Name,
-    off: Annotated[bool, typer.Option("--off", help="Have it make runs again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Resume the schedule.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a schedule make no runs until `--off`."""
+    """Pause a schedule until `--off`."""
     done = "goes on" if off else "paused"
     perform_with_journal(
         context, lambda s: _changed(s, name, s.ex.schedules.pause(name, not off), done), config, as_json
@@ -88,7 +90,7 @@ async def _list(session: Session) -> int:
         session.screen.document({"schedules": [_facts(each) for each in found]})
         return OK
     if not found:
-        session.screen.note("there are no schedules")
+        session.screen.note("no schedules")
         return OK
     columns = ("When", "Due", "Last", "Queue", "Made", "Missed", "Late")
     table = plain_table(("Schedule", {"overflow": "fold"}), *((name, {}) for name in columns))

@@ -55,23 +55,23 @@ _LOGGERS: Final = ("toolexec", "mcp", "uvicorn")
 
 Transport = Annotated[
     Literal["stdio", "http", "sse"] | None,
-    typer.Option("--transport", "-t", help="How clients connect; sse has the older HTTP, too.", show_default="stdio"),
+    typer.Option(
+        "--transport", "-t", help="How clients connect; sse adds the older HTTP transport.", show_default="stdio"
+    ),
 ]
 Host = Annotated[
     str | None,
-    typer.Option(
-        help="The address to listen at; a public one needs auth, and TLS or behind_proxy.", show_default="127.0.0.1"
-    ),
+    typer.Option(help="Listen address; a public one needs auth, and TLS or behind_proxy.", show_default="127.0.0.1"),
 ]
 Port = Annotated[
     int | None,
-    typer.Option("--port", "-p", help="The port to listen at; 0 means any free one.", show_default="8080"),
+    typer.Option("--port", "-p", help="Listen port; 0 picks a free one.", show_default="8080"),
 ]
 MCPPath = Annotated[str | None, typer.Option("--path", help="The path of the MCP endpoint.", show_default="/mcp")]
 Expose = Annotated[
     Literal["auto", "meta", "direct", "code"] | None,
     typer.Option(
-        help="What clients see: meta-tools, the tools themselves, code only, or by their size what costs least.",
+        help="What clients see: meta-tools, the tools themselves, code only, or (auto) the cheapest.",
         show_default="auto",
     ),
 ]
@@ -80,28 +80,28 @@ Toolset = Annotated[
     typer.Option(
         "--toolset",
         metavar="NAME",
-        help="The toolsets that there are for clients, all of them together; empty: every tool.",
+        help="Toolsets offered to clients, combined; empty: every tool.",
     ),
 ]
 Profile = Annotated[
     Literal["dev", "standard", "hardened", "wasm"] | None,
-    typer.Option(help="The security profile of code that asks for none.", show_default="standard"),
+    typer.Option(help="Default security profile of code.", show_default="standard"),
 ]
 BehindProxy = Annotated[
-    bool | None, typer.Option("--behind-proxy/--no-behind-proxy", help="A proxy in front of it does TLS.")
+    bool | None, typer.Option("--behind-proxy/--no-behind-proxy", help="A proxy in front terminates TLS.")
 ]
-TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="The certificate's file, PEM.")]
+TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate file, PEM.")]
 TlsKey = Annotated[
-    str | None, typer.Option(metavar="FILE", help="The key's file, PEM; empty: it is in the certificate's.")
+    str | None, typer.Option(metavar="FILE", help="Key file, PEM; empty: it is in the certificate file.")
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"] | None,
-    typer.Option(help="What goes to stderr.", show_default="warning"),
+    typer.Option(help="Log level on stderr.", show_default="warning"),
 ]
 Replay = Annotated[
     Path | None,
     typer.Option(
-        "--replay", metavar="FILE", help="Serve the tools of this cassette, answered from it, and reach no backend."
+        "--replay", metavar="FILE", help="Serve the tools of this cassette from its recordings, without any backend."
     ),
 ]
 Set = Annotated[
@@ -195,7 +195,7 @@ def load_for_serving(
     except ConfigurationError as error:  # then the environment may name some
         sources, missing = Sources(()), error
     if sources.implied and screen is not None:
-        screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
+        screen.note(f"using {sources.files[0]} (override with -c)")
     loaded = load_settings(sources.files, environment=os.environ, flags=flags, flag_names=names, serving=True)
     if tools_needed and missing is not None and not (loaded.servers or loaded.providers or loaded.python):
         raise missing

@@ -81,7 +81,7 @@ def _perform(command: Command, screen: Screen, config: Sequence[Path], make: Cal
         return asyncio.run(_within(Session(ex=make(), screen=screen, config=tuple(config)), command))
     sources = find_sources(config)
     if sources.implied and not screen.as_json:
-        screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
+        screen.note(f"using {sources.files[0]} (override with -c)")
     built = build_from(sources.files)
     try:
         list_all = built.loaded.settings.get("server.list_all") is True

@@ -27,13 +27,13 @@ Named = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
+    typer.Argument(metavar="INPUTS", help="Inputs, as arguments of toolexec run: key=value, ...", show_default=False),
 ]
 
 
 @skill.command("list")
 def list_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """List the skills that there are: inputs, tools, number of tests."""
+    """List the skills with their inputs, tools and number of tests."""
     perform_command(context, list_skills, config, as_json, tools_needed=False)
 
 
@@ -77,7 +77,7 @@ def add_command(
     context: typer.Context,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Skills to keep.", show_default=False)],
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIRECTORY", help="Where to keep them; name it in sources.skills.")
+        Path, typer.Option("--to", metavar="DIRECTORY", help="Directory to keep them in; name it in sources.skills.")
     ] = Path("skills"),
     config: Config = None,
     as_json: AsJson = False,
@@ -91,9 +91,9 @@ def export_command(
     context: typer.Context,
     to: Annotated[
         Path,
-        typer.Argument(metavar="DIRECTORY", help="Where the agent looks: .claude/skills, .codex/skills, ..."),
+        typer.Argument(metavar="DIRECTORY", help="The agent's directory: .claude/skills, .codex/skills, ..."),
     ] = Path(".claude/skills"),
-    force: Annotated[bool, typer.Option("--force", help="Write over files that differ.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +124,7 @@ async def list_skills(session: Session) -> int:
         session.screen.document({"skills": [_facts(each) for each in found.values()]})
         return OK
     if not found:
-        session.screen.note('there are no skills; name their directory in the settings: [sources] skills = ["skills"]')
+        session.screen.note('no skills; name their directory in the settings: [sources] skills = ["skills"]')
         return OK
     table = plain_table(("Skill", {"overflow": "fold"}), ("Inputs", {}), ("Tools", {}), ("Tests", {"justify": "right"}))
     for each in found.values():

@@ -31,7 +31,7 @@ _STYLES: Final = {
 }
 
 tasks: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Calls that a server has made tasks: list them, read their results, stop them."
+    no_args_is_help=True, help="List and stop the background tasks of a server, and read their results."
 )
 
 File = Annotated[
@@ -88,7 +88,7 @@ def tasks_file(given: Path | None, config: Sequence[Path] = (), endpoint: str = 
 @tasks.command("list")
 def tasks_list(
     context: typer.Context,
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many to show.")] = 20,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Number of tasks to show.")] = 20,
     file: File = None,
     endpoint: AtEndpoint = "",
     config: Config = None,
@@ -107,7 +107,7 @@ def tasks_get(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a task is doing, and its result once it is over."""
+    """Show the status of a task, and its result once it has ended."""
     _perform(context, lambda session, store: get(session, store, task_id), (file, endpoint), config, as_json)
 
 
@@ -122,7 +122,7 @@ def tasks_cancel(
 ) -> None:
     """Have the server that runs a task stop it; the server notices within a second.
 
-    Exit code 1 if the task is over already.
+    Exit code 1 if the task has already ended.
     """
     _perform(context, lambda session, store: cancel(session, store, task_id), (file, endpoint), config, as_json)
 
@@ -162,7 +162,7 @@ def show(session: Session, store: TaskStore | None, number: int) -> int:
     elif found:
         screen.show(_table(found))
     else:
-        screen.note("there are no tasks")
+        screen.note("no tasks")
     return OK
 
 
@@ -192,7 +192,7 @@ def cancel(session: Session, store: TaskStore | None, task_id: str) -> int:
     if screen.as_json:
         screen.document({"task": _to_dict(task), "cancelling": asked})
     else:
-        screen.note("its server stops it" if asked else f"it is over already: {task.status}")
+        screen.note("its server will stop it" if asked else f"it has already ended: {task.status}")
     return OK if asked else FAILED
 
 

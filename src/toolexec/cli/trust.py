@@ -21,9 +21,7 @@ __all__ = ["pins_of", "trust"]
 
 _STYLES: Final = {"accepted": "green", "new": "yellow", "changed": "bold red"}
 
-trust: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Tools of servers whose definition changed: look at them, and accept them or not."
-)
+trust: typer.Typer = typer.Typer(no_args_is_help=True, help="Review and accept changed tool definitions.")
 
 State = Annotated[
     Path | None,
@@ -39,7 +37,7 @@ State = Annotated[
 @trust.command("list")
 def trust_list(
     context: typer.Context,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those that are not accepted.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only tools that are not accepted.")] = False,
     state: State = None,
     config: Config = None,
     as_json: AsJson = False,
@@ -69,7 +67,7 @@ def trust_accept(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accept what tools are now; running servers take note at their next call."""
+    """Accept the current definitions; running servers apply this at their next call."""
     perform_command(
         context,
         lambda session: accept(session, pins_of(session, state), tools or [], everything=everything),
@@ -182,7 +180,7 @@ async def accept(session: Session, pins: Pins, tool_ids: list[str], *, everythin
     elif accepted:
         screen.show(_table(accepted, {}))
     else:
-        screen.note("nothing waits to be accepted")
+        screen.note("nothing to accept")
     return OK
 
 

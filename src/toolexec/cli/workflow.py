@@ -28,7 +28,7 @@ workflow: typer.Typer = typer.Typer(
 File = Annotated[str, typer.Argument(metavar="FILE", help="The workflow; - for stdin.", show_default=False)]
 Inputs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
+    typer.Argument(metavar="INPUTS", help="Inputs, as arguments of toolexec run: key=value, ...", show_default=False),
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
@@ -41,7 +41,7 @@ def check_files(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what is wrong with workflows, without running anything. Warnings alone leave the exit code 0.
+    """Check workflows without running anything. Exit code 0 if there are only warnings.
 
     Calls are checked against the tools of the configuration; without one, only the workflow itself is checked.
     """
@@ -60,7 +60,7 @@ def run_file(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a workflow: what it prints, and then its value."""
+    """Run a workflow; print its output and its value."""
     from toolexec.cli.workflow_runs import RunWanted
 
     wanted = RunWanted(file, inputs or (), timeout, on_error, dry_run, durable)
@@ -72,11 +72,11 @@ def format_files(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Workflows; - for stdin.", show_default=False)],
     check_only: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit with 1 where something would change.")
+        bool, typer.Option("--check", help="Change nothing; exit with 1 if something would change.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give workflows their one style, in place. Comments stay."""
+    """Format workflows in place, keeping comments."""
     from toolexec.exec import Exec
 
     perform_command(context, lambda s: reformat(s, files, check_only=check_only), None, as_json, make=Exec)
@@ -91,13 +91,13 @@ def graph_file(
     result: Annotated[
         str, typer.Option(metavar="FILE", help="Show the calls of this run, as workflow run --json prints it.")
     ] = "",
-    svg: Annotated[bool, typer.Option("--svg", help="SVG, in place of mermaid text.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Output SVG instead of mermaid text.")] = False,
     output: Output = None,
     timeout: Timeout = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a workflow: its calls, choices and loops; after a run, with durations and failures."""
+    """Draw a workflow with its calls, choices and loops; after a run, also durations and failures."""
     from toolexec.cli import tracing
     from toolexec.exec import Exec
 
@@ -115,14 +115,14 @@ def record_file(
     ] = None,
     eval: Annotated[str | None, typer.Option("--eval", "-e", metavar="CODE", help="The program itself.")] = None,
     result: Annotated[
-        str, typer.Option(metavar="FILE", help="Run nothing: take this run, as toolexec code --json prints it.")
+        str, typer.Option(metavar="FILE", help="Run nothing: use this run, as toolexec code --json prints it.")
     ] = "",
     output: Output = None,
     timeout: Timeout = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program, and print a workflow that makes the same tool calls, to start from."""
+    """Run a program, and print a workflow of its tool calls as a starting point."""
     from toolexec.cli import tracing
     from toolexec.exec import Exec
 
@@ -170,7 +170,7 @@ async def check(session: Session, files: list[str]) -> int:
         for finding in findings:
             screen.value(_shown(finding, sources[name], name))
     if not len(session.ex.index):
-        screen.note("there are no tools here, so calls were not checked; -c names a configuration")
+        screen.note("no tools found, so calls were not checked; name a configuration with -c")
     mention(session, down)
     warnings = sum(map(len, found.values())) - errors
     screen.note(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")

@@ -64,7 +64,7 @@ class Limits:
     """
 
     max_tool_calls: int = setting(0, "How many calls of tools it may make.", least=0)
-    max_chain_steps: int = setting(0, "How many steps a chain in code may have.", least=0)
+    max_chain_steps: int = setting(0, "Most steps of a chain in code.", least=0)
     cpu_ms: int = setting(0, "CPU time of one run of code, in milliseconds.", least=0)
     cpus: float = setting(0.0, "CPU rate of code: 1.5 is one and a half cores.", least=0)
     memory_bytes: Bytes = setting(0, "Memory of code.", least=0)

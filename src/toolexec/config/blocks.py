@@ -99,7 +99,7 @@ class SourcesBlock(Block):
     """Where tools come from, besides the `mcpServers` of the file itself."""
 
     python: PythonNames = entry((), "Python files (app.py) and modules (pkg.tools) with @tool functions.")
-    include: Files = entry((), "Files of other programs whose mcpServers are added.")
+    include: Files = entry((), "Files of other programs whose mcpServers are imported.")
     skills: Files = entry((), "Skills: .workflow files with a front matter, or directories of them.")
 
 
@@ -112,17 +112,15 @@ class SourcesBlock(Block):
 class ServerBlock(Block):
     """What toolexec serve offers, and where."""
 
-    toolsets: ListOf[str] = entry(
-        (), "The toolsets that there are for clients, all of them together; empty: every tool."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = entry("warning", "What goes to stderr.")
+    toolsets: ListOf[str] = entry((), "Toolsets offered to clients, combined; empty: every tool.")
+    log_level: Literal["debug", "info", "warning", "error"] = entry("warning", "Log level on stderr.")
 
 
 @of(From(HttpSettings, leave=("host", "port", "path", "sse")), after={"required_backends": "operator_roles"})
 class HttpBlock(Block):
     """How toolexec serve listens on HTTP."""
 
-    required_backends: ListOf[str] = entry((), "Backends without which /readyz says no; sandbox is one, too.")
+    required_backends: ListOf[str] = entry((), "Backends that must be up for /readyz to pass (`sandbox` is allowed).")
 
 
 @of(JwtSettings, defaults={"issuer": ""})
@@ -168,10 +166,10 @@ class TasksBlock(Block):
 class LimitsBlock(Block):
     """How long, how much and how often; 0 means no limit."""
 
-    rate: Rate = entry(0.0, "Calls of all together.")
-    rate_per_caller: Rate = entry(0.0, "Calls of one caller.")
-    rate_per_tool: Rate = entry(0.0, "Calls of one tool.")
-    rate_per_backend: Rate = entry(0.0, "Calls to one backend.")
+    rate: Rate = entry(0.0, "Call rate of all callers together.")
+    rate_per_caller: Rate = entry(0.0, "Call rate per caller.")
+    rate_per_tool: Rate = entry(0.0, "Call rate per tool.")
+    rate_per_backend: Rate = entry(0.0, "Call rate per backend.")
     code_per_caller: int = entry(
         0, "Runs of code of one caller at a time, in toolexec serve; 0: half of sandboxes.max_running.", ge=0
     )
@@ -219,7 +217,7 @@ class SandboxesBlock(Block):
     """The sandboxes that code runs in."""
 
     egress_secrets: ListOf[JSONDict] = entry(
-        (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
+        (), "Secrets that the proxy inserts for code: placeholder, value (a secretref:), hosts."
     )
     remote: RemoteBlock = RemoteBlock.model_construct()
     proxmox: ProxmoxBlock = ProxmoxBlock.model_construct()
@@ -273,10 +271,8 @@ class PolicyBlock(Block):
 class ApprovalBlock(Block):
     """How somebody is asked about calls that the policy says to ask for."""
 
-    mode: Literal["auto", "terminal", "client", "none"] = entry(
-        "auto", "Who asks; none means that the answer is always no."
-    )
-    remember: File = entry("", "The file of answers that hold always; empty: in the state directory.")
+    mode: Literal["auto", "terminal", "client", "none"] = entry("auto", "How approval is requested; none denies.")
+    remember: File = entry("", "File of remembered answers; empty: in the state directory.")
 
 
 @of(
@@ -289,8 +285,8 @@ class AuditBlock(Block):
     """The log of every call. toolexec serve has it on."""
 
     enabled: bool = entry(True, "Whether calls are logged.")
-    path: File = entry("", "The file; empty: audit.jsonl in the state directory.")
-    key_file: File = entry("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
+    path: File = entry("", "The log file; empty: audit.jsonl in the state directory.")
+    key_file: File = entry("", "File with a key of 16 bytes or more that authenticates the records.")
 
 
 @of(PinningSettings, after={"enabled": ""})
@@ -298,30 +294,30 @@ class PinningBlock(Block):
     """Tools of remote servers stay as they were accepted. toolexec serve has it on."""
 
     enabled: bool = entry(True, "Whether a tool whose definition changed is kept in quarantine.")
-    path: File = entry("", "The file of what was accepted; empty: pins.db in the state directory.")
+    path: File = entry("", "File of accepted definitions; empty: pins.db in the state directory.")
 
 
 @of(ScanSettings, kinds={"backends": ListOf[str]}, after={"enabled": "", "scanners": "enabled"})
 class ScanBlock(Block):
     """Answers are looked at before a model reads them."""
 
-    enabled: bool = entry(False, "Whether answers are looked at.")
-    scanners: ListOf[ScannerName] = entry(("hidden", "secrets", "instructions"), "What looks at them.")
-    path: File = entry("", "The directory of held answers; empty: quarantine in the state directory.")
-    keep: int = entry(1000, "How many held answers stay; the oldest go.", ge=1)
+    enabled: bool = entry(False, "Whether answers are scanned.")
+    scanners: ListOf[ScannerName] = entry(("hidden", "secrets", "instructions"), "Scanners to apply.")
+    path: File = entry("", "Directory of held answers; empty: quarantine in the state directory.")
+    keep: int = entry(1000, "Most held answers; the oldest are deleted.", ge=1)
 
 
 @of(TelemetrySettings, after={"enabled": ""})
 class TelemetryBlock(Block):
     """Traces and metrics by OpenTelemetry."""
 
-    enabled: bool = entry(False, "Whether every call has a span; where they go is set by OTEL_ variables.")
+    enabled: bool = entry(False, "Whether every call has a span; OTEL_ variables set the destination.")
 
 
 class CatalogueBlock(Block):
     """The tools of servers, kept in a file: they are there at once at the next start, before any server is."""
 
-    path: File = entry("", "The file, SQLite; empty: tools are not kept.")
+    path: File = entry("", "SQLite file of the catalogue; empty: tools are not kept.")
 
 
 @of(
@@ -343,19 +339,19 @@ class ResilienceBlock(Block):
     """What happens when backends fail. On as soon as one of these is set."""
 
     fallbacks: ListOf[JSONDict] = entry(
-        (), "Which tools answer when others cannot: tools (a pattern), to (a list of IDs; * is the tool's name)."
+        (), "Fallback tools when others fail: tools (a pattern), to (a list of IDs; * is the tool's name)."
     )
-    ledger: bool = entry(False, "Record calls that must not be made twice, and never repeat one of unknown outcome.")
-    ledger_path: File = entry("", "The file of that, SQLite; empty: effects.db in the state directory.")
+    ledger: bool = entry(False, "Record non-repeatable calls, and never repeat one of unknown outcome.")
+    ledger_path: File = entry("", "SQLite file of these records; empty: effects.db in the state directory.")
 
 
 class LearningBlock(Block):
     """What tools that declare no output schema answer is learned from their results: names and types, no values."""
 
     outputs: bool = entry(
-        False, "Learn what tools without an output schema answer, for stubs, descriptions and workflow check."
+        False, "Learn the output schema of tools that declare none, for stubs, descriptions and workflow check."
     )
-    path: File = entry("", "The file that keeps it; empty: outputs.json in the state directory.")
+    path: File = entry("", "File of what was learned; empty: outputs.json in the state directory.")
 
 
 @of(
@@ -368,7 +364,7 @@ class DurableBlock(Block):
     """Runs that go on where they stopped: chains, workflows and code with an ID."""
 
     postgres: str = entry(
-        "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
+        "", "PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
     )
 
 
@@ -391,16 +387,16 @@ class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
     rules: ListOf[JSONDict] = entry(
-        (), "Other times: tools (a pattern), ttl; 0 means never. Idempotent tools need a rule."
+        (), "Times for single tools: tools (a pattern), ttl; 0: never. Idempotent tools need a rule."
     )
 
 
 class SecretsBlock(Block):
     """Secrets in the settings of servers: ${VAR} and secretref:."""
 
-    strict: bool = entry(True, "Refuse a server whose ${VAR} is not set; else it stays as it is written.")
+    strict: bool = entry(True, "Refuse a server whose ${VAR} is not set; otherwise the text stays as written.")
     providers: ListOf[Literal["env", "file", "command", "keyring"]] = entry(
-        ("env", "file", "command", "keyring"), "Where secrets may be."
+        ("env", "file", "command", "keyring"), "Allowed sources of secrets."
     )
 
 

@@ -38,8 +38,8 @@ __all__ = [
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100
 _HEAD: Final = """\
-# Settings of toolexec. A line that begins with # has the default; take the # away to change it.
-# A variable counts more than this file (TOOLEXEC_SERVER__PORT=9000), and a flag counts most (--port 9000).
+# Settings of toolexec. Lines that begin with # show defaults; uncomment to change.
+# Environment variables (TOOLEXEC_SERVER__PORT=9000) override this file; flags (--port 9000) override both.
 # toolexec config validate checks this file, toolexec config show --origin says where each value comes from.
 """
 _NO_SERVERS: Final = """\

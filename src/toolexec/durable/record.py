@@ -23,11 +23,9 @@ class Record:
     sense.
     """
 
-    share: float = setting(
-        1.0, "Which share of the runs is recorded: 0 none, 0.01 one of a hundred, 1 all.", least=0, most=1
-    )
+    share: float = setting(1.0, "Share of runs to record: 0 none, 0.01 one of a hundred, 1 all.", least=0, most=1)
     max_bytes: Bytes = setting(
-        1024**2, "A run whose calls come to more, as JSON, is not recorded.", above=0, file_least=1000
+        1024**2, "Largest recording; runs whose calls exceed it, as JSON, are not recorded.", above=0, file_least=1000
     )
-    keep: int = setting(1000, "How many recorded runs are kept.", least=1)
-    keep_seconds: Seconds = setting(30 * 86_400.0, "How long a recorded run is kept; 0: any time.", least=0)
+    keep: int = setting(1000, "Most recorded runs to keep.", least=1)
+    keep_seconds: Seconds = setting(30 * 86_400.0, "How long a recorded run is kept; 0: forever.", least=0)

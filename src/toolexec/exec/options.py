@@ -144,35 +144,33 @@ class Options:
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None
     default_timeout: float | None = setting(
-        30.0, "How long a call or a run of code may take that asks for no time limit.", above=0, file_least=0
+        30.0, "Default time limit of a call or a run of code.", above=0, file_least=0
     )
     max_timeout: float | None = setting(
-        None, "The longest limit that a call or code may ask for; 0: when served, 10 minutes.", above=0, file_least=0
+        None, "Longest time limit that a call or code may ask for; 0: when served, 10 minutes.", above=0, file_least=0
     )
-    start_timeout: Seconds = setting(10.0, "How long a start waits for slow servers.", above=0, file_least=0.01)
+    start_timeout: Seconds = setting(10.0, "How long startup waits for slow servers.", above=0, file_least=0.01)
     max_examples: int | None = setting(10, "How many examples a tool may have.", least=0)
     enable_code_execution: bool = setting(
         True, "Whether code can be run; workflows, which need no sandbox, always can."
     )
-    security_profile: SecurityProfile = setting("standard", "The security profile of code that asks for none.")
-    default_language: str = setting("python", "The language of code that names none.")
+    security_profile: SecurityProfile = setting("standard", "Default security profile of code.")
+    default_language: str = setting("python", "Default language of code.")
     unsafe_opt_in: bool = setting(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
     runtime_backends: RuntimeBackends | SandboxSettings | None = None
     default_tool_calls: int | None = setting(
-        None, "How many tool calls a run of code may make that asks for no number; 0: max_tool_calls, or 100.", least=0
+        None, "Default number of tool calls in a run of code; 0: max_tool_calls, or 100.", least=0
     )
-    max_tool_calls: int = setting(
-        0, "The most tool calls that a run of code may ask for; 0: when served, 1,000.", least=0
-    )
+    max_tool_calls: int = setting(0, "Most tool calls that a run of code may ask for; 0: when served, 1,000.", least=0)
     code_limits: Limits = field(default_factory=Limits)
     result_bytes: Bytes = setting(
         DEFAULT_RESULT_BYTES, "How long a tool's result may be until code gets a handle in its place.", least=0
     )
     journal: Journal | DurableEngine | str | Path | None = setting(
-        None, "The file that keeps them, SQLite, or a kind of journal; empty: runs.db in the state directory."
+        None, "SQLite file of the runs, or a kind of journal; empty: runs.db in the state directory."
     )
-    linger: Seconds = setting(1.0, "How long a run that waits keeps its process.", above=0, file_least=0.001)
-    timer_linger: Seconds = setting(10.0, "A program's timer that is due so soon keeps it, too.", least=0)
+    linger: Seconds = setting(1.0, "How long a waiting run keeps its process.", above=0, file_least=0.001)
+    timer_linger: Seconds = setting(10.0, "A timer due within this time keeps the process, too.", least=0)
     queues: Mapping[str, Queue] = field(default_factory=dict[str, "Queue"])
     record: Record | float | None = None
     cassette: Cassette | str | Path | None = setting(
@@ -180,7 +178,7 @@ class Options:
     )
     cassette_mode: CassetteMode = setting(
         "replay",
-        "Answer calls from it (replay), begin it again (record), add to it (auto), make all again (refresh).",
+        "Answer calls from it (replay), start afresh (record), add to it (auto), repeat all (refresh).",
     )
     context: ContextSettings = field(default_factory=ContextSettings)
 

@@ -60,10 +60,10 @@ class ResultSettings:
 
     max_bytes: Bytes = setting(50_000, "A larger result is shown as an outline, with a handle.", least=MIN_BYTES)
     _: KW_ONLY
-    keep_seconds: Seconds = setting(600.0, "How long the whole of it is kept after each use.", above=0, file_least=1)
-    max_kept_bytes: Bytes = setting(256 * 1024**2, "How much is kept in memory in all.", above=0, file_least=MIN_BYTES)
+    keep_seconds: Seconds = setting(600.0, "How long the whole result is kept after each use.", above=0, file_least=1)
+    max_kept_bytes: Bytes = setting(256 * 1024**2, "Memory for kept results in total.", above=0, file_least=MIN_BYTES)
     max_tokens: int = setting(
-        0, "A result of more tokens is shown as an outline, with a handle; 0: its bytes alone count.", least=0
+        0, "A result with more tokens is shown as an outline, with a handle; 0: only results.max_bytes counts.", least=0
     )
 
 
@@ -76,12 +76,14 @@ class ContextSettings:
     count: TokenCount = setting(
         "estimate", "How tokens are counted: by characters, with a vocabulary (exact needs rs-bpe), or not at all."
     )
-    max_session_tokens: int = setting(0, "A conversation of more tokens gets no further calls; 0: no limit.", least=0)
+    max_session_tokens: int = setting(
+        0, "Token budget of a conversation; further calls are refused. 0: no limit.", least=0
+    )
     max_caller_tokens: int = setting(
-        0, "A caller with more tokens, in all of its conversations, gets no further calls; 0: no limit.", least=0
+        0, "Token budget of a caller, over all conversations; further calls are refused. 0: no limit.", least=0
     )
     idle: Seconds = setting(
-        3600.0, "A conversation, or caller, without a call for so long begins at 0 again.", above=0, file_least=1
+        3600.0, "Idle time after which the count of a conversation or caller starts again at 0.", above=0, file_least=1
     )
 
 
@@ -90,13 +92,14 @@ class ContextSettings:
 class PolicySettings:
     """What becomes of calls and runs that no rule matches."""
 
-    default: Effect = setting("allow", "Where no rule fits.")
-    remote_destructive: Effect = setting("ask", "Destructive tools of remote servers where no rule fits.")
+    default: Effect = setting("allow", "Effect when no rule matches.")
+    remote_destructive: Effect = setting("ask", "Effect for destructive tools of remote servers when no rule matches.")
     remote_unmarked: Effect | None = setting(
-        None, "Those of them that do not say whether they are destructive; the same where it is empty."
+        None, "Effect for remote tools not marked as destructive or not; empty: as remote_destructive."
     )
     default_runs: Effect = setting(
-        "allow", "Runs of code, workflows, chains and skills where no rule with runs, profiles or languages fits."
+        "allow",
+        "Effect for runs of code, workflows, chains and skills when no rule on runs matches.",
     )
 
 
@@ -105,7 +108,7 @@ class PolicySettings:
 class ApprovalSettings:
     """How an approver is asked."""
 
-    timeout: Seconds = setting(120.0, "How long to wait for an answer; then it is no.", above=0, file_least=1)
+    timeout: Seconds = setting(120.0, "How long to wait for an answer before denying.", above=0, file_least=1)
 
 
 @checked("AuditLog")
@@ -113,11 +116,11 @@ class ApprovalSettings:
 class AuditSettings:
     """What the log of calls has, and how it is written. Raises ConfigurationError for a value that makes no sense."""
 
-    args: ArgsMode = setting("digest", "What is logged of arguments.")
-    format: AuditFormat | None = setting(None, "The file's format; auto goes by its name.")
+    args: ArgsMode = setting("digest", "How arguments are logged.")
+    format: AuditFormat | None = setting(None, "Format of the file; auto: by its name.")
     sync: AuditSync = setting("none", "Whether every record waits for the disk.")
-    max_bytes: Bytes = setting(0, "A file that would grow larger is moved to path.1; 0: it grows on.", least=0)
-    keep: int = setting(5, "How many of the moved files stay.", least=1)
+    max_bytes: Bytes = setting(0, "Size at which the file is rotated to path.1; 0: never.", least=0)
+    keep: int = setting(5, "Rotated files to keep.", least=1)
 
 
 @checked("PinningSettings")
@@ -134,11 +137,9 @@ class ScanSettings:
     """What becomes of answers in which scanners find something. Raises ConfigurationError for a value that makes no
     sense."""
 
-    action: ScanAction = setting(
-        "hold", "An answer in which something is found is held for a person, or is given and logged."
-    )
+    action: ScanAction = setting("hold", "With a finding: hold the answer for a person, or deliver and log it.")
     backends: tuple[str, ...] = setting(
-        ("mcp", "provider"), "Whose answers are looked at: patterns of kinds, names or both (mcp:github)."
+        ("mcp", "provider"), "Backends whose answers are scanned: patterns of kinds, names or both (mcp:github)."
     )
 
 
@@ -147,7 +148,7 @@ class ScanSettings:
 class TelemetrySettings:
     """What spans have of calls."""
 
-    record_args: bool = setting(False, "Record arguments and results, too, without secrets.")
+    record_args: bool = setting(False, "Also record arguments and results, without secrets.")
 
 
 @checked("RetrySettings")
@@ -156,15 +157,15 @@ class RetrySettings:
     """How often and how long calls are made again."""
 
     attempts: int = setting(
-        3, "How often a call of a read-only or idempotent tool is made in all, where that may help; 1: once.", least=1
+        3, "Most attempts at a retryable call of a read-only or idempotent tool; 1: no retries.", least=1
     )
     attempt_timeout: float | None = setting(
-        None, "How long each attempt may take; 0: what is left for all of them.", above=0, file_least=0
+        None, "Time limit of each attempt; 0: the time left for all.", above=0, file_least=0
     )
     within: Seconds = setting(
-        30.0, "How long all attempts at a call may take that has no time limit of its own.", above=0, file_least=0.001
+        30.0, "Time limit of all attempts together, for a call without its own.", above=0, file_least=0.001
     )
-    budget: float = setting(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", least=0)
+    budget: float = setting(0.2, "Share of extra calls that retries may add in the long run: 0.2 is 20 %.", least=0)
 
 
 @checked("BreakerSettings")
@@ -173,9 +174,9 @@ class BreakerSettings:
     """When a backend is left alone, and for how long."""
 
     failures: int = setting(
-        5, "After how many failed calls in a row a backend is left alone; 0: it never is.", least=1, file_least=0
+        5, "Consecutive failures after which calls to a backend stop; 0: never.", least=1, file_least=0
     )
-    reset: Seconds = setting(30.0, "For how long it is left alone.", above=0, file_least=0.001)
+    reset: Seconds = setting(30.0, "How long calls to it stop.", above=0, file_least=0.001)
 
 
 @checked("BulkheadSettings")
@@ -183,15 +184,11 @@ class BreakerSettings:
 class BulkheadSettings:
     """How many calls of one backend run at a time, and how many wait."""
 
-    limit: int = setting(
-        10, "How many calls of one remote backend run at a time; 0: any number.", least=1, file_least=0
-    )
+    limit: int = setting(10, "Most concurrent calls per remote backend; 0: any number.", least=1, file_least=0)
     _: KW_ONLY
-    queue: int = setting(100, "How many more calls of it may wait for their turn.", least=0)
-    wait: Seconds = setting(5.0, "For how long they may wait.", least=0)
-    per_caller: int = setting(
-        0, "How many of these, waiting ones among them, one caller may have; 0: any number.", least=0
-    )
+    queue: int = setting(100, "Most calls that wait per remote backend.", least=0)
+    wait: Seconds = setting(5.0, "How long they may wait.", least=0)
+    per_caller: int = setting(0, "Most of these calls per caller, waiting ones included; 0: any number.", least=0)
 
 
 @checked("CacheSettings")
@@ -199,12 +196,8 @@ class BulkheadSettings:
 class CacheSettings:
     """Which answers are kept, where and for how long."""
 
-    ttl: Seconds = setting(300.0, "For how long an answer is kept; 0: only those that a rule names are.", least=0)
+    ttl: Seconds = setting(300.0, "How long answers are cached; 0: only where a rule says so.", least=0)
     _: KW_ONLY
-    identity: CacheIdentity = setting("caller", "Who shares answers; none means that all do.")
-    max_bytes: Bytes = setting(
-        64 * 1024**2, "How much is kept in memory, and in the file.", above=0, file_least=MIN_BYTES
-    )
-    path: str | Path | None = setting(
-        None, "A file that outlives the process, SQLite; empty: answers are kept in memory only."
-    )
+    identity: CacheIdentity = setting("caller", "Who shares cached answers; none: all callers share.")
+    max_bytes: Bytes = setting(64 * 1024**2, "Size limit in memory, and of the file.", above=0, file_least=MIN_BYTES)
+    path: str | Path | None = setting(None, "SQLite file that outlives the process; empty: memory only.")

@@ -54,8 +54,8 @@ class SandboxSettings:
         "The kinds to use, preferred first; empty: all but temporal and unchecked experimental ones.",
     )
     image: str = setting("", "The image of container sandboxes; empty: each one's own default.")
-    warm: int = setting(0, "How many guests each keeps started, for each way to run code.", least=0, file_most=100)
-    max_running: int = setting(32, "How many programs each container sandbox runs at once.", least=1)
+    warm: int = setting(0, "Guests that each sandbox keeps started, for each way to run code.", least=0, file_most=100)
+    max_running: int = setting(32, "Most programs that each container sandbox runs at once.", least=1)
     wasm_workers: int | Literal["auto"] = setting(
         "auto", "Processes for Python in the embedded sandbox when programs run at once; auto: one for each core."
     )
@@ -69,13 +69,15 @@ class SandboxSettings:
     )
     vm_memory_reserve: int = setting(
         256,
-        "MiB of the host's memory that virtual machines leave free; those that would not fit beside it wait.",
+        "MiB of host memory that virtual machines leave free; machines that do not fit wait.",
         least=0,
     )
-    docker_host: str = setting("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
+    docker_host: str = setting("", "Address of Docker or Podman: unix:///var/run/docker.sock.")
     docker_runtime: str = setting("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
     containerd_address: str = setting("", "The socket of containerd; empty: the usual one.")
-    route_by_needs: bool = setting(False, "Run Python that imports a package, or starts processes, where they are.")
+    route_by_needs: bool = setting(
+        False, "Run Python that imports packages or starts processes in a sandbox that has them."
+    )
     egress: Egress | None = setting(None, "Hosts that code in containers may reach: api.example.com.")
     plugins: Mapping[str, JSONObject] = field(
         default_factory=dict[str, JSONObject],

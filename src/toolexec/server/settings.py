@@ -44,18 +44,18 @@ class TaskSettings:
     """
 
     mode: TaskMode = setting("auto", "Which calls become tasks: those that take long, all, none.")
-    after: Seconds = setting(10.0, "How long a call takes until it becomes a task.", least=0)
+    after: Seconds = setting(10.0, "How long a call runs before it becomes a task.", least=0)
     ttl: Seconds = setting(
-        86400.0, "How long after it was made a task is there; it is stopped then.", above=0, file_least=1
+        86400.0, "Lifetime of a task from its creation; it is stopped and deleted then.", above=0, file_least=1
     )
     durable: bool = setting(
         False, "Chains, workflows, skills and code that may become tasks wait for people, and survive restarts."
     )
-    path: FileName = setting("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
-    max_tasks: int = setting(1000, "How many are kept; those that are over make room.", least=1)
-    max_per_caller: int = setting(100, "How many are kept of one caller.", least=1)
-    max_bytes: Bytes = setting(256 * 1024**2, "How long their results may be together.", least=1)
-    max_bytes_per_caller: Bytes = setting(64 * 1024**2, "How long the results of one caller may be together.", least=1)
+    path: FileName = setting("", "SQLite file of tasks; empty: tasks.db in the state directory.")
+    max_tasks: int = setting(1000, "Most tasks kept; finished ones make room.", least=1)
+    max_per_caller: int = setting(100, "Most tasks kept per caller.", least=1)
+    max_bytes: Bytes = setting(256 * 1024**2, "Total size of kept results.", least=1)
+    max_bytes_per_caller: Bytes = setting(64 * 1024**2, "Total size of kept results per caller.", least=1)
 
 
 @checked("ServeSettings")
@@ -99,22 +99,22 @@ class ServeSettings:
     name: str = setting("toolexec", "The name that clients see.")
     title: str = setting("", "The name that people see.")
     version: str = __version__
-    transport: Transport = setting("stdio", "How clients connect; sse has the older HTTP, too.")
+    transport: Transport = setting("stdio", "How clients connect; sse adds the older HTTP transport.")
     expose: Expose = setting(
-        "meta", "What clients see: meta-tools, the tools themselves, code only, or by their size what costs least."
+        "meta", "What clients see: meta-tools, the tools themselves, code only, or (auto) the cheapest."
     )
-    list_all: bool = setting(False, "List all of the server's own tools and arguments, also those hardly needed.")
-    instructions: str = setting("", "What the model is told about this server; empty means the usual text.")
-    page_size: int = setting(50, "How many tools one page of a list has.", least=1, file_most=1000)
+    list_all: bool = setting(False, "List all of the server's own tools and arguments, even rarely needed ones.")
+    instructions: str = setting("", "Instructions for the model; empty: the default text.")
+    page_size: int = setting(50, "Tools per page of a list.", least=1, file_most=1000)
     list_changed: bool = setting(True, "Tell clients when the tools have changed.")
     list_changed_debounce: Seconds = setting(
-        0.15, "How long changes of the tools are gathered before telling.", above=0, file_least=0.001
+        0.15, "How long tool changes are collected into one notification.", above=0, file_least=0.001
     )
     direct_wait: Seconds = setting(
-        8.0, "How long a start may hold up the first list of tools, exposed directly.", least=0
+        8.0, "How long the first list of directly exposed tools waits for starting servers.", least=0
     )
     approval_timeout: Seconds = same_as(ApprovalSettings, "timeout")
-    suspended_max: int = setting(100, "How many calls may wait for answers between requests.", least=1)
+    suspended_max: int = setting(100, "Most calls that wait for answers between requests.", least=1)
     state_keys: tuple[str, ...] = setting(
         (),
         "Keys of 32 bytes or more that encrypt such calls and what is kept of them; else one is made.",
@@ -127,7 +127,7 @@ class ServeSettings:
         "", "A store in place of the file, for many machines: valkeys://..., or secretref:env:NAME.", secret=True
     )
     state_results: Bytes = setting(
-        64 * 1024**2, "How long the results are together that are read page by page, also after a restart.", least=0
+        64 * 1024**2, "Total size of the results kept for paged reading; they survive a restart.", least=0
     )
     max_line_bytes: Bytes = setting(16 * 1024**2, "The longest message over stdio.", least=1)
     max_result_bytes: int | None = setting(None, "The longest result, as JSON; longer ones are cut.", least=1)

@@ -43,11 +43,9 @@ def serve(
         str | None, typer.Option(help="The address to listen at; a public one needs TLS.", show_default="127.0.0.1")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", help="The port; 0 means any free one.", show_default="8090")
+        int | None, typer.Option("--port", "-p", help="Listen port; 0 picks a free one.", show_default="8090")
     ] = None,
-    max_running: Annotated[
-        int | None, typer.Option(metavar="N", help="How many runs take place at once.", show_default="8")
-    ] = None,
+    max_running: Annotated[int | None, typer.Option(metavar="N", help="Most runs at once.", show_default="8")] = None,
     processes: Annotated[
         int | None, typer.Option(metavar="N", help="How many processes serve the port together.", show_default="1")
     ] = None,

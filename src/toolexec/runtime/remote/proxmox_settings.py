@@ -61,61 +61,51 @@ class ProxmoxSettings:
     token_secret: str = setting("", "Its secret.", secret=True)
     username: str = setting("", "A user in place of a token: agents@pve.")
     password: str = setting("", "The password of the user.", secret=True)
-    ca_file: PathName = setting(
-        "", "The certificates that its own is checked against, PEM; empty: those of the system."
-    )
-    fingerprint: str = setting("", "The SHA-256 fingerprint of its certificate, in place of that.")
+    ca_file: PathName = setting("", "CA certificates for the API, PEM; empty: those of the system.")
+    fingerprint: str = setting("", "SHA-256 fingerprint of its certificate, in place of ca_file.")
     node: str = setting("", "The node that the containers are on.")
     vmid: int = setting(0, "The number of the container that runs code.", least=0)
-    template: int = setting(0, "The number of a template in place of it: code runs in clones.", least=0)
+    template: int = setting(0, "Number of a template, in place of vmid: code runs in clones.", least=0)
     rollback: str = setting("", "The snapshot that the container goes back to before each program.")
-    auto_start: bool = setting(True, "Whether the container is started where it does not run.")
+    auto_start: bool = setting(True, "Start the container if it is stopped.")
     auto_stop: Literal["never", "started", "always"] = setting(
-        "never", "When it is stopped, once it is not used: never, if we have started it, or always."
+        "never", "When an unused container is stopped: never, only if toolexec started it, or always."
     )
-    linger: Seconds = setting(60.0, "How long it is kept for another program until then.", least=0)
-    full_clones: bool = setting(False, "Copy the volumes of the template, and do not link them.")
+    linger: Seconds = setting(60.0, "How long an unused container is kept before that.", least=0)
+    full_clones: bool = setting(False, "Copy the template's volumes instead of linking them.")
     storage: str = setting("", "The storage of full clones; empty: that of the template.")
     pool: str = setting("", "The pool that clones are members of.")
-    runs_per_clone: int = setting(1, "How many programs a clone runs until it is removed; 0: any number.", least=0)
-    max_clones: int = setting(4, "How many clones there are at once.", least=1)
-    warm: int = setting(0, "How many clones are pre-warmed.", least=0)
-    lease: Seconds = setting(
-        600.0, "After how long clones of a process that is silent are removed.", above=0, file_least=1
-    )
+    runs_per_clone: int = setting(1, "Programs that a clone runs before it is removed; 0: any number.", least=0)
+    max_clones: int = setting(4, "Most clones at once.", least=1)
+    warm: int = setting(0, "Clones kept started in advance.", least=0)
+    lease: Seconds = setting(600.0, "Silence of a process after which its clones are removed.", above=0, file_least=1)
     runtime: str = setting("https://{ip}:8090/v1/execute", "Where toolexec runtime serve listens in the container.")
-    network: str = setting("", "The interface whose address that is: eth0; empty: the first one.")
+    network: str = setting("", "Network interface of that address: eth0; empty: the first one.")
     key_id: str = setting("", "The ID of the key that the runtime knows.")
     runtime_token: str = setting("", "The bearer token of the key.", secret=True)
-    signing_key: str = setting("", "The secret for signatures of requests; empty: the token.", secret=True)
+    signing_key: str = setting("", "Secret for signing requests; empty: the token.", secret=True)
     sandbox: str = setting("wasm", "The kind of sandbox that code must run in, inside the container.")
-    isolation: str = setting(
-        "", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives."
+    isolation: str = setting("", "Isolation of code there: wasm, container, gvisor, vm; empty: that of the sandbox.")
+    runtime_ca_file: PathName = setting("", "CA certificates for the runtime, PEM.")
+    server_name: str = setting("", "Name expected in the runtime's certificate; empty: its address.")
+    plain_http: bool = setting(
+        False, "Allow http:// for the runtime, where the network to the containers is encrypted."
     )
-    runtime_ca_file: PathName = setting("", "The certificates that the runtime's is checked against, PEM.")
-    server_name: str = setting("", "The name that the certificate of the runtime has; empty: its address.")
-    plain_http: bool = setting(False, "The runtime may be http://: the network to the containers is encrypted.")
-    silence: Seconds = setting(
-        10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
-    )
+    silence: Seconds = setting(10.0, "Silence after which a connection counts as lost.", above=0, file_least=0.1)
     reconnect: Seconds = setting(
-        30.0, "How long it may stay lost, until its programs are given up.", above=0, file_least=0.1
+        30.0, "How long to reconnect before its programs are given up.", above=0, file_least=0.1
     )
     overhead: Seconds = setting(
-        5.0, "How late an answer may be, after the time limit of its program.", above=0, file_least=0.1
+        5.0, "How long to wait for an answer beyond the program's time limit.", above=0, file_least=0.1
     )
-    start_timeout: Seconds = setting(
-        120.0, "How long a container may take until its runtime answers.", above=0, file_least=0.1
-    )
+    start_timeout: Seconds = setting(120.0, "Time limit for a container's runtime to answer.", above=0, file_least=0.1)
     stop_timeout: Seconds = setting(
-        30.0, "How long it may take to shut down, until it is stopped hard.", above=0, file_least=0.1
+        30.0, "Time limit for shutting down, before it is stopped hard.", above=0, file_least=0.1
     )
-    timeout: Seconds = setting(30.0, "How long the API may take for one answer.", above=0, file_least=0.1)
-    poll: Seconds = setting(
-        2.0, "How often, at the longest, the API is asked for the state of a task.", above=0, file_least=0.01
-    )
+    timeout: Seconds = setting(30.0, "Time limit for one answer of the API.", above=0, file_least=0.1)
+    poll: Seconds = setting(2.0, "Longest interval between polls of a task's state.", above=0, file_least=0.01)
     watch: Seconds = setting(
-        2.0, "How often it is asked whether a container that is used still runs.", above=0, file_least=0.01
+        2.0, "Interval between checks that a container in use still runs.", above=0, file_least=0.01
     )
 
     def __post_init__(self) -> None:

@@ -30,17 +30,15 @@ class TenantQuota:
     """
 
     tenant: str = ""
-    running: int = setting(0, "How many runs of one tenant take place at once; 0: any number.", least=0)
-    queued: int = setting(0, "How many more of them may wait; 0: any number.", least=0)
+    running: int = setting(0, "Most runs of one tenant at once; 0: any number.", least=0)
+    queued: int = setting(0, "Most waiting runs of one tenant; 0: any number.", least=0)
     rate: float = setting(
-        0.0, "How many runs a tenant may begin in a second, in sessions, too; 0: any number.", least=0
+        0.0, "Most runs that a tenant may start per second, sessions included; 0: any number.", least=0
     )
-    connections: int = setting(0, "How many connections a tenant may have; 0: a fair share.", least=0)
-    held: Bytes = setting(0, "How many bytes may be held for a tenant; 0: a fair share of max_held.", least=0)
-    messages: float = setting(
-        2000.0, "How many messages of a tenant are read in a second, the others wait; 0: any number.", least=0
-    )
-    weight: float = setting(1.0, "How large the fair share of a tenant is, beside those of the others.", above=0)
+    connections: int = setting(0, "Most connections of a tenant; 0: a fair share.", least=0)
+    held: Bytes = setting(0, "Most bytes held for a tenant; 0: a fair share of max_held.", least=0)
+    messages: float = setting(2000.0, "Messages of a tenant read per second, the rest wait; 0: any number.", least=0)
+    weight: float = setting(1.0, "Weight of a tenant's fair share, relative to others.", above=0)
 
 
 @checked("RuntimeServerSettings")
@@ -79,15 +77,15 @@ class RuntimeServerSettings:
     without TLS.
     """
 
-    host: str = setting("127.0.0.1", "The address to listen at; a public one needs TLS or behind_proxy.")
-    port: int = setting(8090, "The port; 0 means any free one.", least=0, most=65535)
+    host: str = setting("127.0.0.1", "Listen address; a public one needs TLS or behind_proxy.")
+    port: int = setting(8090, "Listen port; 0 picks a free one.", least=0, most=65535)
     path: str = setting("/v1/execute", "The path of the endpoint.")
-    tls_cert: FileName = setting("", "The certificate's file, PEM.")
-    tls_key: FileName = setting("", "The key's file, PEM; empty: it is in the certificate's.")
+    tls_cert: FileName = setting("", "Certificate file, PEM.")
+    tls_key: FileName = setting("", "Key file, PEM; empty: it is in the certificate file.")
     client_ca: FileName = setting(
-        "", "Clients need a certificate of an authority in this file, PEM; empty: they need none."
+        "", "CA certificates that client certificates are checked against, PEM; empty: none is required."
     )
-    behind_proxy: bool = setting(False, "A proxy in front of it does TLS.")
+    behind_proxy: bool = setting(False, "A proxy in front terminates TLS.")
     keys: Sequence[SigningKey] = setting(
         (), "Keys of clients: id, token, secret, tenant, expires; token and secret may be a secretref:.", secret=True
     )
@@ -95,42 +93,36 @@ class RuntimeServerSettings:
         "", "The bearer token of scrapers, for /metrics alone; may be a secretref:. Empty: there are none.", secret=True
     )
     profiles: Sequence[str] = setting(("standard", "hardened"), "The security profiles that clients may ask for.")
-    processes: int = setting(
-        1, "How many processes serve the port, each with its part of what is allowed.", least=1, most=64
-    )
-    max_running: int = setting(8, "How many runs take place at once.", least=1)
-    max_queued: int = setting(1000, "How many more may wait.", least=1)
+    processes: int = setting(1, "Processes that serve the port, each with its share of the limits.", least=1, most=64)
+    max_running: int = setting(8, "Most runs at once.", least=1)
+    max_queued: int = setting(1000, "Most runs that wait.", least=1)
     quota: TenantQuota = TenantQuota()
     quotas: Sequence[TenantQuota] = setting(
-        (), "Other quotas of single tenants: tenant, running, queued, rate, connections, held, messages, weight."
+        (), "Quotas of individual tenants: tenant, running, queued, rate, connections, held, messages, weight."
     )
-    max_connections: int = setting(
-        0, "How many connections may be open; 0: three quarters of the files that the process may open.", least=0
-    )
+    max_connections: int = setting(0, "Most open connections; 0: three quarters of the process's file limit.", least=0)
     max_anonymous: int = setting(
-        0, "How many of them may have shown no key; 0: a quarter of the files, at most 256.", least=0
+        0, "Most connections without a key yet; 0: a quarter of the file limit, at most 256.", least=0
     )
     max_held: Bytes = setting(
-        512 * 1024**2, "How many bytes of requests and results are held at once, for all tenants.", least=1
+        512 * 1024**2, "Most bytes of requests and results held at once, for all tenants.", least=1
     )
-    slot_idle: Seconds = duration(
-        60.0, "A place that is not used for so long is taken back, where another tenant waits.", file_least=0.1
+    slot_idle: Seconds = duration(60.0, "Idle time after which a slot goes to a waiting tenant.", file_least=0.1)
+    state_directory: PathName = setting(
+        "", "Directory that records starts and ends of runs; empty: in the state directory."
     )
-    state_directory: PathName = setting("", "Where starts and ends are kept; empty: in the state directory.")
-    keeps: Seconds = duration(600.0, "For how long they are kept.", file_least=1)
-    max_body_bytes: Bytes = setting(32 * 1024**2, "How long a request may be.", least=1)
-    max_output_chars: Bytes = setting(16 * 1024**2, "How much of what a program prints may be kept.", least=1)
-    max_timeout: Seconds = duration(3600.0, "The longest time limit that a request may ask for.", file_least=0.1)
-    skew: Seconds = duration(SKEW, "How far the clocks of client and server may differ.", file_least=1)
-    reconnect: Seconds = duration(30.0, "A run whose client is away for so long is stopped.", file_least=0.1)
-    go_timeout: Seconds = duration(10.0, "How long a client may take to confirm the start of a run.", file_least=0.1)
-    ping: Seconds = duration(10.0, "Connections that are silent for so long are closed.", file_least=0.1)
-    header_timeout: Seconds = duration(
-        10.0, "How long a new connection may take to bring its first request.", file_least=0.1
-    )
-    drain_grace: Seconds = setting(30.0, "How long runs may go on when the server is to end.", least=0, below=1e7)
-    gateway_hosts: Sequence[str] = setting((), "Hosts where the tools of requests by POST may be; empty: all.")
-    gateway_private: bool = setting(False, "They may have private addresses, too.")
+    keeps: Seconds = duration(600.0, "How long these records are kept.", file_least=1)
+    max_body_bytes: Bytes = setting(32 * 1024**2, "Largest request.", least=1)
+    max_output_chars: Bytes = setting(16 * 1024**2, "Most characters of a program's output that are kept.", least=1)
+    max_timeout: Seconds = duration(3600.0, "Longest time limit that a request may ask for.", file_least=0.1)
+    skew: Seconds = duration(SKEW, "Allowed clock difference between client and server.", file_least=1)
+    reconnect: Seconds = duration(30.0, "How long a client may be away before its run is stopped.", file_least=0.1)
+    go_timeout: Seconds = duration(10.0, "Time limit for a client to confirm the start of a run.", file_least=0.1)
+    ping: Seconds = duration(10.0, "Silence after which a connection is closed.", file_least=0.1)
+    header_timeout: Seconds = duration(10.0, "Time limit for the first request on a new connection.", file_least=0.1)
+    drain_grace: Seconds = setting(30.0, "How long runs may continue at shutdown.", least=0, below=1e7)
+    gateway_hosts: Sequence[str] = setting((), "Hosts allowed as gateways of POST requests; empty: all.")
+    gateway_private: bool = setting(False, "Allow private addresses for these hosts.")
 
     def __post_init__(self) -> None:
         if not self.host:

@@ -57,42 +57,36 @@ class RemoteSettings:
         (), "Where they are: https://runtime.example.com/v1/execute, dns+https://NAME, file:/PATH."
     )
     discovery_interval: Seconds = setting(
-        1.0, "How often names and files among the endpoints are looked up again.", above=0, most=3600, file_least=0.1
+        1.0, "How often names and files among the endpoints are resolved again.", above=0, most=3600, file_least=0.1
     )
     networks: tuple[str, ...] = setting(
-        (), "Where addresses that are found may be, such as 10.0.0.0/8; empty: the usual networks."
+        (), "Networks that resolved addresses may be in, such as 10.0.0.0/8; empty: the default networks."
     )
     key_id: str = setting("", "The ID of the key that they know.")
     token: str = setting("", "The bearer token of the key.", secret=True)
-    signing_key: str = setting("", "The secret for signatures of requests; empty: the token.", secret=True)
+    signing_key: str = setting("", "Secret for signing requests; empty: the token.", secret=True)
     sandbox: str = setting("wasm", "The kind of sandbox that code must run in there.")
-    isolation: str = setting(
-        "", "What surrounds code there: wasm, container, gvisor, vm; empty: what the sandbox gives."
-    )
+    isolation: str = setting("", "Isolation of code there: wasm, container, gvisor, vm; empty: that of the sandbox.")
     protocol: Literal["duplex", "post"] = setting(
-        "duplex", "How programs get there: over one connection from here, or by a request for each."
+        "duplex", "How programs are sent: over one connection, or by a request for each."
     )
-    gateway_host: str = setting("127.0.0.1", "By post: the address where they find our tools.")
-    gateway_port: int = setting(0, "By post: the port of that; 0 means any free one.", least=0, most=65535)
-    gateway_url: str = setting("", "By post: the same, as they know it; empty: that address itself.")
-    ca_file: PathName = setting(
-        "", "The certificates that theirs are checked against, PEM; empty: those of the system."
+    gateway_host: str = setting("127.0.0.1", "By post: local address where the tools listen.")
+    gateway_port: int = setting(0, "By post: port of that address; 0 picks a free one.", least=0, most=65535)
+    gateway_url: str = setting("", "By post: URL of that address as seen from there; empty: the address itself.")
+    ca_file: PathName = setting("", "CA certificates for their servers, PEM; empty: those of the system.")
+    client_cert: PathName = setting("", "Client certificate, PEM.")
+    client_key: PathName = setting("", "Key of the client certificate, PEM; empty: it is in the certificate file.")
+    server_name: str = setting("", "Name expected in their certificates; empty: the one in the endpoint.")
+    plain_http: bool = setting(
+        False, "Allow http:// endpoints on other machines, where the network itself is encrypted."
     )
-    client_cert: PathName = setting("", "The certificate that is shown to them, PEM.")
-    client_key: PathName = setting("", "Its key, PEM; empty: it is in the file of the certificate.")
-    server_name: str = setting("", "The name that their certificates have; empty: the one in the endpoint.")
-    plain_http: bool = setting(False, "Endpoints of other machines may be http://: the network itself is encrypted.")
-    connect_timeout: Seconds = setting(
-        5.0, "How long an endpoint may take to answer the connection.", above=0, file_least=0.1
-    )
-    silence: Seconds = setting(
-        10.0, "After how long without a sign of life a connection counts as lost.", above=0, file_least=0.1
-    )
+    connect_timeout: Seconds = setting(5.0, "Time limit for connecting to an endpoint.", above=0, file_least=0.1)
+    silence: Seconds = setting(10.0, "Silence after which a connection counts as lost.", above=0, file_least=0.1)
     reconnect: Seconds = setting(
-        30.0, "How long a lost connection may stay lost, until its programs are given up.", above=0, file_least=0.1
+        30.0, "How long to reconnect before the programs of a lost connection are given up.", above=0, file_least=0.1
     )
     overhead: Seconds = setting(
-        5.0, "How late an answer may be, after the time limit of its program.", above=0, file_least=0.1
+        5.0, "How long to wait for an answer beyond the program's time limit.", above=0, file_least=0.1
     )
 
     def __post_init__(self) -> None:

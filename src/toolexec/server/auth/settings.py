@@ -85,12 +85,12 @@ class JwtSettings:
     that is not one of `ALGORITHMS`.
     """
 
-    issuer: str = field(metadata=about("The exact text that tokens have as iss."))
-    audience: str = setting("", "What tokens must be meant for; empty means auth.resource_url.")
-    jwks_url: str = setting("", "Where the issuer's public keys are.")
+    issuer: str = field(metadata=about("Required `iss` of tokens, exactly."))
+    audience: str = setting("", "Required audience of tokens; empty: auth.resource_url.")
+    jwks_url: str = setting("", "URL of the issuer's public keys.")
     jwks_file: FileName = setting("", "A file with the issuer's public keys.")
-    algorithms: tuple[str, ...] = setting(("RS256", "ES256"), "How tokens may be signed.")
-    leeway: Seconds = setting(30.0, "How much clocks may differ.", least=0, most=300)
+    algorithms: tuple[str, ...] = setting(("RS256", "ES256"), "Accepted signing algorithms.")
+    leeway: Seconds = setting(30.0, "Allowed clock difference.", least=0, most=300)
     id_claim: str = setting("sub", "The claim with the caller's ID.")
     roles_claim: str = setting("roles", "The claim with the roles.")
     scopes_claim: str = setting("scope", "The claim with the scopes.")
@@ -130,14 +130,14 @@ class AuthSettings:
     issuer that is not a URL.
     """
 
-    allow_anonymous: bool = setting(False, "Let in those without a key or token, as nobody in particular.")
+    allow_anonymous: bool = setting(False, "Accept callers without a key or token, as anonymous.")
     api_keys: tuple[ApiKey, ...] = setting(
         (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
     )
     required_scopes: tuple[str, ...] = setting((), "Scopes that every caller needs.")
     resource_url: str = setting("", "This server's address as clients know it.")
-    authorization_servers: tuple[str, ...] = setting((), "Where clients get their tokens.")
-    max_failures: int = setting(20, "Wrong credentials that one address may send in a minute.", least=1)
+    authorization_servers: tuple[str, ...] = setting((), "Servers that issue tokens to clients.")
+    max_failures: int = setting(20, "Failed logins allowed per address and minute.", least=1)
     jwt: JwtSettings | None = None
     sign_in: SignInSettings | None = None
 

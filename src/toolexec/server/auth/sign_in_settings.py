@@ -29,11 +29,15 @@ class SignInSettings:
     Raises ConfigurationError for a missing client, scopes without `openid`, and what is not a domain.
     """
 
-    client_id: str = field(metadata=about("What jwt.issuer, the identity provider, knows this server by."))
+    client_id: str = field(metadata=about("This server's client ID at the identity provider (jwt.issuer)."))
     client_secret: str = setting("", "The secret of that client, best as a reference: secretref:env:NAME.", secret=True)
     scopes: tuple[str, ...] = setting(("openid", "email", "profile"), "The scopes to ask for.")
-    domains: tuple[str, ...] = setting((), "Whose verified mail addresses may sign in: example.com. Empty: all.")
-    groups: tuple[str, ...] = setting((), "Roles, by jwt.roles_claim, of which one is needed. Empty: none is.")
+    domains: tuple[str, ...] = setting(
+        (), "Mail domains whose verified addresses may sign in: example.com. Empty: all."
+    )
+    groups: tuple[str, ...] = setting(
+        (), "Roles (jwt.roles_claim), one of which is required. Empty: no role is required."
+    )
 
     def __post_init__(self) -> None:
         if not self.client_id:

@@ -44,36 +44,34 @@ class HttpSettings:
     Raises ConfigurationError for a value that makes no sense.
     """
 
-    host: str = setting("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
-    port: int = setting(8080, "The port to listen at; 0 means any free one.", least=0, most=65535)
+    host: str = setting("127.0.0.1", "Listen address; a public one needs auth, and TLS or behind_proxy.")
+    port: int = setting(8080, "Listen port; 0 picks a free one.", least=0, most=65535)
     path: str = setting("/mcp", "The path of the MCP endpoint.")
     sse: bool = False
-    behind_proxy: bool = setting(False, "A proxy in front of it does TLS.")
-    trusted_proxies: tuple[str, ...] = setting(("127.0.0.1", "::1"), "Proxies that are believed who asks.")
-    tls_cert: FileName = setting("", "The certificate's file, PEM.")
-    tls_key: FileName = setting("", "The key's file, PEM; empty: it is in the certificate's.")
-    allowed_hosts: tuple[str, ...] = setting((), "Names under which clients reach it: tools.example.com.")
-    allowed_origins: tuple[str, ...] = setting((), "Web pages that may use it: https://app.example.com.")
+    behind_proxy: bool = setting(False, "A proxy in front terminates TLS.")
+    trusted_proxies: tuple[str, ...] = setting(("127.0.0.1", "::1"), "Proxies whose forwarded-for headers are trusted.")
+    tls_cert: FileName = setting("", "Certificate file, PEM.")
+    tls_key: FileName = setting("", "Key file, PEM; empty: it is in the certificate file.")
+    allowed_hosts: tuple[str, ...] = setting((), "Host names that clients use: tools.example.com.")
+    allowed_origins: tuple[str, ...] = setting((), "Web origins allowed to connect: https://app.example.com.")
     operator_roles: tuple[str, ...] = setting(
-        (), "Who may read /health, /metrics and /context; empty: all who are let in."
+        (), "Roles that may read /health, /metrics and /context; empty: any authenticated caller."
     )
-    sse_path: str = setting("/sse", "The path of the older HTTP, for transport sse.")
-    messages_path: str = setting("/messages", "Where clients of the older HTTP post.")
-    json_response: bool = setting(False, "Answer without event streams where possible: no progress then.")
-    max_body_bytes: Bytes = setting(4 * 1024**2, "The largest request.", least=1)
-    max_header_bytes: Bytes = setting(32 * 1024, "The largest head of a request.", least=1)
-    max_json_depth: int = setting(100, "How deeply the values of a request may be nested.", least=1)
-    max_json_values: int = setting(
-        400_000, "How many values a request may have: all wait while they are read.", least=1
-    )
-    header_timeout: Seconds = duration(10.0, "How long the head of a request may take.")
-    body_timeout: Seconds = duration(30.0, "How long the body of a request may take.")
-    keep_alive: Seconds = duration(15.0, "How long a connection may stay without a request.")
-    read_timeout: Seconds = duration(30.0, "How long a client may take to read what is sent to it.")
-    max_connections: int = setting(1000, "How many connections there may be at a time.", least=1)
-    max_sessions: int = setting(1000, "How many sessions there may be at a time.", least=1)
-    session_idle: Seconds = duration(1800.0, "After how long without a request a session ends.")
-    shutdown_grace: Seconds = setting(3.0, "How long calls may go on when the server stops.", least=0, most=60)
+    sse_path: str = setting("/sse", "Path of the older HTTP transport (sse).")
+    messages_path: str = setting("/messages", "Path where clients of the older HTTP transport post.")
+    json_response: bool = setting(False, "Answer without event streams where possible; disables progress.")
+    max_body_bytes: Bytes = setting(4 * 1024**2, "Largest request body.", least=1)
+    max_header_bytes: Bytes = setting(32 * 1024, "Largest request head.", least=1)
+    max_json_depth: int = setting(100, "Deepest nesting of a request's values.", least=1)
+    max_json_values: int = setting(400_000, "Most values in a request; parsing them blocks all others.", least=1)
+    header_timeout: Seconds = duration(10.0, "Time limit for a request's head.")
+    body_timeout: Seconds = duration(30.0, "Time limit for a request's body.")
+    keep_alive: Seconds = duration(15.0, "Idle time after which a connection is closed.")
+    read_timeout: Seconds = duration(30.0, "Time limit for a client to read a response.")
+    max_connections: int = setting(1000, "Most connections at a time.", least=1)
+    max_sessions: int = setting(1000, "Most sessions at a time.", least=1)
+    session_idle: Seconds = duration(1800.0, "Idle time after which a session ends.")
+    shutdown_grace: Seconds = setting(3.0, "How long running calls may continue at shutdown.", least=0, most=60)
 
     def __post_init__(self) -> None:
         if not self.host:
