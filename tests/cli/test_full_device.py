@@ -50,3 +50,21 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(words: str, tools_file: P
     assert done.returncode == 141, done.stderr
     assert "Broken" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/bin/sh").exists(), reason="this system has no shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_as_if_it_led_nowhere(closed: str, tools_file: Path) -> None:
+    """The command does its work, the other streams have what is theirs, and none has a traceback."""
+    command = f'exec "$0" -m toolexec run math:add a=1 b=2 -c app.py --raw {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tools_file.parent,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("3" in done.stdout.split()) == (">&-" not in closed.replace("2>&-", ""))

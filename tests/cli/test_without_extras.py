@@ -173,6 +173,16 @@ def test_commands_name_the_extra_they_need(directory: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_client_is_set_up_with_a_warning(directory: Path) -> None:
+    """A client that is set up before the extra is installed could not start it, so the extra is named."""
+    words = ["install", "cursor", "-c", "app.py", "--yes"]
+    ((code, out, err),) = json.loads(bare(COMMANDS, json.dumps([words]), directory=directory).stdout)
+    assert (code, "Cursor is set up" in out) == (0, True), err
+    assert "toolexec serve, which Cursor starts, needs the 'serve' extra" in err
+    assert "pip install 'toolexec[serve]'" in err
+
+
+@pytest.mark.full
 def test_names_of_packages_work_or_name_their_extra(directory: Path) -> None:
     """No public name ends in the ImportError of another package's module."""
     assert json.loads(bare(NAMES, directory=directory).stdout) == []

@@ -31,7 +31,7 @@ import typer
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
-from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
+from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout, open_closed_streams
 from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
 from toolexec.cli.plugin_commands import WithJournals
 from toolexec.errors.moved import MOVED_COMMANDS
@@ -445,6 +445,7 @@ def main() -> None:
     141, an optional dependency that is not installed is named with its extra, and any other error is a bug report.
     """
     gc.set_threshold(_START)
+    open_closed_streams()
     try:
         try:
             if "_TOOLEXEC_COMPLETE" in os.environ:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 from toolexec.errors import (
@@ -28,6 +29,7 @@ __all__ = [
     "code_of_run",
     "exit_code",
     "give_up_stdout",
+    "open_closed_streams",
 ]
 
 OK: Final = 0
@@ -71,3 +73,18 @@ def give_up_stdout(number: int | None = None) -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno() if number is None else number)
     os.close(nothing)
+
+
+def open_closed_streams() -> None:
+    """Lead the standard streams that are closed nowhere, as by `>&-`.
+
+    Python has None for such a stream, which cannot be printed to; and the next file to be opened would get its
+    number, and with that whatever a library prints.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115

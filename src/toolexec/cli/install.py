@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -83,7 +84,7 @@ def _install(
     from toolexec.config.build import state_directory
     from toolexec.config.clients import CLIENTS, Machine
     from toolexec.config.installing import plan_install, plan_undo
-    from toolexec.errors import ConfigurationError
+    from toolexec.errors import ConfigurationError, MissingExtraError
 
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"--name {name!r} may have letters, digits, _ and -, and no more than 64 of them")
@@ -98,7 +99,19 @@ def _install(
     change = plan_install(
         client, scope, machine, name=name, command=start["command"], args=start["args"], variables=[*variables]
     )
-    return _perform(screen, change, state, yes=yes, variables=variables)
+    code = _perform(screen, change, state, yes=yes, variables=variables)
+    if not _can_serve():
+        needed = str(MissingExtraError("serve", needed_for=f"toolexec serve, which {client.title} starts,"))
+        screen.note(f"warning: {needed}", style="yellow")
+    return code
+
+
+def _can_serve() -> bool:
+    """Return whether what `toolexec serve` needs is installed."""
+    try:
+        return find_spec("mcp") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _perform(
