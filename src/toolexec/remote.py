@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
-    from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.priority import GIVES_WAY
+    from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
     from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
