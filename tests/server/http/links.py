@@ -117,8 +117,8 @@ class Servers:
         self._serve, self.path, self._shop = serve, path, shop
 
     @asynccontextmanager
-    async def up(self, *, kept: bool = True, asks: bool = False) -> AsyncIterator[Link]:
-        http = HttpSettings(port=0, shutdown_grace=0)
+    async def up(self, *, kept: bool = True, asks: bool = False, json_response: bool = False) -> AsyncIterator[Link]:
+        http = HttpSettings(port=0, shutdown_grace=0, json_response=json_response)
         settings = ServeSettings(state_path=str(self.path) if kept else "", http=http)
         async with ToolServer(self._shop.ex(asks=asks), settings) as tools:
             server = await self._serve(http, AUTH, tools)

@@ -181,6 +181,19 @@ async def test_clients_that_get_no_first_event(servers: Servers, shop: Shop) -> 
             assert "denied" in text((await anext(stream))[1])
 
 
+async def test_without_streams_there_is_none_to_come_back_to(servers: Servers, shop: Shop) -> None:
+    """With `json_response` nothing is kept, and a client that comes back listens to what comes."""
+    shop.may_end.set()
+    async with servers.up(json_response=True) as link:
+        session = await link.open(version="2025-06-18")
+        async with link.called(session) as answer:
+            assert [event async for event in answer] == []  # one body of JSON
+        async with link.listening(session, EventID("0" * 16, 1, 7).text()) as stream:
+            link.tools.notify_changes()
+            name, notice = await anext(stream)
+            assert (name, notice["method"]) == ("", "notifications/tools/list_changed")
+
+
 def test_numbers_and_their_digits_differ() -> None:
     """The ID of a request keeps its kind, whatever else the request has."""
     assert request_id(b'{"id": 7, "method": "x"}', "7") == 7

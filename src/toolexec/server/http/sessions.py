@@ -103,7 +103,7 @@ class Sessions:
     """
 
     def __init__(self, lowlevel: Server[Any], http: HttpSettings, room: SessionRoom | None = None) -> None:
-        self.streams: Streams = Streams(lowlevel)
+        self.streams: Streams = Streams(lowlevel, keeps=not http.json_response)
         self._manager = StreamableHTTPSessionManager(
             lowlevel,
             event_store=None if http.json_response else self.streams,

@@ -51,12 +51,15 @@ class Streams(EventStore):
     servers over the same store. A client that comes back for what no server has gets an error that says how the call
     stands: it never waits for nothing, and nothing is run twice.
 
+    Without *keeps* there are no such streams: what a client says that it has got last is not looked at.
+
     The SDK asks for events by the names of requests, without their session. So each request is passed on by `serve`,
     and the work of a session is begun in its `within`; both say in a context variable whose events they are.
     """
 
-    def __init__(self, lowlevel: Server[Any]) -> None:
+    def __init__(self, lowlevel: Server[Any], *, keeps: bool = True) -> None:
         self._lowlevel = lowlevel
+        self._keeps = keeps
         self._kept: KeptStreams | None = lowlevel.kept_streams if isinstance(lowlevel, KeepsStreams) else None
         self.ended: Ended = Ended()
         self._log: ContextVar[SessionLog] = ContextVar("toolexec_session_log", default=_SENTINEL)
@@ -90,6 +93,10 @@ class Streams(EventStore):
 
     async def serve(self, app: ASGIApp, log: SessionLog, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the session *log* by *app*, and keep what the client has missed when it goes away."""
+        if not self._keeps:
+            headers = [(name, value) for name, value in scope["headers"] if name != b"last-event-id"]
+            await app({**scope, "headers": headers}, receive, send)
+            return
         with self.within(log):
             if scope["method"] != "POST":
                 last = header(scope, b"last-event-id")
