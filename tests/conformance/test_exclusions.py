@@ -32,7 +32,9 @@ SERVER = {
         "resources-templates-read",
         "resources-unsubscribe",
     },
-    "Streams are not closed early and resumed later; a client that loses one calls again.": {"server-sse-polling"},
+    "A stream is resumed where it was lost; the server closes none early to have its client come back.": {
+        "server-sse-polling",
+    },
     "All but one of its checks pass; that one wants a tool that needs the client's model.": {"server-stateless"},
     "Functions have no questions of their own; those of MCP servers pass, under names that the suite does not know.": {
         "elicitation-sep1034-defaults",
