@@ -56,6 +56,22 @@ def test_a_search_without_results_says_where_to_look(cli: Cli, tools_file: Path)
     )
 
 
+def test_a_search_without_results_stays_short(cli: Cli, tmp_path: Path) -> None:
+    """A query of 100,000 characters is not printed again, nor are thousands of namespaces."""
+    program = """
+from toolexec import Exec, Tool
+ex = Exec()
+for number in range(300):
+    ex.add(Tool(name="get", namespace=f"space{number}", input_schema={"type": "object"}), handler=dict)
+"""
+    (tmp_path / "many.py").write_text(program)
+    done = cli("search", "z" * 100_000, "-c", tmp_path / "many.py")
+    assert done.exit_code == 0
+    assert "and 280 more; toolexec list shows all tools" in done.stderr
+    assert "…' (the query is too long; only its beginning was used;" in done.stderr
+    assert len(done.stderr) < 1000
+
+
 def test_search_says_what_was_meant(cli: Cli, tools_file: Path) -> None:
     """A misspelt word is corrected, and that is said."""
     done = cli("search", "add nubmers", "-c", tools_file)

@@ -125,10 +125,13 @@ def test_names_of_strangers_stay_in_their_line() -> None:
         ("list_events", "List the events.", ""),
         ("list_events", "List all events of a day. Slow.", "List all events of a day."),
         ("get", "", ""),
+        ("get", "\u67e5\u627e\u53d1\u7968\u3002\u5f88\u6162\u3002", "\u67e5\u627e\u53d1\u7968\u3002"),
+        ("get", "\u0646\u062a\u064a\u062c\u0629", "\u0646\u062a\u064a\u062c\u0629"),
+        ("recup", "R\u00e9cup\u00e8re", "R\u00e9cup\u00e8re"),
     ],
 )
 def test_what_the_name_says_is_not_repeated(name: str, description: str, sentence: str) -> None:
-    """The first sentence is left out where it adds nothing."""
+    """The first sentence is left out where it adds nothing; one of another script adds something."""
     assert first_sentence(Tool(name=name, description=description, input_schema={"type": "object"})) == sentence
 
 

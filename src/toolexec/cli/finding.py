@@ -35,6 +35,10 @@ __all__ = [
     "unavailable_data",
 ]
 
+_MAX_NAMESPACES = 20
+_MAX_QUERY = 100
+"""Of what a search without results repeats, so that it stays a line or two."""
+
 
 async def connect(session: Session) -> None:
     """Start all backends and wait for them, as long as the Exec's `start_timeout`."""
@@ -95,11 +99,12 @@ async def search(session: Session, asked: Asked) -> int:
         if counts is not None:
             screen.show(facets_table(counts))
     else:
-        known = ", ".join(name for name in browsable(ex.index).namespaces() if name)
+        spaces = [name for name in browsable(ex.index).namespaces() if name]
+        known = ", ".join(spaces[:_MAX_NAMESPACES]) or "none"
+        more = f" and {len(spaces) - _MAX_NAMESPACES} more" if len(spaces) > _MAX_NAMESPACES else ""
         why = f" ({visible_line(found.note)})" if found.note else ""
-        screen.note(
-            f"nothing found for {asked.query!r}{why}; namespaces: {known or 'none'}; toolexec list shows all tools"
-        )
+        query = asked.query if len(asked.query) <= _MAX_QUERY else f"{asked.query[:_MAX_QUERY]}…"
+        screen.note(f"nothing found for {query!r}{why}; namespaces: {known}{more}; toolexec list shows all tools")
     mention(session, down)
     return OK
 

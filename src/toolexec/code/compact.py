@@ -30,8 +30,8 @@ _MAX_FIELDS: Final = 40
 _MAX_PARTS: Final = 400
 """How many parts of a schema are looked at: far more than a line has room for, and few enough for an event loop."""
 _MAX_REMEMBERED: Final = 16_000
-_WORD: Final = re.compile(r"[a-z]+")
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 _MARK: Final = re.compile(r"(?<!\S)#+(?=\s|$)")
 """What begins a note behind a tool, and a heading of Markdown."""
 _SMALL: Final = frozenset({"a", "an", "the", "of", "in", "to", "for", "by", "and", "or", "all", "with", "given", "new"})

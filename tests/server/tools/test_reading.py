@@ -208,6 +208,25 @@ class TestDescribing:
         handle = tool["inputSchema"]["handle"]
         assert counter.results.read(handle, counter.origin, path="properties.p998.type").value == "string"
 
+    async def test_all_of_a_tool_with_thousands_of_arguments(self, counter: Counter) -> None:
+        """The arguments at a glance are outlines, too, and a call to copy with a long value, so that the reply stays
+        within bounds."""
+        names = [f"property_{number}" for number in range(5000)]
+        kinds = {name: {"type": "string", "default": "of some length"} for name in names}
+        schema = {"type": "object", "properties": kinds, "required": names}
+        counter.ex.add(Tool(name="vast", input_schema=schema), handler=lambda args: args)
+        reply = await counter.ask(DESCRIBE_TOOL, tool_id="vast", detail_level="full")
+        assert len(reply.text) < 60_000
+        value = json.loads(reply.text)
+        assert all(part["handle"] for part in value["schemaInfo"].values())
+        required = value["schemaInfo"]["required"]["handle"]
+        assert counter.results.read(required, counter.origin, path="[4999]").value == "property_4999"
+        long = {"type": "object", "properties": {"text": {"enum": ["x" * 100_000]}}, "required": ["text"]}
+        counter.ex.add(Tool(name="one", input_schema=long), handler=lambda args: args)
+        reply = await counter.ask(DESCRIBE_TOOL, tool_id="one", detail_level="full")
+        assert json.loads(reply.text)["exampleCall"]["args"]["handle"]
+        assert len(reply.text) < 60_000
+
     @pytest.mark.full
     async def test_one_that_is_down(self) -> None:
         """The reason is there."""

@@ -45,6 +45,8 @@ _MAX_STUBBED: Final = 100
 _MAX_STUB_CHARS: Final = 32_000
 _MAX_OMITTED: Final = 20
 _MAX_PRODUCED: Final = 20
+_MAX_GLANCE: Final = 8000
+"""Bytes of what repeats a part of the schema."""
 _MAX_PLACE: Final = 200
 
 
@@ -111,9 +113,9 @@ def _data(call: MetaCall, doc: ToolDoc, examples: Sequence[ToolExample], *, sche
         value["tool"] = tool_data(call, doc.tool, schemas=schemas)
     elif doc.described is not None:
         value |= _hints(doc.described)
-    value |= {key: part for key, part in _more(doc, examples).items() if part}
+    value |= {key: part for key, part in _more(call, doc, examples).items() if part}
     if (arguments := doc.example_call) is not None:
-        value["exampleCall"] = {"tool_id": doc.id, "args": arguments}
+        value["exampleCall"] = {"tool_id": doc.id, "args": call.results.show(arguments, call.origin, _MAX_GLANCE).value}
     return value
 
 
@@ -123,9 +125,11 @@ def _hints(tool: Tool) -> JSONDict:
     return {"annotations": hints} if hints else {}
 
 
-def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> JSONDict:
+def _more(call: MetaCall, doc: ToolDoc, examples: Sequence[ToolExample]) -> JSONDict:
+    """Return what a description has beside the tool; a part too large to be shown is an outline."""
+    top = doc.schema_info.to_dict()
     return {
-        "schemaInfo": doc.schema_info.to_dict(),
+        "schemaInfo": {key: call.results.show(part, call.origin, _MAX_GLANCE).value for key, part in top.items()},
         "notes": visible(doc.notes, MAX_NOTES),
         "examples": [_example(example) for example in examples],
         "externalRefs": [visible_line(ref, _MAX_REF) for ref in doc.external_refs],
