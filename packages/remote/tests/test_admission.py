@@ -88,7 +88,7 @@ async def test_a_place_in_the_queue_can_be_given_up() -> None:
 
 
 async def test_beyond_its_part_of_the_cores_a_tenant_gives_way() -> None:
-    """Where another one is there, or was just now; one that is alone has all of them."""
+    """A tenant that is alone has all of them; another one counts while it is there, and some seconds longer."""
     queue, now = admission(running=8)
     now[0] = 100.0
     runs = [queue.enter("busy") for _ in range(4)]
@@ -107,7 +107,7 @@ async def test_beyond_its_part_of_the_cores_a_tenant_gives_way() -> None:
 
 
 async def test_a_weight_is_a_part_of_the_cores() -> None:
-    """One with three quarters of the weight has three of four cores before it gives way; each has one, at least."""
+    """A tenant with three quarters of the weight has three of four cores before it gives way; each has one, at least."""
     now = [0.0]
     queue = Admission(8, 10, lambda name: TenantQuota(weight=3.0 if name == "large" else 1.0), lambda: now[0])
     for _ in range(3):

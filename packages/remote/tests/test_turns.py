@@ -24,7 +24,7 @@ class Roomy:
 
 
 async def test_it_sends_little_at_a_time() -> None:
-    """However much its socket takes, everything else has its turn after a few messages."""
+    """Everything else has its turn after a few messages, however much its socket takes."""
     socket: Any = Roomy()
     shared: Any = SimpleNamespace(service=SimpleNamespace(shares=SimpleNamespace(sending=None)))
     connection = DuplexConnection(shared, socket, KEY, "/v1/execute/connect")

@@ -29,7 +29,7 @@ LOW = min(19, USUAL + LOWER)
 
 
 def nice_of(process: int) -> set[int]:
-    """How nice the threads of a process are."""
+    """Return how nice the threads of a process are."""
     found: set[int] = set()
     for task in Path(f"/proc/{process}/task").iterdir():
         with suppress(OSError):  # it has just ended
@@ -38,7 +38,7 @@ def nice_of(process: int) -> set[int]:
 
 
 class Thread:
-    """A thread that enters as a program, computes until it is told not to, and says how it was."""
+    """A thread that enters as a program, computes for long or not at all, and records its priority."""
 
     def __init__(self, long_runs: LongRuns, *, computes: bool, gives_way: bool = False) -> None:
         self._long_runs, self._computes, self._gives_way = long_runs, computes, gives_way
@@ -71,12 +71,12 @@ class Silent(LongRuns):
 
 @pytest.fixture
 def long_runs() -> LongRuns:
-    """Long runs that are looked for when the test says so."""
+    """Return long runs that are looked for when the test says so."""
     return Silent()
 
 
 def test_who_computes_for_long_gives_way(long_runs: LongRuns) -> None:
-    """One that waits does not, however long; one that should gives way before it computes at all."""
+    """A program that waits does not, however long; a program that should gives way before it computes at all."""
     busy, idle = Thread(long_runs, computes=True), Thread(long_runs, computes=False)
     polite = Thread(long_runs, computes=False, gives_way=True)
     assert (busy.watched.gives_way, idle.watched.gives_way, polite.watched.gives_way) == (False, False, True)
@@ -89,7 +89,7 @@ def test_who_computes_for_long_gives_way(long_runs: LongRuns) -> None:
 
 
 def test_it_looks_by_itself() -> None:
-    """Also when there was nothing to look at for a while."""
+    """The thread that looks lowers each program that computes for long, one after the other."""
     long_runs = LongRuns()
     for _ in range(2):
         busy = Thread(long_runs, computes=True)
@@ -102,7 +102,7 @@ def test_it_looks_by_itself() -> None:
 
 @pytest.fixture
 async def python() -> AsyncIterator[PythonLanguage]:
-    """The language, as it is used."""
+    """Give the language, as it is used."""
     language = PythonLanguage(WasmConfig(pool_size=0, workers=2))
     yield language
     await language.aclose()
@@ -110,7 +110,7 @@ async def python() -> AsyncIterator[PythonLanguage]:
 
 @pytest.fixture
 async def workers(python: PythonLanguage) -> Workers:
-    """Two workers that rank their programs, and get every one."""
+    """Return two workers that rank their programs, and get every one."""
     await python.start_workers()
     return await have_workers(python)
 
@@ -130,7 +130,7 @@ async def test_a_long_program_leaves_no_slow_thread_behind(python: PythonLanguag
 
 @pytest.mark.full
 async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLanguage, workers: Workers) -> None:
-    """They are slow there, and hold up none of the others."""
+    """A program beyond the part of its tenant is slow there, and holds up none of the others."""
     kit = Kit()
 
     async def forever(*, gives_way: bool) -> None:
@@ -154,7 +154,7 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
 
 @pytest.mark.full
 async def test_the_first_workers_stay(python: PythonLanguage) -> None:
-    """Two are there before any program, and when none has run for a while."""
+    """A backend that was asked for them has two before any program, and when none has run for a while."""
     await python.start_workers()
     workers = python.workers
     assert workers is not None

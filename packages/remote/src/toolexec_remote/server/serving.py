@@ -7,6 +7,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from time import monotonic, time
 from typing import Final
@@ -35,6 +36,7 @@ _SWEEP_SECONDS: Final = 1.0
 _KEEP_ALIVE: Final = 75.0
 _MAX_HEADER_BYTES: Final = 16 << 10
 _BACKLOG: Final = 1024
+_FIRST_NEEDED: Final = ("opentelemetry.trace.propagation.tracecontext", "pydantic_core")
 
 
 async def serve_runtime(
@@ -92,6 +94,7 @@ async def serve_runtime(
         app.doors = doors
         service.building = True
         works = (_tidy(service), _sweep(doors, service), _build(service, member))
+        _load()
         tidying = [asyncio.create_task(work) for work in works]
         listening = await _listen(doors, settings, member)
         if member is not None:
@@ -119,6 +122,14 @@ async def serve_runtime(
         await runner.cleanup()
         await gateways.aclose()
         service.close()
+
+
+def _load() -> None:
+    """Load what the first run needs before one can come: no client would be answered meanwhile, for tenths of a
+    second, and a server that comes to others under load gets many at once."""
+    for name in _FIRST_NEEDED:
+        with contextlib.suppress(ModuleNotFoundError):  # they are extras
+            import_module(name)
 
 
 async def _listen(doors: Doors, settings: RuntimeServerSettings, member: Member | None) -> list[asyncio.Server]:
