@@ -8,6 +8,7 @@ import pytest
 from packages.kubernetes.tests.test_workspace import Server
 
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.sandbox import Limits
 from toolexec_kubernetes import KubernetesConfig, probe
 from toolexec_kubernetes.probe import NetworkFinding, probe_network
 from toolexec_kubernetes.spec import SANDBOX_LABEL, Made
@@ -128,3 +129,16 @@ async def test_pods_are_made_as_the_settings_say(monkeypatch: pytest.MonkeyPatch
         assert all("persistentVolumeClaim" not in volume for volume in spec["volumes"])
     names = {each.made.body["metadata"]["name"] for each in pods.made.values()}
     assert len(names) == 2
+
+
+async def test_pods_are_small_and_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has 64 MiB and a little disk, whatever programs may have, and the cluster ends it after five minutes."""
+    pods = Pods(monkeypatch, [*NO], [*YES])
+    assert (await pods.find(limits=Limits(memory_bytes=4 << 30, disk_bytes=2 << 30))).state == "closed"
+    for each in pods.made.values():
+        spec = each.made.body["spec"]
+        assert spec["activeDeadlineSeconds"] == 300
+        (container,) = spec["containers"]
+        assert int(container["resources"]["limits"]["memory"]) == 64 << 20
+        assert int(container["resources"]["requests"]["memory"]) == 64 << 20
+        assert sum(int(volume["emptyDir"]["sizeLimit"]) for volume in spec["volumes"]) <= 4 << 20
