@@ -101,10 +101,10 @@ async def search(session: Session, asked: Asked) -> int:
     else:
         spaces = [name for name in browsable(ex.index).namespaces() if name]
         known = ", ".join(spaces[:_MAX_NAMESPACES]) or "none"
-        more = f" and {len(spaces) - _MAX_NAMESPACES} more" if len(spaces) > _MAX_NAMESPACES else ""
+        others = f" and {len(spaces) - _MAX_NAMESPACES} more" if len(spaces) > _MAX_NAMESPACES else ""
         why = f" ({visible_line(found.note)})" if found.note else ""
         query = asked.query if len(asked.query) <= _MAX_QUERY else f"{asked.query[:_MAX_QUERY]}…"
-        screen.note(f"nothing found for {query!r}{why}; namespaces: {known}{more}; toolexec list shows all tools")
+        screen.note(f"nothing found for {query!r}{why}; namespaces: {known}{others}; toolexec list shows all tools")
     mention(session, down)
     return OK
 
