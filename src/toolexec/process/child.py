@@ -46,7 +46,7 @@ class Child:
     """A running process and all that it starts. Belongs to the event loop that it was started on.
 
     It leads a session of its own, and has of descriptors and environment variables only those it was given. Its stdout
-    and stdin are `stream`; the end of its stderr is kept, or with *keep_stderr* false, that is ours.
+    and stdin are `stream`; the end of its stderr is kept.
 
     With *on_output* it has no stdin, and what it writes to stdout and stderr goes there as it comes; what that does not
     keep is gone, so that a flood neither fills memory nor blocks the process. It then has a mark, too, so that nothing
@@ -66,7 +66,6 @@ class Child:
         cwd: str | os.PathLike[str] | None = None,
         fds: Sequence[int] = (),
         on_output: OnOutput | None = None,
-        keep_stderr: bool = True,
         lifeline: bool = True,
         marked: bool = False,
     ) -> None:
@@ -75,7 +74,7 @@ class Child:
         self._lifeline: socket.socket | None = None
         self._mark = secrets.token_hex(8) if marked or on_output is not None else ""
         env = {**env, MARK: self._mark} if self._mark else env
-        ours = self._spawn(command, env, cwd, fds, keep_stderr=keep_stderr, lifeline=lifeline)
+        ours = self._spawn(command, env, cwd, fds, lifeline=lifeline)
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -89,7 +88,7 @@ class Child:
                 _Output(ours[0], self._passing_on("stdout")),
                 _Output(ours[1], self._passing_on("stderr")),
             ]
-        elif keep_stderr:
+        else:
             self._outputs.append(_Output(ours[1], self._keep, pause=_PAUSE))
 
     @property
@@ -182,7 +181,6 @@ class Child:
         cwd: str | os.PathLike[str] | None,
         fds: Sequence[int],
         *,
-        keep_stderr: bool,
         lifeline: bool,
     ) -> list[int]:
         """Start the process; returns our ends of its stdout, stderr and stdin, those that are pipes."""
@@ -197,7 +195,7 @@ class Child:
             return theirs[-1]
 
         try:
-            stdout, stderr, stdin = pipe(), pipe() if keep_stderr else None, subprocess.DEVNULL
+            stdout, stderr, stdin = pipe(), pipe(), subprocess.DEVNULL
             if self._on_output is None:
                 stdin = pipe(to_child=True)
                 _enlarge(stdin, stdout)

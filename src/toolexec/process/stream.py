@@ -202,13 +202,6 @@ class Pipes(PipeReader):
             self._writing = -1
             _wake(self._writer)
 
-    def detach(self) -> tuple[int, int]:
-        """Give up the two pipes, which are the caller's from now on; nothing may have been read."""
-        pipes = self._reading, self._writing
-        self._reading = self._writing = -1
-        self._is_over = True
-        return pipes
-
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:
     if waiting is not None and not waiting.done():

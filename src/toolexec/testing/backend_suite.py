@@ -38,7 +38,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["BACKEND_CHECKS", "BackendCheck", "MakeBackend", "check_backend", "run_backend_check", "suite_tools"]
 
@@ -301,28 +301,7 @@ async def cancelling_a_stream_stops_the_work(backend: Backend) -> None:
 
 
 BackendCheck: TypeAlias = Callable[[Backend], Awaitable[None]]
-_ALL: Final[tuple[Any, ...]] = (
-    status_describes_the_backend,
-    starting_twice_changes_nothing,
-    closing_twice_is_allowed,
-    listing_is_stable,
-    bindings_lead_back,
-    calls_answer,
-    no_arguments_are_fine,
-    arguments_stay_untouched,
-    an_unknown_tool_is_refused,
-    a_disabled_backend_refuses,
-    a_failure_is_an_execution_error,
-    cancelling_is_prompt,
-    cancelling_stops_the_work,
-    calls_run_concurrently,
-    listeners_can_leave,
-    a_stream_ends_with_done,
-    a_plain_answer_can_be_streamed,
-    closing_a_stream_stops_the_work,
-    cancelling_a_stream_stops_the_work,
-)
-BACKEND_CHECKS: Final[Mapping[str, BackendCheck]] = {check.__name__: check for check in _ALL}
+BACKEND_CHECKS: Final[Mapping[str, BackendCheck]] = checks_of(__name__)
 """Every check by its name."""
 
 

@@ -26,7 +26,7 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.json_value import JSONDict
 from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import PATIENCE, GatewayTestbed, MakeGateway
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["GATEWAY_CHECKS", "GatewayCheck", "check_gateway", "run_gateway_check"]
 
@@ -336,33 +336,7 @@ async def the_trace_is_a_snapshot(testbed: GatewayTestbed) -> None:
 
 
 GatewayCheck: TypeAlias = Callable[[GatewayTestbed], Awaitable[None]]
-_ALL: Final[tuple[Any, ...]] = (
-    a_search_honours_its_limit,
-    an_empty_query_finds_tools,
-    namespaces_are_listed,
-    documentation_arrives_whole,
-    examples_are_listed,
-    describing_an_unknown_tool_is_an_error,
-    a_tool_runs,
-    values_arrive_as_they_are,
-    a_failed_tool_is_a_result,
-    an_unknown_tool_raises,
-    wrong_arguments_raise,
-    large_values_pass,
-    calls_run_at_the_same_time,
-    a_cancelled_call_is_stopped,
-    a_call_cancelled_at_once_does_no_harm,
-    a_chain_passes_values_on,
-    a_chain_stops_at_its_first_failure,
-    an_empty_chain_is_nothing,
-    the_call_cap_holds_under_load,
-    failing_calls_count,
-    a_chain_gives_back_what_it_did_not_use,
-    a_chain_over_a_cap_does_not_begin,
-    a_tool_that_is_not_allowed_is_not_called,
-    the_trace_is_a_snapshot,
-)
-GATEWAY_CHECKS: Final[Mapping[str, GatewayCheck]] = {check.__name__: check for check in _ALL}
+GATEWAY_CHECKS: Final[Mapping[str, GatewayCheck]] = checks_of(__name__)
 """Every check by its name."""
 
 

@@ -20,7 +20,7 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import LocalBinding, MCPBinding, ProviderBinding
 from toolexec.model.tool import Tool
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["INDEX_CHECKS", "MakeIndex", "check_index"]
 
@@ -355,25 +355,7 @@ def stands_many_threads(make: MakeIndex) -> None:
     assert len(versions) == 180, f"there were 180 changes, {len(versions)} events"
 
 
-INDEX_CHECKS: tuple[Callable[[MakeIndex], None], ...] = (
-    finds_what_was_registered,
-    tells_unknown_from_malformed,
-    keeps_several_bindings,
-    refuses_another_definition,
-    accepts_the_same_definition,
-    registers_all_or_none,
-    replaces_its_own_definition,
-    unregisters_bindings_and_tools,
-    resolves_versions,
-    searches_with_scores_and_limits,
-    searches_with_filters,
-    pages_through_everything,
-    binds_cursors_to_their_question,
-    lists_namespaces,
-    tells_listeners_what_happened,
-    delivers_without_locks,
-    stands_many_threads,
-)
+INDEX_CHECKS: tuple[Callable[[MakeIndex], None], ...] = tuple(checks_of(__name__).values())
 """Every check; each takes a factory of empty indexes and raises AssertionError with the broken promise."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from toolexec.durable.journal import CallRecord, Journal, RunRecord, Signal, Snapshot, Wait
 from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.process.owner import this_owner
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["JOURNAL_CHECKS", "MakeStore", "check_journal"]
 
@@ -547,38 +547,7 @@ def refuses_after_close(make: MakeStore) -> None:
         assert again.get("r").source == "1", "the run must be there"
 
 
-JOURNAL_CHECKS: tuple[Callable[[MakeStore], None], ...] = (
-    keeps_what_a_run_was_started_with,
-    stamps_new_runs,
-    returns_the_run_that_is_there,
-    creates_with_an_owner,
-    reports_unknown_runs,
-    lists_runs_newest_first,
-    gives_a_run_to_one_owner,
-    passes_a_run_on_after_its_lease,
-    renews_a_lease,
-    recognises_a_dead_owner,
-    keeps_others_from_writing,
-    records_calls_in_order,
-    begins_a_call_again,
-    keeps_the_first_outcome,
-    records_deliveries,
-    keeps_the_last_snapshot,
-    suspends_until_something_happens,
-    wakes_with_a_signal,
-    does_not_miss_a_signal,
-    takes_signals_once,
-    ends_a_run,
-    cancels_at_once_or_asks,
-    cancels_for_an_owner_that_is_gone,
-    lists_what_is_due,
-    forgets_runs_that_have_ended,
-    refuses_what_is_not_json,
-    keeps_large_outcomes,
-    stands_many_threads,
-    has_one_winner,
-    refuses_after_close,
-)
+JOURNAL_CHECKS: tuple[Callable[[MakeStore], None], ...] = tuple(checks_of(__name__).values())
 """Every check; each takes a factory of empty stores and raises AssertionError with the broken promise."""
 
 

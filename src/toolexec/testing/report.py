@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
 
-__all__ = ["Report"]
+__all__ = ["Report", "checks_of"]
+
+
+def checks_of(module: str) -> dict[str, Any]:
+    """Return the checks of a suite by name: the public functions of one argument that *module* has defined until now,
+    in that order."""
+    functions = [found for found in vars(sys.modules[module]).values() if isinstance(found, FunctionType)]
+    ours = [found for found in functions if found.__module__ == module and not found.__name__.startswith("_")]
+    return {check.__name__: check for check in ours if check.__code__.co_argcount == 1}
 
 
 class Report:

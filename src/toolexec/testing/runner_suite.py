@@ -35,7 +35,7 @@ from toolexec.model.handler import ToolContext
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["RUNNER_CHECKS", "MakeRunner", "RunnerCheck", "RunnerTestbed", "check_runner", "run_runner_check"]
 
@@ -328,28 +328,7 @@ async def cancelling_a_stream_stops_the_tool(testbed: RunnerTestbed) -> None:
 
 
 RunnerCheck: TypeAlias = Callable[[RunnerTestbed], Awaitable[None]]
-_ALL: Final[tuple[Any, ...]] = (
-    a_result_passes_through,
-    no_arguments_are_an_empty_mapping,
-    a_tool_that_raises_is_a_result,
-    a_reported_error_is_a_result,
-    an_unknown_tool_raises,
-    a_malformed_id_raises,
-    wrong_arguments_raise,
-    a_raised_error_arrives_as_it_is,
-    cancelling_stops_the_tool,
-    a_runner_survives_failures,
-    arguments_stay_untouched,
-    progress_reaches_the_caller,
-    concurrent_calls_are_independent,
-    a_stream_ends_with_one_done,
-    a_failing_stream_ends_with_one_error,
-    a_stream_refuses_at_its_first_step,
-    a_plain_tool_streams_one_event_on_request,
-    closing_a_stream_stops_the_tool,
-    cancelling_a_stream_stops_the_tool,
-)
-RUNNER_CHECKS: Final[Mapping[str, RunnerCheck]] = {check.__name__: check for check in _ALL}
+RUNNER_CHECKS: Final[Mapping[str, RunnerCheck]] = checks_of(__name__)
 """Every check by its name."""
 
 

@@ -31,7 +31,7 @@ from toolexec.model.declare import declare
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 __all__ = ["RUNTIME_CHECKS", "MakeRuntime", "Router", "RuntimeTestbed", "check_runtime", "run_runtime_check"]
@@ -274,24 +274,7 @@ async def closing_stops_everything(testbed: RuntimeTestbed) -> None:
 
 
 RuntimeCheck: TypeAlias = Callable[[RuntimeTestbed], Awaitable[None]]
-_ALL: Final[tuple[Any, ...]] = (
-    a_program_is_run,
-    a_failed_program_is_a_result,
-    a_request_needs_gateway_and_code,
-    an_unknown_profile_is_refused,
-    a_profile_without_a_sandbox_is_refused,
-    nothing_falls_back_to_the_host,
-    isolation_is_judged_by_what_is_underneath,
-    dev_can_be_denied,
-    candidates_are_tried_in_order,
-    an_unknown_language_is_refused,
-    the_sandbox_gets_what_holds,
-    a_limit_that_would_not_hold_is_refused,
-    runs_are_concurrent,
-    cancelling_stops_the_program,
-    closing_stops_everything,
-)
-RUNTIME_CHECKS: Final[Mapping[str, RuntimeCheck]] = {check.__name__: check for check in _ALL}
+RUNTIME_CHECKS: Final[Mapping[str, RuntimeCheck]] = checks_of(__name__)
 """Every check by its name."""
 
 

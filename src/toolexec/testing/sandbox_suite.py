@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import Output
 from toolexec.errors import CodeError, InvalidRequestError
 from toolexec.runtime.base import SandboxBackend, SessionBackend
 from toolexec.runtime.claims import claims_interrupt
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 from toolexec.testing.sandbox_testbed import PATIENCE, SandboxTestbed
 
@@ -366,35 +366,7 @@ async def closing_stops_what_runs(testbed: SandboxTestbed) -> None:
 
 SandboxCheck: TypeAlias = Callable[[SandboxTestbed], Awaitable[None]]
 """One check of the suite; it raises what it finds wrong."""
-_ALL: Final[tuple[Any, ...]] = (
-    it_says_what_it_is,
-    a_request_needs_gateway_and_code,
-    an_unknown_language_is_refused,
-    a_run_says_where_it_ran,
-    values_follow_the_conventions,
-    prints_arrive_while_it_runs,
-    a_failure_keeps_what_there_was,
-    bad_syntax_is_the_programs_failure,
-    a_value_that_is_not_json_is_refused,
-    tools_answer,
-    gathered_calls_run_at_the_same_time,
-    a_failed_tool_can_be_caught,
-    a_failed_tool_fails_the_program,
-    the_cap_on_calls_holds,
-    the_cap_on_chain_steps_holds,
-    the_list_of_allowed_tools_holds,
-    the_deadline_stops_anything,
-    claimed_limits_are_real,
-    cancelling_stops_the_code,
-    a_claimed_interrupt_keeps_the_session,
-    concurrent_runs_do_not_mix,
-    every_run_starts_clean,
-    files_go_in_and_out,
-    files_stay_in_their_directory,
-    env_arrives,
-    closing_stops_what_runs,
-)
-SANDBOX_CHECKS: Final[Mapping[str, SandboxCheck]] = {check.__name__: check for check in _ALL}
+SANDBOX_CHECKS: Final[Mapping[str, SandboxCheck]] = checks_of(__name__)
 """Every check by its name."""
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from toolexec.discovery.search import Hit, Searcher
 from toolexec.model.tool import Tool
-from toolexec.testing.report import Report
+from toolexec.testing.report import Report, checks_of
 
 __all__ = ["SEARCHER_CHECKS", "MakeSearcher", "check_searcher"]
 
@@ -198,23 +198,7 @@ def answers_many_threads_at_once(make: MakeSearcher) -> None:
     assert all(answer == ["docker:run"] for answer in answers), "a search got someone else's answer"
 
 
-SEARCHER_CHECKS: tuple[Callable[[MakeSearcher], None], ...] = (
-    says_what_it_is,
-    finds_nothing_when_empty,
-    finds_by_name_namespace_description_and_tag,
-    ranks_the_name_first,
-    ignores_letter_case,
-    finds_nothing_for_unknown_words,
-    lists_by_id_without_words,
-    keeps_to_the_limit,
-    orders_by_score_then_id,
-    asks_accept,
-    forgets_removed_tools,
-    takes_the_new_form,
-    repeats_itself,
-    survives_any_query,
-    answers_many_threads_at_once,
-)
+SEARCHER_CHECKS: tuple[Callable[[MakeSearcher], None], ...] = tuple(checks_of(__name__).values())
 """Every check; each takes a factory of empty searchers and raises AssertionError with the broken promise."""
 
 
