@@ -71,7 +71,7 @@ SANDBOXES: dict[str, CodeSettings] = {"wasm": {}, "unsafe_host": {"profile": "de
 
 @pytest.mark.parametrize("language", ["python", "javascript"])
 async def test_a_sandbox_that_is_closed_has_not_failed(language: str) -> None:
-    """It may be shared with what closes it. The result is that of an Exec that is closed, in each language."""
+    """Another Exec that shares it may have closed it. The result is that of an Exec that is closed, in each language."""
     sandbox = WasmBackend()
     async with Exec(runtime_backends=[sandbox]) as ex:
         scene = Scene(ex)

@@ -1,4 +1,4 @@
-"""What the workflow of a program is told, and what it may not have heard when the program ends."""
+"""What the workflow of a program gets, and what it may not have got when the program ends."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def asked(link: Exchanges, workflow: Workflow, step: str, *groups: list[st
     return task
 
 
-async def test_what_is_under_way_at_the_end_is_told_again() -> None:
-    """An exchange that nothing was answered to yet may be lost: its groups go along with the end, and from where."""
+async def test_what_is_under_way_at_the_end_is_sent_again() -> None:
+    """An exchange without an answer may be lost: its groups go along with the end."""
     workflow = Workflow()
     async with Exchanges(cast("WorkflowHandle[Any, Any]", workflow), 1) as link:
         link.known = 3
@@ -56,7 +56,7 @@ async def test_what_is_under_way_at_the_end_is_told_again() -> None:
 
 
 async def test_a_later_exchange_does_not_stand_for_an_earlier_one() -> None:
-    """They may be answered in any order; what is told again begins with the first that was not."""
+    """Answers come in any order; what is sent again begins with the first exchange without one."""
     workflow = Workflow()
     async with Exchanges(cast("WorkflowHandle[Any, Any]", workflow), 1) as link:
         await asked(link, workflow, "1", ["a"])
