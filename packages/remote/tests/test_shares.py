@@ -185,3 +185,11 @@ def test_unused_places_are_those_that_wait_for_their_caller() -> None:
     errors: list[Any] = [*unconfirmed.stopped, *waiting.stopped]
     assert [type(error) for error in errors] == [SandboxUnavailableError, SandboxFailedError]
     assert [error.retryable for error in errors] == [True, False]
+
+
+def test_a_tenant_that_sends_too_much_is_left_for_a_while() -> None:
+    """Its messages are read some at a time, and not one by one as its rate allows each."""
+    shares = Shares(RuntimeServerSettings(keys=[KEY, OTHER]))
+    pauses = [shares.pause("a") for _ in range(20_000)]
+    assert {pause for pause in pauses if pause} == {0.01}
+    assert shares.pause("b") == 0.0

@@ -19,6 +19,9 @@ want everything get four ninths each, and a ninth stays free for the next one.""
 _SENDING: Final = 4
 """What part of the bytes that are held may be on their way out at once."""
 _MOST_ANONYMOUS: Final = 256
+_LEAST_PAUSE: Final = 0.01
+"""For how long at least a tenant is not read that sends too much: then some of its messages have their turns together,
+where the event loop would wake up for each of them."""
 _FEW: Final = 256
 """How many files a process may open where nothing is known of that."""
 
@@ -163,7 +166,8 @@ class Shares:
         pace = self._paces.get(account)
         if pace is None:
             pace = self._paces[account] = Pace(self._quota_of(account).messages, now)
-        return pace.pause(now)
+        pause = pace.pause(now)
+        return max(pause, _LEAST_PAUSE) if pause else 0.0
 
 
 def _connection_limit(wanted: int) -> int:
