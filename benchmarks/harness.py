@@ -85,6 +85,7 @@ PROGRAMS = (
     Program(name="code-start", module="code_start", rounds=1),
     Program(name="starting", module="starting", rounds=1),
     Program(name="model-programs", module="model_programs", rounds=1),
+    Program(name="mutants", module="mutants", rounds=1, quick=False),
     Program(name="code-monty", module="peer_monty_code", rounds=3, peer="pydantic-monty"),
     Program(name="code-fastmcp", module="peer_fastmcp_code", rounds=3, peer="fastmcp"),
     Program(name="code-smolagents", module="peer_smolagents_code", rounds=3, peer="smolagents"),

@@ -118,6 +118,9 @@ class Outcome:
     fixed: bool
     message: str = ""
     misled: bool = False
+    failed: bool = False
+    value: object = None
+    """What the program had as it was written; with `failed`, it had an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,7 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     code, language = program.code, program.language
     result = await ex.execute_code(code, language=language, **settings)
     first = messages = said(result)
+    failed, value = result.error is not None, result.value
     ran = result.error is None and result.value == program.value
     is_changed = False
     for _ in range(_MOST_TRIES):
@@ -162,7 +166,7 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     if program.for_reader:
         is_fixed = is_fixed or (not ran and all(text in messages for text in program.says))
     misled = is_changed and result.error is None and not is_right and not is_fixed
-    return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled)
+    return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled, failed, value)
 
 
 def said(result: CodeResult) -> str:

@@ -675,6 +675,31 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="model_programs.right", what="right programs of the whole corpus that run", unit="share", bar=1.0),
         Row(key="model_programs.wrong", what="wrong ones that their messages fix", unit="share", bar=0.95),
     ),
+    "Right programs made wrong (the embedded sandbox)": (
+        Row(key="mutants.python.failed", what="mutants, Python: right programs made wrong that fail", unit="count"),
+        Row(
+            key="mutants.python.named",
+            what="mutants, Python: fails, message names the fix",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="mutants.javascript.failed",
+            what="mutants, JavaScript and TypeScript: right programs made wrong that fail",
+            unit="count",
+        ),
+        Row(
+            key="mutants.javascript.named",
+            what="mutants, JavaScript and TypeScript: fails, message names the fix",
+            unit="share",
+            bar=0.95,
+        ),
+        Row(
+            key="mutants.misled",
+            what="mutants that run with another value once changed as their messages say",
+            unit="count",
+        ),
+    ),
     "MCP over stdio": (
         Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),
         Row(key="mcp.time_ratio", what="mcp-server-time, to the bare `mcp` SDK client", unit="ratio", bar=1.15),

@@ -42,6 +42,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "code-start": ("code.first_use", "code.interpreter", "code.process_start"),
     "starting": ("starting.",),
     "model-programs": ("model_programs.",),
+    "mutants": ("mutants.",),
     "code-monty": ("peers.monty",),
     "code-fastmcp": ("peers.fastmcp_",),
     "code-smolagents": ("peers.smolagents",),

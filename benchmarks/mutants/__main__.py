@@ -8,10 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from benchmarks.mutants import calls, javascript, python, reads
 from benchmarks.mutants.judge import fates, tallies
-
-_WAYS = (calls, javascript, python, reads)
 
 
 def main(ways: list[str]) -> None:
@@ -19,7 +16,8 @@ def main(ways: list[str]) -> None:
     found = asyncio.run(fates())
     total: dict[str, list[int]] = {}
     for language, name, tally in tallies(found):
-        print(f"{language:10} {name:30} failed {tally.failed:4}  named {tally.named:4} {tally.share:6.1%}  misled {tally.misled}")
+        counted = f"failed {tally.failed:4}  named {tally.named:4} {tally.share:6.1%}  misled {tally.misled}"
+        print(f"{language:10} {name:30} {counted}")
         counts = total.setdefault(language, [0, 0, 0])
         total[language] = [a + b for a, b in zip(counts, (tally.failed, tally.named, tally.misled), strict=True)]
     for language, (failed, named, misled) in total.items():

@@ -73,7 +73,7 @@ def _calls(right: Right) -> Iterator[_Call]:
             named = all(re.match(r"\w+\s*=(?!=)", each) for each in parts)
         else:
             parts = split(inner[1:-1]) if inner.startswith("{") and inner.endswith("}") else []
-            named = all(re.match(r"\w+\s*(?::|$)", each) for each in parts)
+            named = (bool(parts) or inner in ("", "{}")) and all(re.match(r"\w+\s*(?::|$)", each) for each in parts)
         if named:
             yield _Call(found[1], found.start(), found.end(), end - 1, tuple(parts), schema)
 
@@ -163,7 +163,7 @@ def argument_added(right: Right) -> Iterator[Change]:
     for call in _calls(right):
         new, part = ("verbose", "verbose=True" if right.is_python else "verbose: true")
         if new not in call.schema.get("properties", {}):
-            yield _written(right, call, [*call.parts, part], f"{part}` out", "leave `verbose", part)
+            yield _written(right, call, [*call.parts, part], "leave `verbose", f"{part}` out", "is not a known name")
 
 
 @operator()
@@ -172,7 +172,7 @@ def sorting_added(right: Right) -> Iterator[Change]:
     for call in _calls(right):
         part = 'sort_by="created"' if right.is_python else 'sort_by: "created"'
         if "sort_by" not in call.schema.get("properties", {}):
-            yield _written(right, call, [*call.parts, part], part)
+            yield _written(right, call, [*call.parts, part], part, "is not a known name")
 
 
 @operator()
@@ -181,14 +181,6 @@ def number_as_text(right: Right) -> Iterator[Change]:
     for call, number, name, value, schema in _arguments(right):
         if _kind(schema) in ("integer", "number") and value.isdigit():
             yield _replaced(right, call, number, name, f'"#{value}"', name)
-
-
-@operator()
-def text_as_number(right: Right) -> Iterator[Change]:
-    """Text is given as a number."""
-    for call, number, name, value, schema in _arguments(right):
-        if _kind(schema) == "string" and "enum" not in schema and re.fullmatch(r"(['\"]).*\1", value):
-            yield _replaced(right, call, number, name, "17", "text", "string", f"str {name}", f"{name}: str")
 
 
 @operator()
@@ -243,7 +235,9 @@ def object_as_text(right: Right) -> Iterator[Change]:
     for call, number, name, value, _ in _arguments(right):
         if value.startswith(("{", "[")):
             made = f"__import__('json').dumps({value})" if right.is_python else f"JSON.stringify({value})"
-            yield _replaced(right, call, number, name, made, f"{name}={value}", f"{name}: {value}", "object", "array", "list")
+            yield _replaced(
+                right, call, number, name, made, f"{name}={value}", f"{name}: {value}", "object", "array", "list"
+            )
 
 
 @operator()
@@ -327,7 +321,9 @@ def tool_with_noun(right: Right) -> Iterator[Change]:
     """`send` as `send_message`, `find_titles` as `find`."""
     for call in _calls(right):
         space, name = _parts(call)
-        yield _renamed(call, space, name.partition("_")[0] if "_" in name else f"{name}_{space.partition('.')[0]}", name)
+        yield _renamed(
+            call, space, name.partition("_")[0] if "_" in name else f"{name}_{space.partition('.')[0]}", name
+        )
 
 
 @operator()
@@ -344,7 +340,9 @@ def namespace_of_other_number(right: Right) -> Iterator[Change]:
     for call in _calls(right):
         space, name = _parts(call)
         if space:
-            yield _renamed(call, space[:-1] if space.endswith("s") else f"{space}s", name, f"{space}.{name}", f"{space}:{name}")
+            yield _renamed(
+                call, space[:-1] if space.endswith("s") else f"{space}s", name, f"{space}.{name}", f"{space}:{name}"
+            )
 
 
 @operator()

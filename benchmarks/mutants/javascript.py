@@ -19,7 +19,7 @@ def length_as_function(right: Right) -> Iterator[Change]:
 @operator("javascript")
 def length_called(right: Right) -> Iterator[Change]:
     """`x.length` as `x.length()` or `x.size`."""
-    yield from changes(right, rf"({_CHAIN})\.length\b", r"\1.length()", r"`\1.length`", "`.length`")
+    yield from changes(right, rf"({_CHAIN})\.length\b", r"\1.length()", r"`\1.length`", ".length`")
 
 
 @operator("javascript")
@@ -174,9 +174,13 @@ def async_left_out(right: Right) -> Iterator[Change]:
 @operator("javascript")
 def loop_as_for_each(right: Right) -> Iterator[Change]:
     """A loop that awaits as `forEach` with an async function."""
-    for found in re.finditer(r"^for \((?:const|let) (\w+) of ([\w.]+)\) \{\n((?: +.*\n|\n)*)\}$", right.code, re.MULTILINE):
+    for found in re.finditer(
+        r"^for \((?:const|let) (\w+) of ([\w.]+)\) \{\n((?: +.*\n|\n)*)\}$", right.code, re.MULTILINE
+    ):
         if "await" in found[3] and not re.search(r"\b(?:break|continue|return)\b", found[3]):
-            yield change(found, f"{found[2]}.forEach(async ({found[1]}) => {{\n{found[3]}}});", "for (", "Promise.all", " of ")
+            yield change(
+                found, f"{found[2]}.forEach(async ({found[1]}) => {{\n{found[3]}}});", "for (", "Promise.all", " of "
+            )
 
 
 @operator("javascript")
@@ -189,12 +193,6 @@ def loop_over_numbers(right: Right) -> Iterator[Change]:
 def return_left_out(right: Right) -> Iterator[Change]:
     """An arrow function in braces returns nothing."""
     yield from changes(right, r"=> ([\w.]+(?:\(\w*\))?)\)(?=[;.)\n])", r"=> { \1; })", "return")
-
-
-@operator("javascript")
-def value_logged(right: Right) -> Iterator[Change]:
-    """The value is logged, not returned."""
-    yield from changes(right, r"^return ([^;\n]+);$", r"console.log(\1);", "return")
 
 
 @operator("javascript")
@@ -231,7 +229,9 @@ def pattern_of_list(right: Right) -> Iterator[Change]:
 @operator("javascript")
 def pattern_around_value(right: Right) -> Iterator[Change]:
     """`const page = await ...` as `const { data } = await ...`, with the name of before."""
-    yield from changes(right, r"const (\w+) = (?=await tools)", r"const { data: \1 } = ", r"const \1 =", r"`\1`", "data")
+    yield from changes(
+        right, r"const (\w+) = (?=await tools)", r"const { data: \1 } = ", r"const \1 =", r"`\1`", "data"
+    )
 
 
 @operator("javascript")
@@ -325,7 +325,14 @@ def sorted_of_python(right: Right) -> Iterator[Change]:
 @operator("javascript")
 def range_of_python(right: Right) -> Iterator[Change]:
     """A loop that counts, as one over `range`."""
-    yield from changes(right, r"for \(let (\w+) = (\d); \1 <=? (\w+(?:\.length)?); \1(?:\+\+| \+= 1)\)", r"for (const \1 of range(\2, \3))", r"let \1 =", r"\1++", "Array")
+    yield from changes(
+        right,
+        r"for \(let (\w+) = (\d); \1 <=? (\w+(?:\.length)?); \1(?:\+\+| \+= 1)\)",
+        r"for (const \1 of range(\2, \3))",
+        r"let \1 =",
+        r"\1++",
+        "Array",
+    )
 
 
 @operator("javascript")

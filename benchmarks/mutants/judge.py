@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.mutants import calls, javascript, python, reads
 from benchmarks.mutants.model import Mutant, Right, mutants_of, rights
 from benchmarks.repair import add_tools, judge, programs
 from benchmarks.repair_sets import BLIND
 from toolexec import Exec
 
-__all__ = ["SETS", "Fate", "Tally", "fates", "tallies"]
+__all__ = ["SETS", "WAYS", "Fate", "Tally", "fates", "tallies"]
+
+WAYS: Final = (calls, javascript, python, reads)
+"""The modules that have the ways to make programs wrong."""
 
 SETS: Final[Sequence[tuple[str, ...]]] = (("kept", "ways", "later"), *((name,) for name in BLIND))
 """The files of programs, those together that call the same tools."""
@@ -43,25 +47,26 @@ class Tally:
         return self.named / self.failed if self.failed else 1.0
 
 
-async def fates(names: Iterable[tuple[str, ...]] = SETS, *, each: int = 1, every: int = 1) -> list[Fate]:
+async def fates(
+    names: Iterable[tuple[str, ...]] = SETS, *, each: int = 1, every: int = 1, first: int = 0
+) -> list[Fate]:
     """Make the right programs of these sets wrong, at most *each* times in every way, and run each that comes of every
-    *every*th of them."""
+    *every*th of them, from the *first* on."""
     found: list[Fate] = []
     for of in names:
         async with Exec() as ex:
             BLIND.get(of[0], add_tools)(ex)
-            right = [one for name in of for one in programs(name)[::every]]
+            right = [one for name in of for one in programs(name)[first::every]]
             for one in await rights(ex, right):
                 found += [fate async for fate in _fates_of(ex, one, each)]
     return found
 
 
-async def _fates_of(ex: Exec, right: Right, each: int):  # noqa: ANN202
+async def _fates_of(ex: Exec, right: Right, each: int) -> AsyncIterator[Fate]:
     for mutant in mutants_of(right, each):
-        result = await ex.execute_code(mutant.program.code, language=mutant.program.language)
-        if result.error is None and _nothings(result.value) <= _nothings(right.program.value):
-            continue
         outcome = await judge(ex, mutant.program)
+        if not outcome.failed and _nothings(outcome.value) <= _nothings(right.program.value):
+            continue
         named = outcome.fixed or any(_has(outcome.message, name) for name in mutant.names)
         yield Fate(mutant, named, outcome.misled, outcome.message)
 
@@ -72,7 +77,11 @@ def _nothings(value: object) -> int:
         return sum(map(_nothings, value.values())) + (not value)
     if isinstance(value, list):
         return sum(map(_nothings, value)) + (not value)
-    return value is None or value == "" or (isinstance(value, str) and re.search(r"\b(?:undefined|NaN|None)\b", value) is not None)
+    return (
+        value is None
+        or value == ""
+        or (isinstance(value, str) and re.search(r"\b(?:undefined|NaN|None)\b", value) is not None)
+    )
 
 
 def _has(message: str, name: str) -> bool:

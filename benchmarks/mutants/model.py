@@ -17,7 +17,8 @@ __all__ = ["OPERATORS", "Change", "Mutant", "Right", "change", "changes", "mutan
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A program that has its value, with each key of its results and a value of it, what each tool gave, and their schemas."""
+    """A program that has its value, with each key of its results and a value of it, what each tool gave, and their
+    schemas."""
 
     program: Program
     keys: Mapping[str, JSONValue]

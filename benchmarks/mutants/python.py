@@ -34,9 +34,10 @@ def _nodes(right: Right) -> Iterator[tuple[ast.expr, int, int]]:
 def _called(right: Right, *names: str) -> Iterator[tuple[ast.Call, int, int, str]]:
     """Yield each call of a function of these names with one argument: where it stands, and what it is given."""
     for node, start, end in _nodes(right):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
-            if len(node.args) == 1 and not node.keywords:
-                yield node, start, end, right.code[start + len(node.func.id) + 1 : end - 1]
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id in names and len(node.args) == 1 and not node.keywords:
+            yield node, start, end, right.code[start + len(node.func.id) + 1 : end - 1]
 
 
 @operator("python")
@@ -104,7 +105,7 @@ def sum_of_objects(right: Right) -> Iterator[Change]:
 @operator("python")
 def loop_over_number(right: Right) -> Iterator[Change]:
     """`for i in range(len(x))` as `for i in len(x)`."""
-    yield from changes(right, r"in range\(([^()\n]*(?:\([^()\n]*\))?[^()\n]*)\)", r"in \1", r"range(\1)", "range(")
+    yield from changes(right, r"in range\(([^(),\n]*(?:\([^()\n]*\))?)\)", r"in \1", r"range(\1)", "range(")
 
 
 @operator("python")
@@ -185,9 +186,13 @@ def import_left_out(right: Right) -> Iterator[Change]:
 @operator("python")
 def imported_from_elsewhere(right: Right) -> Iterator[Change]:
     """`from datetime import ...` as from another module."""
-    for found in re.finditer(r"^from (datetime|collections|statistics|itertools|math) import (\w+)", right.code, re.MULTILINE):
+    for found in re.finditer(
+        r"^from (datetime|collections|statistics|itertools|math) import (\w+)", right.code, re.MULTILINE
+    ):
         other = {"datetime": "time", "collections": "itertools", "statistics": "math", "itertools": "functools"}
-        yield change(found, f"from {other.get(found[1], 'numbers')} import {found[2]}", f"from {found[1]} import", found[1])
+        yield change(
+            found, f"from {other.get(found[1], 'numbers')} import {found[2]}", f"from {found[1]} import", found[1]
+        )
 
 
 @operator("python")
@@ -207,7 +212,13 @@ def word_of_javascript(right: Right) -> Iterator[Change]:
 @operator("python")
 def operator_of_javascript(right: Right) -> Iterator[Change]:
     """`and` as `&&`, `==` as `===`."""
-    for old, new in ((r" and ", " && "), (r" or ", " || "), (r" == ", " === "), (r" not (?!in)", " !"), (r" != ", " !== ")):
+    for old, new in (
+        (r" and ", " && "),
+        (r" or ", " || "),
+        (r" == ", " === "),
+        (r" not (?!in)", " !"),
+        (r" != ", " !== "),
+    ):
         yield from changes(right, old, new, old.replace("(?!in)", "").strip())
 
 
@@ -220,7 +231,9 @@ def elif_as_else_if(right: Right) -> Iterator[Change]:
 @operator("python")
 def template_of_javascript(right: Right) -> Iterator[Change]:
     """An f-string as a template in backticks."""
-    yield from changes(right, r"(?<!\w)f\"([^\"{}\n]*)\{([^{}\n\"]+)\}([^\"{}\n]*)\"", r"`\1${\2}\3`", r'f"\1{\2}\3"', 'f"')
+    yield from changes(
+        right, r"(?<!\w)f\"([^\"{}\n]*)\{([^{}\n\"]+)\}([^\"{}\n]*)\"", r"`\1${\2}\3`", r'f"\1{\2}\3"', 'f"'
+    )
 
 
 @operator("python")
@@ -238,7 +251,9 @@ def formatted_wrongly(right: Right) -> Iterator[Change]:
 @operator("python")
 def colon_left_out(right: Right) -> Iterator[Change]:
     """A block begins without a colon."""
-    for found in re.finditer(r"^(\s*(?:if|for|def|while|else|try|with|elif|async def)\b.*):$", right.code, re.MULTILINE):
+    for found in re.finditer(
+        r"^(\s*(?:if|for|def|while|else|try|with|elif|async def)\b.*):$", right.code, re.MULTILINE
+    ):
         yield change(found, found[1], found[0].strip())
 
 
@@ -357,7 +372,9 @@ def default_left_out(right: Right) -> Iterator[Change]:
 @operator("python")
 def counted_from_nothing(right: Right) -> Iterator[Change]:
     """`counts[key] = counts.get(key, 0) + 1` as `counts[key] += 1`."""
-    yield from changes(right, r"^(\s*)(\w+)\[([^\]\n]+)\] = \2\.get\(\3, ([^)\n]+)\) \+ ", r"\1\2[\3] += ", r"\2.get(\3, \4)", "get(")
+    yield from changes(
+        right, r"^(\s*)(\w+)\[([^\]\n]+)\] = \2\.get\(\3, ([^)\n]+)\) \+ ", r"\1\2[\3] += ", r"\2.get(\3, \4)", "get("
+    )
 
 
 @operator("python")
@@ -382,13 +399,25 @@ def joined_by_list(right: Right) -> Iterator[Change]:
 @operator("python")
 def class_attribute_missing(right: Right) -> Iterator[Change]:
     """`datetime.now()` of the module, not the class."""
-    yield from changes(right, r"from datetime import (?=[^\n]*\bdatetime\b)[^\n]*", "import datetime", "datetime.datetime", "from datetime import")
+    yield from changes(
+        right,
+        r"from datetime import (?=[^\n]*\bdatetime\b)[^\n]*",
+        "import datetime",
+        "datetime.datetime",
+        "from datetime import",
+    )
 
 
 @operator("python")
 def time_without_zone(right: Right) -> Iterator[Change]:
     """A time is compared with one that has no zone."""
-    yield from changes(right, r"datetime\.fromisoformat\(([^()\n]+)\)", r"datetime.fromisoformat(\1).replace(tzinfo=None)", "tzinfo", "zone")
+    yield from changes(
+        right,
+        r"datetime\.fromisoformat\(([^()\n]+)\)",
+        r"datetime.fromisoformat(\1).replace(tzinfo=None)",
+        "tzinfo",
+        "zone",
+    )
 
 
 @operator("python")
@@ -400,7 +429,13 @@ def slice_with_real_number(right: Right) -> Iterator[Change]:
 @operator("python")
 def comprehension_as_map(right: Right) -> Iterator[Change]:
     """`[f(x) for x in xs]` as `xs.map(lambda x: f(x))`."""
-    yield from changes(right, r"\[([^\[\]\n]+(?:\[[^\[\]]*\])?) for (\w+) in (\w+)\]", r"\3.map(lambda \2: \1)", r"for \2 in", "for each in")
+    yield from changes(
+        right,
+        r"\[([^\[\]\n]+(?:\[[^\[\]]*\])?) for (\w+) in (\w+)\]",
+        r"\3.map(lambda \2: \1)",
+        r"for \2 in",
+        "for each in",
+    )
 
 
 @operator("python")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from benchmarks.mutants.model import Change, Right, change, operator
+from toolexec.code.repair.source import end_of
 
 __all__ = ["SYNONYMS"]
 
@@ -57,7 +58,9 @@ SYNONYMS: Final[Mapping[str, str]] = {
 """Key of a result → what a model that has not seen one takes it for."""
 
 _LISTS: Final = ("data", "results", "items", "entries", "list")
-_JAVASCRIPT: Final = r"(?<![\w$.])([A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*|\[[^\[\]\n]*\])*)\??\.({0})(?![\w$]|\s*\(|\s*=[^=])"
+_JAVASCRIPT: Final = (
+    r"(?<![\w$.])([A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*|\[[^\[\]\n]*\])*)\??\.({0})(?![\w$]|\s*\(|\s*=[^=])"
+)
 _PYTHON: Final = r"(?<![\w.])([A-Za-z_]\w*(?:\.\w+|\[[^\[\]\n]*\])*)\[(['\"])({0})\2\](?!\s*=[^=])"
 
 
@@ -169,7 +172,9 @@ def part_joined(right: Right) -> Iterator[Change]:
         above = re.search(r"""(?:\[(['"])(\w+)\1\]|\??\.(\w+))$""", base)
         name = (above[2] or above[3]) if above is not None else ""
         if above is not None and isinstance(right.keys.get(name), dict):
-            yield change(found, base[: above.start()] + _named(right, f"{name}_{key}"), f'["{name}"]["{key}"]', f".{name}.{key}")
+            yield change(
+                found, base[: above.start()] + _named(right, f"{name}_{key}"), f'["{name}"]["{key}"]', f".{name}.{key}"
+            )
 
 
 @operator()
@@ -195,7 +200,9 @@ def wrapper_around_list(right: Right) -> Iterator[Change]:
     """`orders` as `orders.items`, where the result is the list."""
     for name, value in _of_calls(right).items():
         if isinstance(value, list):
-            for found in re.finditer(rf"(?<=\bin )\b{name}\b(?=:|\]|\)| if)|\b{name}\b(?=\.map|\.filter)|(?<=of ){name}(?=\))", right.code):
+            for found in re.finditer(
+                rf"(?<=\bin )\b{name}\b(?=:|\]|\)| if)|\b{name}\b(?=\.map|\.filter)|(?<=of ){name}(?=\))", right.code
+            ):
                 yield change(found, f"{name}{_named(right, 'results')}", name)
 
 
@@ -210,7 +217,7 @@ def wrapper_left_out(right: Right) -> Iterator[Change]:
 @operator()
 def wrapper_renamed(right: Right) -> Iterator[Change]:
     """`page.bookings` as `page.results`."""
-    for found, base, key, start, end in _reads(right):
+    for _, base, key, start, end in _reads(right):
         if base in _of_calls(right) and isinstance(right.keys.get(key), list):
             new = next(each for each in _LISTS if each not in right.keys)
             yield Change(start, end, new, (key,))
@@ -219,7 +226,7 @@ def wrapper_renamed(right: Right) -> Iterator[Change]:
 @operator()
 def wrapper_by_noun(right: Right) -> Iterator[Change]:
     """`page.data` as `page.page`: the key is called like what it is for."""
-    for found, base, key, start, end in _reads(right):
+    for _, base, key, start, end in _reads(right):
         if base in _of_calls(right) and isinstance(right.keys.get(key), list) and base.isidentifier() and base != key:
             yield Change(start, end, base if base not in right.keys else f"{base}_list", (key,))
 
@@ -269,10 +276,17 @@ def values_of_object_for_pairs(right: Right) -> Iterator[Change]:
 @operator()
 def method_of_text_on_number(right: Right) -> Iterator[Change]:
     """A number is stripped, as if it were text."""
-    for found, _, key, _, end in _reads(right):
+    for found, _, key, _, _ in _reads(right):
         value = right.keys[key]
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield change(found, f"{found[0]}.{'strip' if right.is_python else 'trim'}()", "a number", found[0])
+            yield change(
+                found,
+                f"{found[0]}.{'strip' if right.is_python else 'trim'}()",
+                "a number",
+                ".strip()`",
+                ".trim()`",
+                "number",
+            )
 
 
 @operator()
@@ -323,7 +337,11 @@ def other_choice(right: Right) -> Iterator[Change]:
 @operator()
 def result_inside_envelope(right: Right) -> Iterator[Change]:
     """The result of a call is read from `.data`, `.result` or as JSON."""
-    ends = (".data", ".json()", '["result"]', ".content[0].text") if right.is_python else (".data", ".result", ".content[0].text")
+    ends = (
+        (".data", ".json()", '["result"]', ".content[0].text")
+        if right.is_python
+        else (".data", ".result", ".content[0].text")
+    )
     for number, found in enumerate(_calls(right)):
         text = right.code[found[0] : found[1]]
         bare = f"({text})" if text.startswith("await") else text
@@ -332,12 +350,10 @@ def result_inside_envelope(right: Right) -> Iterator[Change]:
 
 def _calls(right: Right) -> Iterator[tuple[int, int]]:
     """Yield where each call of a tool stands that a name is bound to."""
-    from toolexec.code.repair.source import end_of
-
     for found in re.finditer(r"(?<== )(?:await )?tools\.[\w.]+\(", right.code):
-        if end := end_of(right.code, found.end() - 1):
-            if right.code[end : end + 1] in ("\n", ";", ""):
-                yield found.start(), end
+        end = end_of(right.code, found.end() - 1)
+        if end and right.code[end : end + 1] in ("\n", ";", ""):
+            yield found.start(), end
 
 
 def _of_calls(right: Right) -> Mapping[str, object]:
@@ -348,7 +364,7 @@ def _of_calls(right: Right) -> Mapping[str, object]:
         if name is not None:
             path = re.match(r"(?:await )?tools\.([\w.]+)\(", right.code[start:])
             index = path[1].replace("_", "").lower() if path is not None else ""
-            value = next((each for each, of in _results(right).items() if each == index), None)
+            value = index if index in _results(right) else None
             found[name[1]] = _results(right)[value] if value is not None else {}
     return found
 

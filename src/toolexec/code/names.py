@@ -249,7 +249,7 @@ class _Book:
         if len(path) == 1:
             return self._similar("", path[0]) or self.spelled(path) or self._some(path[0])
         if path[0] in self._spaces:
-            return self._similar(path[0], path[1]) or self._some(path[0])
+            return self._likely(path[0], path[1]) or self._some(path[0])
         if elsewhere := self.spelled(path[1:]):
             return elsewhere
         spaces = difflib.get_close_matches(path[0][:_MAX_ATTRIBUTE], list(self._spaces)[:_MAX_COMPARED])
@@ -269,6 +269,19 @@ class _Book:
         for key in itertools.islice(self._keys(first), _MAX_COMPARED):
             known.setdefault(python_name(key[1]), _exact(key))
         return [":".join(known[found]) for found in difflib.get_close_matches(name[:_MAX_ATTRIBUTE], known)]
+
+    def _likely(self, first: str, name: str) -> list[str]:
+        """Return the IDs of the tools of a namespace whose names share words with *name*, or are spelled like it: those
+        first that share most."""
+        asked, found, similar = _words(("", name)), dict[str, float](), self._similar(first, name)
+        verb = name.partition("_")[0]
+        for key in itertools.islice(self._keys(first), _MAX_COMPARED):
+            tool_id, words = ":".join(_exact(key)), _words(("", key[1]))
+            if asked & words or tool_id in similar:
+                alike = difflib.SequenceMatcher(None, name[:_MAX_ATTRIBUTE], python_name(key[1])).ratio()
+                is_same_verb = key[1].partition("_")[0] == verb  # what reads is not meant by what writes
+                found[tool_id] = 2 * len(asked & words) + is_same_verb - len(words - asked) / 4 + alike
+        return sorted(found, key=lambda tool_id: -found[tool_id])[:_MAX_CLOSE]
 
     def _some(self, first: str) -> list[str]:
         return [":".join(key) for key in itertools.islice(self._keys(first), _MAX_CLOSE)] if first else []

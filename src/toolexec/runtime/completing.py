@@ -40,8 +40,8 @@ async def completed(
     tools = request.gateway if isinstance(request.gateway, Tools) else None
     if error is None and tools is not None and len(request.code) <= MAX_REPAIRED:
         language = request.language or "python"
-        if may_be_silent(request.code, language):
-            notes = await _read_by(about_value, request.code, language, tools)
+        if may_be_silent(request.code, language, tools):
+            notes = await _read_by(about_value, request.code, language, tools, result.value)
             result.notes = [*result.notes, *(notes or ())]
     if not isinstance(error, CodeError):
         return result

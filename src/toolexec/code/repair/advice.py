@@ -20,18 +20,24 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
 from toolexec.code.repair.javascript_errors import about_javascript_errors
+from toolexec.code.repair.javascript_marks import about_javascript_marks
 from toolexec.code.repair.lacks import PackageSource, distribution_of, missing_module, needed_process
-from toolexec.code.repair.languages import about_language
+from toolexec.code.repair.languages import about_language, about_python_forms
 from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.missing_imports import about_missing_imports
 from toolexec.code.repair.near_methods import about_near_methods
 from toolexec.code.repair.near_tools import about_near_tools
 from toolexec.code.repair.operands import about_operands
 from toolexec.code.repair.other_names import about_foreign, about_other_names
+from toolexec.code.repair.own_dicts import about_own_dicts
 from toolexec.code.repair.own_imports import own_import
+from toolexec.code.repair.python_awaits import about_python_awaits
 from toolexec.code.repair.results import about_results
 from toolexec.code.repair.source import instead
+from toolexec.code.repair.swallowed import about_swallowed
 from toolexec.code.repair.syntax import about_syntax
+from toolexec.code.repair.unknown_keys import about_unknown_keys
+from toolexec.code.repair.unused_imports import unused_import, unused_package
 from toolexec.code.tools import Tools
 
 __all__ = ["INSTEAD", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
@@ -151,6 +157,9 @@ _PACKAGES: Final[Mapping[str, str]] = {
 
 _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import\b[^(\n]*['\"]", re.MULTILINE)
+_REFUSED: Final = re.compile(r"(?:InputValidation|Tool|ToolNotFound|Handler)Error: ")
+_MAY_BE_NOTHING: Final = re.compile(r"is a required property|undefined|not a function|is NaN|not iterable")
+_GROUP: Final = re.compile(r"ExceptionGroup: [^\n]*? sub-exceptions?\): ((\w+): .*?)(?: \(line \d+\))?(?:; \w+: |$)")
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
 
@@ -161,18 +170,27 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     """
     if len(failure.source) > _LONGEST_LINE:
         failure = replace(failure, source="")
+    if group := _GROUP.match(failure.message):
+        failure = replace(failure, kind=group[2], message=group[1])
     near = about_near_tools(failure, tools) if failure.is_isolated and tools is not None else ""
     if failure.is_isolated and (advice := _about_machine(failure, elsewhere)):
         return f"{advice}; {near}" if near else advice
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
-    advice = about_missing_imports(failure, tools) or about_calls(failure, tools)
+    advice = (
+        about_own_dicts(failure, tools)
+        or about_missing_imports(failure, tools)
+        or about_python_awaits(failure, tools)
+        or about_calls(failure, tools)
+    )
     advice = advice or about_arguments(failure, tools) or about_chains(failure)
     advice = (
         advice
         or about_operands(failure)
         or about_comprehensions(failure)
         or about_syntax(failure)
+        or about_python_forms(failure)
+        or about_javascript_marks(failure)
         or about_library_names(failure)
     )
     advice = (
@@ -185,6 +203,12 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     advice = advice or about_language(failure) or about_near_methods(failure)
     if not advice and failure.language == "javascript":
         advice = _about_javascript(failure)
+    if tools is not None and failure.language == "javascript" and " instead of " not in advice:
+        unknown = next(about_unknown_keys(failure.code, tools), "") if _MAY_BE_NOTHING.search(failure.message) else ""
+        advice = f"{advice}; {unknown}" if advice and unknown else advice or unknown
+    swallowed = about_swallowed(tools) if tools is not None and not _REFUSED.match(failure.message) else ""
+    if swallowed and " instead of " not in advice:
+        return f"{advice}; {swallowed}" if advice else swallowed
     if near:
         return f"{advice}; {near}" if advice else near
     if tools is None or " instead of " in advice:
@@ -208,7 +232,8 @@ def _about_machine(failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> st
 
 def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
     advice = INSTEAD.get(module, "use the standard library, or `tools`")
-    if own := own_import(failure.code, "python"):
+    own = own_import(failure.code, "python")
+    if own:
         advice = f"{_OWN}: leave `{own}` out"
     if failure.has_network and module in _NETWORK:
         advice = _REACHED
@@ -220,17 +245,9 @@ def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, 
     if not places and module in _SCIENCE and failure.backend == "wasm":
         where = "; the extra `science` (`pip install 'toolexec[science]'`) adds language='python-science', with it"
     final = "" if failure.has_network else ", and nothing can be installed"
-    return f"{module} is not in this sandbox{final}: {advice}{where}"
-
-
-def _unused_package(code: str) -> str:
-    """Return the line of *code* that takes a package of npm of which no more is said; "" without one."""
-    for found in re.finditer(
-        r"^[ \t]*((?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\([^()]*\);?)", code, re.MULTILINE
-    ):
-        if len(re.findall(rf"(?<![\w$.'\"]){found[2]}(?![\w$'\"])", code)) == 1:
-            return found[1]
-    return ""
+    unused = unused_import(failure.code, module) if not own else ""
+    without = f"; nothing of it is used: leave `{unused}` out" if unused else ""
+    return f"{module} is not in this sandbox{final}: {advice}{where}{without}"
 
 
 def _of_package(code: str) -> str:
@@ -245,7 +262,8 @@ def _about_javascript(failure: Failure) -> str:
     if own and failure.kind in ("SyntaxError", "Error", "ReferenceError", "TypeError"):
         return f"{_OWN}: leave `{own}` out"
     if failure.kind == "SyntaxError" and failure.backend == "wasm" and not own and _IMPORT.search(failure.code):
-        return f"{_NO_MODULES}{_of_package(failure.code)}"
+        unused = unused_package(failure.code)
+        return f"{_NO_MODULES}{f'; leave `{unused}` out' if unused else _of_package(failure.code)}"
     if failure.kind == "SyntaxError" and (exported := _EXPORT.search(failure.code)):
         return f"a program exports nothing, it has a value: leave `{exported[0]}` out"
     is_alone = failure.is_isolated
@@ -257,7 +275,7 @@ def _about_javascript(failure: Failure) -> str:
     if found is not None and (failure.backend == "wasm" or found[1] in _NOWHERE):
         written = next((old for old in _OF_NODE if found[1] in old and old in failure.code), "")
         advice = _NOT_DEFINED.get(found[1], "")
-        if found[1] == "require" and (unused := _unused_package(failure.code)):
+        if found[1] == "require" and (unused := unused_package(failure.code)):
             return f"{advice}: leave `{unused}` out, as nothing of it is used"
         advice += _of_package(failure.code) if found[1] == "require" else ""
         return f"{advice}: {instead(written, _OF_NODE[written])}" if written else advice

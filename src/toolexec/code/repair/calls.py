@@ -13,6 +13,7 @@ from typing import Final
 from toolexec.code.names import python_name
 from toolexec.code.repair.bare_names import Bare, catalogue_of
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.near_names import about_near_names
 from toolexec.code.repair.other_tools import about_other_tool
 from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
@@ -78,13 +79,15 @@ def _about_hyphen(failure: Failure, tools: Tools) -> str:
 
 def _about_name(word: str, failure: Failure, tools: Tools | None) -> str:
     if tools is None:
-        return ""
+        return about_near_names(word, failure)
     known = catalogue_of(tools.index)
     paths = [path for path in known.tools.get(word, ()) if tools.allows(path)]
     if paths:
         shown = ", ".join(f"`{_spelled(path)}`" for path in paths[:5])
         return f"several tools are called {word}: {shown}"
     is_space = re.search(rf"\b{word}\s*\.", failure.code) is not None
+    if advice := about_near_names(word, failure, tools):
+        return advice
     names = {**{name: (path,) for name, path in known.namespaces.items()}} if is_space else dict(known.tools)
     return _nearest(word, names, known, tools)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Final
+
+from toolexec.code.repair.python_tree import tree_of
 
 __all__ = ["MARKS", "has_fence", "without_fence", "without_indent"]
 
@@ -84,8 +85,4 @@ def _only(lines: Sequence[str], start: int, end: int) -> str:
 
 def _parses(code: str) -> bool:
     """Whether *code* is a program, which may await and return at its top."""
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return tree_of(code) is not None

@@ -18,6 +18,8 @@ _CONSTANT: Final = re.compile(r"TypeError: (?:'(\w+)' is read-only|Assignment to
 _ASSIGNED: Final = re.compile(
     r"(?<![\w$.])([A-Za-z_$][\w$]*)\s*(?:(?:[-+*/%|&?^]|\*\*|\|\||&&|\?\?)?=(?![=>])|\+\+|--)"
 )
+_OVER_NUMBERS: Final = re.compile(r"(\bfor\s*\(\s*(?:const|let|var)\s+(\w+)\s+in\s+)([A-Za-z_$][\w$]*|\[)")
+_NOT_FUNCTION: Final = re.compile(r"TypeError: .*not a function")
 _EMPTY: Final = re.compile(r"TypeError: (?:empty array|Reduce of empty array)")
 _FOLD: Final = re.compile(r"((?<![\w$.])[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*|\[[^\[\]]*\])*\.reduce)\(")
 _SUM: Final = re.compile(r"\(\s*(\w+)\s*,\s*(\w+)\s*\)\s*=>\s*\1\s*\+\s*\2")
@@ -29,7 +31,33 @@ def about_javascript_errors(failure: Failure, tools: Tools | None) -> str:
         return ""
     if found := _CONSTANT.match(failure.message):
         return _of_constant(found[1], failure)
+    if failure.kind != "SyntaxError" and (advice := _of_numbers(failure)):
+        return advice
+    if _NOT_FUNCTION.match(failure.message):
+        return _of_call(failure, tools)
     return _of_nothing(failure, tools) if _EMPTY.match(failure.message) else ""
+
+
+def _of_numbers(failure: Failure) -> str:
+    """Advise on a loop over the numbers of an array that the program has written out, taken for its items."""
+    for found in _OVER_NUMBERS.finditer(failure.code):
+        name, array = found[2], found[3]
+        is_array = array.startswith("[") or re.search(rf"\b{re.escape(array)}\s*=\s*\[", failure.code) is not None
+        if is_array and not re.search(rf"\[{re.escape(name)}\]", failure.code[found.end() :]):
+            new = found[0].replace(f"{name} in ", f"{name} of ")
+            return f"`in` gives the numbers of an array: {instead(found[0].strip(), new.strip())}"
+    return ""
+
+
+def _of_call(failure: Failure, tools: Tools | None) -> str:
+    """Advise on a length that is called, and on an array that is called with a place."""
+    if found := re.search(r"((?:[\w$]|\.|\[[^\[\]]*\])+)\.(length|count|size|len)\(\)", failure.source):
+        return f"an array has no `{found[2]}()`: {instead(found[0], f'{found[1]}.length')}"
+    program = JavaScriptProgram(failure.code, tools) if tools is not None else None
+    for found in re.finditer(r"(?<![\w$.])([A-Za-z_$][\w$]*)\((\d+)\)", failure.source):
+        if program is not None and program.is_bound(found[1]):
+            return f"`{found[1]}` is an array, not a function: {instead(found[0], f'{found[1]}[{found[2]}]')}"
+    return ""
 
 
 def _of_constant(name: str | None, failure: Failure) -> str:

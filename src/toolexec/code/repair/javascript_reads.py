@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain
+from toolexec.code.repair.javascript_names import FOR, NAME, PATTERN, Chain, Step
 from toolexec.code.repair.javascript_program import JavaScriptProgram
 from toolexec.code.repair.near_keys import is_item_of, path_to
 from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
@@ -21,6 +21,7 @@ from toolexec.model.json_value import JSONValue
 __all__ = ["about_javascript_reads", "about_not_a_number", "javascript_advice"]
 
 _OPERAND: Final = re.compile(r"(?:[-+*/]=?|\bNumber\(|\bparseFloat\(|\bnew Date\()\s*(?=[A-Za-z_$])(?!new\b)")
+_NO_KEYS: Final = re.compile(r"` is (?:text|a number|a truth value), such as")
 _AT_LENGTH: Final = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]*(?:\.\w+)*)\[\1\.length\](?!\s*=(?!=))")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_CHAINS: Final = 2_000
@@ -30,6 +31,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_OF_PYTHON: Final = {"items": "Object.entries", "keys": "Object.keys", "values": "Object.values"}
 _OF_LISTS: Final = _names(
     "map filter forEach find some every flatMap findIndex reduce length slice join sort concat includes indexOf "
     "at push pop shift flat entries keys values"
@@ -70,11 +72,16 @@ def about_not_a_number(code: str, tools: Tools) -> str:
     return next((advice.text for _, advice in program.advices()), "")
 
 
-def javascript_advice(code: str, tools: Tools) -> list[str]:
-    """Return what to write for each read of *code* that certainly means another, and gave undefined."""
+def javascript_advice(code: str, tools: Tools, *, is_empty: bool = False) -> list[str]:
+    """Return what to write for each read of *code* that certainly means another, and gave undefined; with *is_empty*
+    for those of text and numbers, too."""
     found = (advice for _, advice in _Reads(code, tools).advices())
     return [
-        each.text for each in found if each.is_certain or (" has no `" in each.text and " instead of " in each.text)
+        each.text
+        for each in found
+        if each.is_certain
+        or (is_empty and _NO_KEYS.search(each.text))
+        or (" has no `" in each.text and " instead of " in each.text)
     ]
 
 
@@ -120,10 +127,21 @@ class _Reads(JavaScriptProgram):
         end = chain.steps[number - 1].end if number else chain.end
         base, whole = self._code[start:end], self._code[start : step.end]
         objects = [each for each in values if isinstance(each, dict)]
-        if len(objects) == len(values) and (isinstance(step.key, int) or step.key in _OF_LISTS):
+        if len(objects) == len(values) and (
+            isinstance(step.key, int) or step.key in _OF_LISTS or self._is_of_python(chain, number)
+        ):
             listed = only_list(objects) or named_list(objects, base.strip())
             if isinstance(step.key, str) and any(step.key in each for each in objects):
                 return None
+            if isinstance(step.key, str) and self._is_of_python(chain, number):
+                called = self._code[start : step.end + 2]
+                new = f"{_OF_PYTHON[step.key]}({base})"
+                return Advice(f"an object has no `{step.key}()` in JavaScript: {instead(called, new)}", True)
+            after = chain.steps[number + 1].key if number + 1 < len(chain.steps) else None
+            if isinstance(step.key, int) and all(after in each for each in objects):
+                written = self._code[start : chain.steps[number + 1].end]
+                new = base + written.removeprefix(whole)
+                return Advice(f"`{base}` is one object, and no array: {instead(written, new)}", True)
             if not listed:
                 about = f"`{base}` is an object with {shown_keys(objects)}, and no array"
                 new = f"Object.values({base}){whole.removeprefix(base)}"
@@ -136,6 +154,8 @@ class _Reads(JavaScriptProgram):
         if any(each.key in ("find", "filter") for each in chain.steps[:number]):
             values = [each for each in values if each is not None] or values  # it was looked at
         is_mixed = None in values and any(each is not None for each in values)
+        if is_mixed and isinstance(step.key, str) and advice_needed([each for each in values if each], step.key):
+            values, is_mixed = [each for each in values if each is not None], False
         if isinstance(step.key, str) and is_mixed and "?" not in whole.removeprefix(base):
             new = f"{base}?{whole.removeprefix(base)}"
             return Advice(f"`{base}` is null in {values.count(None)} of {len(values)}: {instead(whole, new)}")
@@ -145,20 +165,29 @@ class _Reads(JavaScriptProgram):
         key = after[0].key if after else None
         used = isinstance(key, int) or key in _OF_LISTS or self._is_iterated(start, step.end)
         later = (key,) if isinstance(key, str) and key not in _OF_LISTS else ()
+        if not after and (made := re.search(rf"({NAME})\s*=\s*$", self._code[:start])):
+            read = re.findall(rf"(?<![\w$.]){re.escape(made[1])}\??\.({NAME})", self._code)
+            later = tuple(each for each in dict.fromkeys(read) if each not in _OF_LISTS | _OF_TEXT)
         last = number
         while last + 1 < len(chain.steps) and _is_around(chain.steps[last + 1].key):
             last += 1
         tail = self._code[start : chain.steps[last].end] if step.key in WRAPPERS and last > number else ""
-        is_part = number > 0 or any(bound is not None and bound.each for bound in self._names.get(chain.root, ()))
+        is_part = number > 0 or any(each.each or each.path for each in self.bound(chain.root, chain.start))
         is_part = is_part and chain.root != "tools"
         if number == 0 and all(isinstance(each, str) for each in values):
-            bound = [each.chain for each in self._names.get(chain.root, ()) if each is not None and each.each]
+            bound = [each.chain for each in self.bound(chain.root, chain.start) if each.chain is not None and each.each]
             lists = {self._code[each.start : each.steps[-1].end if each.steps else each.end] for each in bound}
             if len(lists) == 1 and is_item_of(step.key, lists.copy().pop()):
                 return Advice(f"`{base}` is text, one of `{lists.pop()}`: {instead(whole, base)}", True)
         place = place_of(step.key, values, self._tools)
         read = Read(base, step.key, whole, values, later, used, tail, self._nouns, is_part, place=place)
         return what_to_write(read, "javascript")
+
+    @staticmethod
+    def _is_of_python(chain: Chain, number: int) -> bool:
+        """Return whether a step is a call without arguments of a method that dicts of Python have."""
+        step = chain.steps[number]
+        return step.key in _OF_PYTHON and chain.steps[number + 1 : number + 2] == (Step(None, "", step.end + 2),)
 
     def _is_iterated(self, start: int, end: int) -> bool:
         before, behind = self._code[:start].rstrip(), self._code[end:].lstrip()
@@ -167,8 +196,10 @@ class _Reads(JavaScriptProgram):
     def _of_patterns(self) -> Iterator[tuple[int, Advice]]:
         """Advise on keys that are taken out of an object that has none of them."""
         for found in PATTERN.finditer(self._code):
-            chain = self._chain(found.end()) if found[1] is not None else None
+            chain = self._chain(found.end())
             values = self.values(chain) if chain is not None else []
+            if found[2] is not None and values and all(isinstance(value, dict) for value in values):
+                yield self._of_array_pattern(found, values)
             names = [each.strip() for each in (found[1] or "").split(",") if each.strip()]
             for each in names:
                 key, _, name = (part.strip() for part in each.partition(":"))
@@ -178,6 +209,12 @@ class _Reads(JavaScriptProgram):
                     if old is not None and not (isinstance(values[0], list | str) and key in _OF_LISTS | _OF_TEXT):
                         yield line, Advice(f"the result is a value already: {instead(old[0], name or key)}", True)
                 elif values and all(isinstance(value, dict) and key not in value for value in values):
+                    if key in WRAPPERS and len(names) == 1:
+                        pattern = re.search(r"\{[^{}]*\}", found[0])
+                        if pattern is not None:
+                            about = "the result is a value already"
+                            yield line, Advice(f"{about}: {instead(pattern[0], name or key)}", True)
+                            continue
                     used = re.search(
                         rf"(?<![\w$.]){re.escape(name or key)}\s*\.\s*({'|'.join(_OF_LISTS)})\b", self._code
                     )
@@ -205,6 +242,16 @@ class _Reads(JavaScriptProgram):
                                     f"there is no `{key}`; the list is in `{listed}`: {instead(old[0], shown)}", True
                                 ),
                             )
+
+    def _of_array_pattern(self, found: re.Match[str], values: list[JSONValue]) -> tuple[int, Advice]:
+        """Advise on an object that is taken apart like an array."""
+        taken, old = [each.strip() for each in found[2].split(",")], f"[{found[2]}]"
+        is_key = all(isinstance(value, dict) and each in value for value in values for each in taken)
+        listed = only_list(values)
+        new = f"{{ {', '.join(taken)} }}" if is_key else f"{{ {listed}: {old} }}" if listed else ""
+        about = f"this is an object with {shown_keys(values)}, and no array"
+        line = self._code.count("\n", 0, found.start()) + 1
+        return line, Advice(f"{about}: {instead(old, new)}" if new else about, bool(new))
 
     def _of_ends(self) -> Iterator[tuple[int, Advice]]:
         """Advise on a list that is read at its length, where nothing is."""

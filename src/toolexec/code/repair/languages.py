@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.typescript import enum_as_object, not_erasable
 
-__all__ = ["about_language"]
+__all__ = ["about_language", "about_python_forms"]
 
 _LIKE_JAVASCRIPT: Final = re.compile(
     r"^\s*(?:const|let|var)\s+[\w{[]|^\s*(?:async\s+)?function\b|=>\s*[{(\w]|\bconsole\.log\(|^\s*import\s.*\sfrom\s+['\"]",
@@ -38,7 +38,7 @@ def about_language(failure: Failure) -> str:
         return f"TypeScript's {kind} is more than a type: write its functions and constants without it"
     if _is_python(failure.code):
         return "this is Python: send it with language='python'"
-    return _about_python_forms(failure)
+    return about_python_forms(failure, near=1)
 
 
 _FORMS: Final = (
@@ -63,12 +63,19 @@ _FORMS: Final = (
 _LONGEST_LINE: Final = 500
 
 
-def _about_python_forms(failure: Failure) -> str:
-    """Advise on a form of Python on the line of the error, or near it."""
+def about_python_forms(failure: Failure, near: int = 0) -> str:
+    """Return what to write for a form of Python on the line that cannot be read, or *near* lines from it; "" else."""
+    if (
+        failure.language not in ("javascript", "typescript")
+        or failure.kind != "SyntaxError"
+        or _is_python(failure.code)
+    ):
+        return ""
     lines = failure.code.splitlines()
     at = failure.line or 1
     for line in (
-        each[:_LONGEST_LINE] for each in [*lines[at - 1 : at], *lines[max(at - 2, 0) : at - 1], *lines[at : at + 1]]
+        each[:_LONGEST_LINE]
+        for each in [*lines[at - 1 : at], *lines[max(at - 1 - near, 0) : at - 1], *lines[at : at + near]]
     ):
         for pattern, advice in _FORMS:
             if found := pattern.search(line):
@@ -89,8 +96,4 @@ def _about_await(failure: Failure) -> str:
 
 
 def _is_python(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return tree_of(code) is not None

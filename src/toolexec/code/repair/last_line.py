@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from toolexec.code.repair.python_tree import tree_of
+
 __all__ = ["RESULT_NAMES", "last_result"]
 
 RESULT_NAMES: Final = (
@@ -48,10 +50,11 @@ def last_result(code: str, language: str) -> str:
 
 def _of_python(code: str) -> str:
     try:
-        body = ast.parse(code).body
+        tree = tree_of(code)
+        body = tree.body if tree is not None else []
         name = (_last_set(body) or _printed(body)) if body else ""
         return "" if not name or any(_returns(node) for node in body) else name
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except RecursionError:
         return ""
 
 

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from toolexec.code.repair.python_tree import tree_of
+
 __all__ = ["without_nested_loops"]
 
 _NESTING = re.compile(r"^([ \t]*)(import nest_asyncio|nest_asyncio\.apply\([^()\n]*\))[ \t]*$", re.MULTILINE)
@@ -20,9 +22,8 @@ def without_nested_loops(code: str) -> str:
         code = _NESTING.sub(lambda found: f"{found[1]}{'pass'.ljust(len(found[2]))}", code)
     if "await" not in code or ("asyncio.run(" not in code and ".run_until_complete(" not in code):
         return code
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = tree_of(code)
+    if tree is None:
         return code
     nodes = [node for statement in tree.body for node in _at_the_top(statement)]
     if not any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in nodes):

@@ -12,6 +12,7 @@ from typing import Final
 
 from toolexec.code.fitting import positional
 from toolexec.code.names import tool_at
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.tools import Tools
 from toolexec.errors import ToolNotFoundError
 
@@ -49,7 +50,7 @@ def rules_of(code: str, language: str, tools: Tools, names: Mapping[str, str]) -
     printed = _PRINT.findall(code) if "print(" in code else ()
     prints = len(printed) == 1 and not any(printed[0])
     reads = _ATTRIBUTE.search(_TOOLS.sub("", code)) is not None
-    tree = _tree(code) if prints or reads else None
+    tree = tree_of(code) if prints or reads else None
     if tree is None:
         return found
     if prints and not any(isinstance(node, ast.Return) for node in _at_top(tree)):
@@ -64,7 +65,7 @@ def without_idle_awaits(code: str, names: Mapping[str, str]) -> str:
     line and column stays where it is."""
     if "await" not in code or ("def " not in code and "lambda" not in code):
         return code
-    tree = _tree(code)
+    tree = tree_of(code)
     if tree is None:
         return code
     lines = [line.encode() for line in code.splitlines(keepends=True)]
@@ -107,13 +108,6 @@ def _order(path: str, tools: Tools) -> list[str]:
         except ToolNotFoundError:
             return []
     return positional(entry.tool) if entry is not None and tools.allows(entry.tool.id) else []
-
-
-def _tree(code: str) -> ast.Module | None:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _at_top(node: ast.AST) -> Iterator[ast.AST]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from toolexec.code.tools import Tools
 
 __all__ = ["about_missing_imports"]
 
+_LONGEST_LINE: Final = 200
 _NO_NAME: Final = re.compile(r"NameError: name '(\w+)' is not defined")
 _MODULES: Final[Mapping[str, str]] = {
     "collections": "Counter OrderedDict defaultdict deque namedtuple",
@@ -41,6 +43,11 @@ def about_missing_imports(failure: Failure, tools: Tools | None) -> str:
     a tool."""
     found = _NO_NAME.match(failure.message) if failure.language == "python" else None
     module = _HOME.get(found[1], "") if found is not None else ""
+    if found is not None and not module and found[1] in sys.stdlib_module_names and f"{found[1]}." in failure.code:
+        line = next((each for each in failure.code.splitlines() if each.strip()), "")
+        is_first = failure.code.count(line) == 1 and len(line) < _LONGEST_LINE
+        about = f"`{found[1]}` is not imported"
+        return f"{about}: {instead(line, f'import {found[1]}{chr(10)}{line}')}" if is_first else about
     if found is None or not module or (tools is not None and found[1] in catalogue_of(tools.index).tools):
         return ""
     name = found[1]
@@ -50,5 +57,5 @@ def about_missing_imports(failure: Failure, tools: Tools | None) -> str:
     if re.search(rf"^[ \t]*import {module}\b", failure.code, re.MULTILINE):
         return f"{about}: {instead(name, f'{module}.{name}')}"
     line = next((each for each in failure.code.splitlines() if each.strip()), "")
-    is_first = failure.code.count(line) == 1 and len(line) < 200
+    is_first = failure.code.count(line) == 1 and len(line) < _LONGEST_LINE
     return f"{about}: {instead(line, f'from {module} import {name}{chr(10)}{line}')}" if is_first else about

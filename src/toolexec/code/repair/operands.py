@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 
 __all__ = ["about_operands"]
@@ -27,9 +28,17 @@ _OPERATORS: Final = (
     (re.compile(r"(?<=return )([^?\s][^?\n]*) \?([^:?\n]+) :([^\n;]+)"), r"\2 if \1 else\3"),
     (re.compile(r"(?<![\w.\[\]\"'])([\w.\[\]\"']+) *\?\?([^\n;]+)"), r"\1 if \1 is not None else\2"),
     (re.compile(r"\bnull\b"), "None"),
+    (re.compile(r"([A-Za-z_]\w*(?:\[[^\[\]]*\])*)->([A-Za-z_]\w*)(?!\()"), r'\1["\2"]'),
+    (re.compile(r"(?<!\w)`([^`$\n]*)\$\{([^`{}\n]+)\}([^`$\n]*)`"), r'f"\1{\2}\3"'),
 )
 """What JavaScript's operators are in Python."""
 
+
+_DECLARED: Final = re.compile(r"(?<!\S)(?:const|let|var)[ \t]+([A-Za-z_]\w*[ \t]*=)(?!=)")
+_OF_PYTHON: Final = re.compile(
+    r"^[ \t]*(?:\w+ = [^{;]*$|for .* in |def |import |from |print\(|if .*:$)|\(\w+=[^=]|\bfor \w+ in ", re.MULTILINE
+)
+"""What only Python has, or both languages."""
 
 _LONGEST_LINE: Final = 500
 """Characters of a line beyond which operators are not looked for: each is read from several places."""
@@ -40,7 +49,7 @@ def about_operands(failure: Failure) -> str:
     if failure.language != "python":
         return ""
     if failure.kind == "SyntaxError":
-        return _with_colon(failure) or _of_javascript(failure)
+        return _with_colon(failure) or _declared(failure) or _of_javascript(failure)
     if _TO_TEXT.match(failure.message):
         return _as_text(failure)
     if _TO_NUMBER.match(failure.message):
@@ -61,11 +70,22 @@ def _of_javascript(failure: Failure) -> str:
             said = said or instead(found[0], written.strip() if new != "not " else written)
     if not said:
         return _of_braces(lines[failure.line - 1])
-    try:
-        compile(code, "code", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    return "" if tree_of(code) is None else f"this is JavaScript's operator: {said}"
+
+
+def _declared(failure: Failure) -> str:
+    """Advise on names that are declared as in JavaScript, where all else is Python."""
+    found = _DECLARED.search(failure.code)
+    without = _DECLARED.sub(r"\1", failure.code)
+    others = "\n".join(line for line in failure.code.splitlines() if not _DECLARED.search(line))
+    if (
+        found is None
+        or ";\n" in f"{failure.code}\n"
+        or not _OF_PYTHON.search(f"{others}\n{found.string[found.start(1) :]}")
+        or tree_of(without) is None
+    ):
         return ""
-    return f"this is JavaScript's operator: {said}"
+    return f"a name is not declared in Python: {instead(found[0], found[1])}"
 
 
 def _with_colon(failure: Failure) -> str:
@@ -117,10 +137,7 @@ def _as_numbers(failure: Failure) -> str:
 
 
 def _on_line(failure: Failure) -> Iterator[ast.AST]:
-    try:
-        nodes = list(ast.walk(ast.parse(failure.code)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in nodes:
+    tree = tree_of(failure.code)
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.expr | ast.stmt) and node.lineno <= failure.line <= (node.end_lineno or node.lineno):
             yield node

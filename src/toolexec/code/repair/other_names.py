@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -84,6 +85,9 @@ _METHODS_IN_JAVASCRIPT: Final[Mapping[str, str]] = {
     "isEmpty": "({0}.length === 0)",
     "sorted": "[...{0}].sort()",
     "reversed": "[...{0}].reverse()",
+    "rjust": "{0}.padStart(width)",
+    "ljust": "{0}.padEnd(width)",
+    "zfill": "{0}.padStart(width)",
     "capitalize": "({0}[0].toUpperCase() + {0}.slice(1))",
 }
 """Method of Python → what JavaScript has in its place."""
@@ -110,6 +114,9 @@ _NOT_IN_JAVASCRIPT: Final = (
     "isEmpty",
     "sorted",
     "reversed",
+    "rjust",
+    "ljust",
+    "zfill",
     "capitalize",
 )
 
@@ -160,6 +167,22 @@ _NAMES_IN_PYTHON: Final[Mapping[str, str]] = {
 }
 """Name of JavaScript → what Python has in its place."""
 
+_OF_OTHERS: Final[Mapping[tuple[str, str], str]] = {
+    ("list", "add"): "append",
+    ("list", "put"): "append",
+    ("list", "update"): "extend",
+    ("list", "addAll"): "extend",
+    ("list", "concat"): "extend",
+    ("set", "append"): "add",
+    ("set", "push"): "add",
+    ("set", "extend"): "update",
+    ("dict", "iteritems"): "items",
+    ("dict", "entries"): "items",
+    ("dict", "set_default"): "setdefault",
+    ("dict", "getOrDefault"): "get",
+}
+"""Kind of a value, and a method that other kinds or languages have → its own."""
+
 _OF_ONE: Final = re.compile(r"(\{0\}\.\w+\()((?:\.\.\.)?(?:value|values|text))(\))")
 """A method with one argument, that of the other language."""
 
@@ -173,12 +196,23 @@ def about_other_names(failure: Failure) -> str:
         known = _NAMES_IN_PYTHON if is_python else _NAMES_IN_JAVASCRIPT
         return _of_name(found[1], known, failure) if found[1] in known else ""
     if is_python and (found := _NO_ATTRIBUTE.match(failure.message)):
-        return _of_method(found[1], found[2], _METHODS_IN_PYTHON, failure)
+        kind, name = found.groups()
+        if (own := _OF_OTHERS.get((kind, name))) and f".{name}(" in failure.source:
+            return f"a {kind} has no `{name}`: {instead(f'.{name}(', f'.{own}(')}"
+        return _of_builtin(kind, name, failure) or _of_method(kind, name, _METHODS_IN_PYTHON, failure)
     if failure.language == "javascript" and _NOT_FUNCTION.match(failure.message):
         for method in _METHODS_IN_JAVASCRIPT:
             if re.search(rf"\.{method}\(", failure.source):
                 return _of_method("value", method, _METHODS_IN_JAVASCRIPT, failure)
     return ""
+
+
+def _of_builtin(kind: str, name: str, failure: Failure) -> str:
+    """Advise on a function of Python that is called as a method of what it takes."""
+    found = re.search(rf"{_BASE}\.{name}\(\)", failure.source)
+    if found is None or name.islower() is False or not callable(getattr(builtins, name, None)):
+        return ""
+    return f"a {kind} has no `{name}()`, `{name}` is a function: {instead(found[0], f'{name}({found[1]})')}"
 
 
 def about_foreign(failure: Failure) -> str:

@@ -8,15 +8,15 @@ from typing import Final
 
 from toolexec.code.repair.source import ends_of, instead
 
-__all__ = ["about_missing_return", "about_promises"]
+__all__ = ["about_promises"]
 
 _NAME: Final = r"[A-Za-z_$][\w$]*"
 _ASYNC: Final = re.compile(rf"\basync\s+function\s+({_NAME})|\b(?:const|let|var)\s+({_NAME})\s*=\s*async\b")
 _GIVEN: Final = re.compile(rf"\.(filter|some|every|find|findIndex|forEach|map)\(\s*(?:(async\b)|({_NAME})\s*\))")
 _MADE: Final = re.compile(rf"\b(?:const|let|var)\s+({_NAME})\s*=\s*$")
-_CALLED: Final = re.compile(rf"\b(?:const|let|var)\s+({_NAME})\s*=\s*({_NAME})\(")
-_BRACED: Final = re.compile(r"\.map\(\s*(?:async\s*)?(?:\([^()]*\)|\w+)\s*=>\s*\{")
+_CALLED: Final = re.compile(rf"\b(?:const|let|var)\s+({_NAME})\s*=\s*({_NAME}|Promise\.(?:all|allSettled|any|race))\(")
 _OF_PROMISES: Final = r"then|catch|finally"
+_MAPPED: Final = re.compile(rf"\bawait\s+({_NAME}(?:\.{_NAME})*\.map\()")
 _MOST: Final = 100
 
 
@@ -48,22 +48,16 @@ def about_promises(code: str) -> Iterator[str]:
             yield f"`filter` takes a promise for true: {instead(call, new)}"
         else:
             yield f"`{found[1]}` takes a promise for true: await what its function gives first, with `Promise.all`"
+    for found in list(_MAPPED.finditer(code))[:_MOST]:
+        end = ends.get(found.end() - 1, 0)
+        call = code[found.start(1) : end]
+        if end and re.search(r"\btools\.|\basync\b", call):
+            yield f"`await` waits for no array of promises: {instead(f'await {call}', f'await Promise.all({call})')}"
     for found in list(_CALLED.finditer(code))[:_MOST]:
         end = ends.get(found.end() - 1, 0)
-        if found[2] in own and end and _is_read(found[1], code[end:]):
+        if (found[2] in own or "." in found[2]) and end and _is_read(found[1], code[end:]):
             call = code[found.start(2) : end]
             yield f"`{found[1]}` is a promise still: {instead(f'= {call}', f'= await {call}')}"
-
-
-def about_missing_return(code: str) -> str:
-    """Return what to write in a function in braces that returns nothing, where what it gives is meant."""
-    ends = ends_of(code)
-    for found in _BRACED.finditer(code):
-        body = code[found.end() - 1 : ends.get(found.end() - 1, 0)]
-        first = re.match(r"\{\s*((?:await\s+)?tools\.[\w.]+\()", body)
-        if body and first is not None and not re.search(r"\breturn\b", body):
-            return f"a function in braces gives what it returns: {instead(first[1], f'return {first[1]}')}"
-    return ""
 
 
 def _is_taken_for_values(name: str, code: str) -> bool:
@@ -77,7 +71,7 @@ def _is_taken_for_values(name: str, code: str) -> bool:
 
 
 def _is_read(name: str, code: str, *, awaits_items: bool = False) -> bool:
-    read = re.search(rf"(?<![\w$.]){re.escape(name)}(?:\??\.(?!{_OF_PROMISES})\w|\[)", code)
+    read = re.search(rf"(?<![\w$.]){re.escape(name)}(?:\??\.(?!{_OF_PROMISES})\w|\[)|\.\.\.{re.escape(name)}\b", code)
     if read is None or re.search(rf"\bawait\s+{re.escape(name)}\b", code):
         return False
     return not (awaits_items and re.search(r"\bawait\b|\.then\(", code[read.start() :]))

@@ -10,6 +10,9 @@ from typing import Final
 __all__ = ["Bound", "Part", "PythonNames", "is_at"]
 
 _GIVE_EACH: Final = frozenset({"filter", "map", "max", "min", "sorted"})
+_TAKING_VALUES: Final = frozenset({"list", "len", "sorted", "sum", "max", "min", "set", "dict", "zip", "enumerate"})
+_MADE = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_SCOPES = _MADE | ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,47 @@ class PythonNames:
         self._lines = code.encode().splitlines(keepends=True)  # those of bytes end where Python's do
         self._nodes = list(ast.walk(tree))
         self._above = {id(child): node for node in self._nodes for child in ast.iter_child_nodes(node)}
-        self._names: dict[str, list[Bound]] = {}
-        self._unknown: set[str] = set()
+        self._names: dict[tuple[int, str], list[Bound]] = {}
+        self._unknown: set[tuple[int, str]] = set()
         self._functions: dict[str, ast.expr | None] = {}
         self._given = {id(each) for node in self._nodes for each in self._bind_lambda(node)}
         for node in self._nodes:
             self._bind(node)
+        for node in self._nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+                self._fill(node.func, node.args[0])
         self._bind_functions()
+
+    def bound(self, name: ast.Name) -> list[Bound]:
+        """Return what a name is bound to where it stands; nothing where a part of that is not known."""
+        place = self._place(name)
+        return [] if place in self._unknown else self._names.get(place, [])
+
+    def is_awaited(self, node: ast.expr) -> bool:
+        """Return whether a node stands in an `await`, or is given to a call that may await it."""
+        above = self._above.get(id(node))
+        called = ast.unparse(above.func) if isinstance(above, ast.Call) else ""
+        return isinstance(above, ast.Await | ast.Starred) or (bool(called) and called not in _TAKING_VALUES)
+
+    def _place(self, name: ast.Name) -> tuple[int, str]:
+        """Return the innermost scope that binds a name, which is 0 for the whole program, with the name."""
+        above = self._above.get(id(name))
+        while above is not None:
+            place = id(above), name.id
+            if isinstance(above, _SCOPES) and (place in self._names or place in self._unknown):
+                return place
+            above = self._above.get(id(above))
+        return 0, name.id
+
+    def _scope(self, node: ast.AST) -> int:
+        above = self._above.get(id(node))
+        while above is not None and not isinstance(above, _SCOPES):
+            above = self._above.get(id(above))
+        return id(above) if above is not None else 0
+
+    def _add(self, target: ast.Name | ast.arg, value: Bound) -> None:
+        name = target.id if isinstance(target, ast.Name) else target.arg
+        self._names.setdefault((self._scope(target), name), []).append(value)
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
@@ -56,18 +93,16 @@ class PythonNames:
             given = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
             self._functions[node.name] = given[0] if len(given) == 1 else None
         elif isinstance(node, ast.arg) and id(node) not in self._given:
-            self._unknown.add(node.arg)
+            self._unknown.add((self._scope(node), node.arg))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self._unknown.add(node.target.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
-            self._fill(node.func, node.args[0])
+            self._unknown.add((self._scope(node), node.target.id))
 
     def _fill(self, method: ast.Attribute, value: ast.expr) -> None:
         """Take a list that the program fills for one of what it is given."""
         if not isinstance(method.value, ast.Name) or method.attr not in ("append", "extend"):
             return
         filled = ast.ListComp(value, []) if method.attr == "append" else value
-        self._names.setdefault(method.value.id, []).append(filled)
+        self._names.setdefault(self._place(method.value), []).append(filled)
 
     def _bind_lambda(self, node: ast.AST) -> Iterator[ast.arg]:
         """Yield the arguments of a lambda that is given each item of a list, as by `sorted` or `filter`."""
@@ -77,7 +112,7 @@ class PythonNames:
         plain = [each for each in node.args if not isinstance(each, ast.Lambda)]
         for each in (*node.args, *(keyword.value for keyword in node.keywords)):
             if isinstance(each, ast.Lambda) and len(each.args.args) == 1 and len(plain) == 1:
-                self._names.setdefault(each.args.args[0].arg, []).append(Part(plain[0], each.args.args[0].arg))
+                self._add(each.args.args[0], Part(plain[0], each.args.args[0].arg))
                 yield each.args.args[0]
 
     def _bind_functions(self) -> None:
@@ -97,26 +132,26 @@ class PythonNames:
             for call in calls:
                 given = call.args if isinstance(call, ast.Call) else []
                 for argument, value in zip(function.args.args, given, strict=False):
-                    self._unknown.discard(argument.arg)
-                    self._names.setdefault(argument.arg, []).append(value)
+                    self._unknown.discard((id(function), argument.arg))
+                    self._add(argument, value)
 
     def _take(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
-            self._names.setdefault(target.id, []).append(value)
+            self._add(target, value)
         elif isinstance(target, ast.Tuple | ast.List):
             for number, each in enumerate(target.elts):
                 if isinstance(each, ast.Name):
                     item = ast.Subscript(value, ast.Constant(number), ast.Load())
-                    self._names.setdefault(each.id, []).append(item)
+                    self._add(each, item)
 
     def _take_each(self, target: ast.expr, of: ast.expr) -> None:
         source = self._source(target)
         if isinstance(target, ast.Name):
-            self._names.setdefault(target.id, []).append(Part(of, source))
+            self._add(target, Part(of, source))
         elif isinstance(target, ast.Tuple):
             for number, each in enumerate(target.elts):
                 if isinstance(each, ast.Name):
-                    self._names.setdefault(each.id, []).append(Part(of, source, number))
+                    self._add(each, Part(of, source, number))
 
     def nodes(self, line: int) -> list[ast.expr | ast.stmt]:
         """Return what is on a line, the smallest parts first."""

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from toolexec.code.repair.python_names import Bound, Part, PythonNames
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.shapes import results_of
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
@@ -17,7 +18,7 @@ __all__ = ["PythonProgram", "program_of"]
 
 _MOST: Final = 200
 _LONG: Final = 2_000
-_DEPTH: Final = 12
+_DEPTH: Final = 40
 _SAME: Final = frozenset({"list", "sorted", "reversed", "tuple", "iter"})
 _ONE: Final = frozenset({"next", "max", "min"})
 _OF_DICTS: Final[Mapping[str, Callable[[dict[str, JSONValue]], JSONValue]]] = {
@@ -34,15 +35,15 @@ _OF_TEXT: Final[Mapping[str, Callable[..., JSONValue]]] = {
     "upper": lambda text: text[:_LONG].upper(),
 }
 _MADE: Final = frozenset({*_OF_DICTS, *_OF_TEXT, "pop"})
-_BY_ID: Final = frozenset({"tools.run", "tools.run_tool", "call_tool", "run_tool", "tools.call"})
+_BY_ID: Final = frozenset(
+    {"tools.run", "tools.run_tool", "tools.call", "tools.call_tool", "call_tool", "run_tool", "tools.execute"}
+)
 
 
 def program_of(code: str, tools: Tools) -> PythonProgram | None:
     """Return a program with what its names have had; None where it cannot be read."""
-    try:
-        return PythonProgram(ast.parse(code), code, tools)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    tree = tree_of(code)
+    return PythonProgram(tree, code, tools) if tree is not None else None
 
 
 class PythonProgram(PythonNames):
@@ -51,9 +52,9 @@ class PythonProgram(PythonNames):
     def __init__(self, tree: ast.Module, code: str, tools: Tools) -> None:
         super().__init__(tree, code)
         self._tools = tools
-        self._open: set[str] = set()
+        self._open: set[tuple[int, str]] = set()
         self._is_circular = False
-        self._known: dict[str, list[JSONValue]] = {}
+        self._known: dict[tuple[int, str], list[JSONValue]] = {}
         self._made: dict[str, list[JSONValue]] = {}
 
     def values(self, node: Bound, depth: int = 0) -> list[JSONValue]:
@@ -65,10 +66,12 @@ class PythonProgram(PythonNames):
         if isinstance(node, ast.Await | ast.Starred):
             return self.values(node.value, depth + 1)
         if isinstance(node, ast.Name):
-            return self._named(node.id, depth)
+            return self._named(node, depth)
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
             inner = self.values(node.elt, depth + 1)
             return [inner] if inner else []
+        if isinstance(node, ast.Dict) and node.keys:
+            return self._made_of(node, depth + 1)
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
             parts = [self.values(each, depth + 1) for each in node.elts]
             return [[part[0] for part in parts]] if all(parts) else []
@@ -81,6 +84,20 @@ class PythonProgram(PythonNames):
             found = self.values(self._base(node), depth + 1)
             return [each for base in found for each in _item(base, key)]
         return self._called(node, depth) if isinstance(node, ast.Call) else []
+
+    def _made_of(self, node: ast.Dict, depth: int) -> list[JSONValue]:
+        """Return an object that the program makes; none where a part of it is not known."""
+        found: dict[str, JSONValue] = {}
+        for key, part in zip(node.keys, node.values, strict=True):
+            values = self.values(part, depth)
+            name = key.value if isinstance(key, ast.Constant) else None
+            if values and key is None and isinstance(values[0], dict):
+                found.update(values[0])
+            elif values and isinstance(name, str):
+                found[name] = values[0]
+            else:
+                return []
+        return [found]
 
     def _chosen(self, node: ast.BoolOp | ast.IfExp, depth: int) -> list[JSONValue]:
         """Return what a choice has had: a value that is not empty before `or`, what is behind `and`."""
@@ -98,21 +115,20 @@ class PythonProgram(PythonNames):
             return [each for each in found if isinstance(each, list | str)]
         return [part for each in found for part in islice(_parts(each), _MOST)][:_MOST]
 
-    def _named(self, name: str, depth: int) -> list[JSONValue]:
-        if name in self._open:
+    def _named(self, name: ast.Name, depth: int) -> list[JSONValue]:
+        place = self._place(name)
+        if place in self._open:
             self._is_circular = True  # it is made of itself: its other bindings say what it is
             return []
-        if name not in self._known:
-            self._open.add(name)
-            self._known[name] = self._bound_to(name, depth)
-            self._open.discard(name)
-        return self._known[name]
+        if place not in self._known:
+            self._open.add(place)
+            self._known[place] = self._bound_to(name, depth)
+            self._open.discard(place)
+        return self._known[place]
 
-    def _bound_to(self, name: str, depth: int) -> list[JSONValue]:
-        if name in self._unknown:
-            return []
+    def _bound_to(self, name: ast.Name, depth: int) -> list[JSONValue]:
         found: list[JSONValue] = []
-        for bound in self._names.get(name, ()):
+        for bound in self.bound(name):
             if isinstance(bound, ast.Constant) or (
                 isinstance(bound, ast.List | ast.Dict) and not ast.unparse(bound)[1:-1]
             ):
@@ -162,6 +178,8 @@ class PythonProgram(PythonNames):
             if len(given) == 1 and isinstance(given[0], ast.Starred | ast.Name | ast.ListComp):
                 return parts[0]
             return [[part[0] for part in parts]] if parts and all(parts) else []
+        if name == "asyncio.to_thread" and node.args:
+            return self.values(ast.Call(node.args[0], node.args[1:], node.keywords), depth + 1)
         if name == "json.loads" and node.args:
             return [_loaded(each) for each in self.values(node.args[0], depth + 1)]
         if name.endswith(".run_chain"):
@@ -173,8 +191,8 @@ class PythonProgram(PythonNames):
         first = node.args[0] if node.args else None
         if name in _BY_ID and isinstance(first, ast.Constant) and isinstance(first.value, str):
             name = first.value
-        if name not in self._made:
-            self._made[name] = results_of(self._tools, name)
+        if name not in self._made:  # `results_of` reads `tools["a:b"]` as `tools.a.b`
+            self._made[name] = results_of(self._tools, name.replace("tools[", "tools."))
         return self._made[name]
 
     def _made_by(self, method: ast.Attribute, args: list[ast.expr], depth: int) -> list[JSONValue]:

@@ -9,8 +9,9 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.near_keys import is_item_of
-from toolexec.code.repair.python_names import Part, is_at
+from toolexec.code.repair.python_names import Bound, Part, is_at
 from toolexec.code.repair.python_program import PythonProgram
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.shapes import WRAPPERS, Advice, Read, named_list, nouns_of, only_list, what_to_write
 from toolexec.code.repair.shown import shown_keys
 from toolexec.code.repair.signatures import takers_of
@@ -61,10 +62,8 @@ def silent_python_reads(code: str, tools: Tools) -> list[str]:
 
 
 def _reads_of(code: str, tools: Tools) -> _Reads | None:
-    try:
-        return _Reads(ast.parse(code), code, tools)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    tree = tree_of(code)
+    return _Reads(tree, code, tools) if tree is not None else None
 
 
 class _Reads(PythonProgram):
@@ -91,7 +90,7 @@ class _Reads(PythonProgram):
         base, key, above = self._base(node), self._key(node), self._above.get(id(node))
         values = self.values(base)
         if key is None or not values:
-            return self._of_characters(base) if isinstance(key, str) else None
+            return (self._of_keys(base) or self._of_characters(base)) if isinstance(key, str) else None
         is_called = isinstance(above, ast.Call) and above.func is node
         of_times = is_called and time_as_text(values) and of_a_time(str(key))
         if (
@@ -106,8 +105,14 @@ class _Reads(PythonProgram):
             listed = only_list(values) if is_list else ""
             new = f'{text}["{listed}"]{whole.removeprefix(text)}'
             about = f"`{text}` is a dict, and the list is in `{listed}`: {instead(whole, new)}"
+            if is_list and isinstance(above, ast.Subscript) and isinstance(self._key(above), str):
+                written = self.text(above)
+                if all(isinstance(each, dict) and self._key(above) in each for each in values):
+                    new = text + written.removeprefix(whole)
+                    return Advice(f"`{text}` is one object, and no list: {instead(written, new)}", is_certain=True)
             return Advice(about, is_certain=True) if listed else self._of_place(base, text, whole, values, key)
-        if all(isinstance(each, str) for each in values) and (advice := self._of_keys(base)):
+        is_text = all(isinstance(each, str) for each in values)
+        if is_text and (advice := self._of_keys(base)):
             return advice
         if isinstance(node, ast.Attribute) and node.attr in OTHER_NAMES:
             return None
@@ -117,14 +122,14 @@ class _Reads(PythonProgram):
         used = isinstance(after, int) or self._is_iterated(node, above)
         later = (after,) if isinstance(after, str) else self._read_later(above, node)
         tail = self._tail(node) if key in WRAPPERS else ""
-        is_item = isinstance(base, ast.Name) and any(isinstance(each, Part) for each in self._names.get(base.id, ()))
+        is_item = any(isinstance(each, Part) for each in self._bound_of(base))
         is_part = is_item or isinstance(base, ast.Subscript | ast.Attribute)
         takers = takers_of(values[0], text, self._tools) if is_item and isinstance(values[0], int) else ""
         if takers:
-            of = [self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)]
+            of = [self.text(each.of) for each in self._bound_of(base) if isinstance(each, Part)]
             takers = f"it is one of `{of[0]}`, and {takers} reads what it stands for" if of else ""
         if is_item and all(isinstance(each, str) for each in values):
-            lists = {self.text(each.of) for each in self._names.get(text, ()) if isinstance(each, Part)}
+            lists = {self.text(each.of) for each in self._bound_of(base) if isinstance(each, Part)}
             if len(lists) == 1 and is_item_of(key, lists.copy().pop()):
                 return Advice(f"`{text}` is text, one of `{lists.pop()}`: {instead(whole, text)}", is_certain=True)
         place = place_of(key, values, self._tools)
@@ -167,13 +172,16 @@ class _Reads(PythonProgram):
             return Advice(about)
         return Advice(f"{about}, and has no place {key}: {instead(whole, f'list({text}.values())[{key}]')}")
 
+    def _bound_of(self, base: ast.expr) -> list[Bound]:
+        return self.bound(base) if isinstance(base, ast.Name) else []
+
     def _is_chain(self, base: ast.expr) -> bool:
-        bound = self._names.get(base.id, ()) if isinstance(base, ast.Name) else (base,)
+        bound = self._bound_of(base) or [base]
         return any(isinstance(each, ast.expr) and "run_chain" in ast.unparse(each) for each in bound)
 
     def _of_characters(self, base: ast.expr) -> Advice | None:
         """Advise on a name that is each character of a text, and is taken for an object."""
-        for bound in self._names.get(base.id, ()) if isinstance(base, ast.Name) else ():
+        for bound in self._bound_of(base):
             values = self.values(bound.of) if isinstance(bound, Part) else []
             if isinstance(bound, Part) and values and all(isinstance(each, str) for each in values):
                 of = self.text(bound.of)
@@ -183,18 +191,34 @@ class _Reads(PythonProgram):
 
     def _of_keys(self, base: ast.expr) -> Advice | None:
         """Advise on a name that is each key of a dict, and is taken for what is in a list in it."""
-        for bound in self._names.get(base.id, ()) if isinstance(base, ast.Name) else ():
-            values = self.values(bound.of) if isinstance(bound, Part) and bound.at < 0 else []
-            if isinstance(bound, Part) and values and all(isinstance(each, dict) for each in values):
-                of, objects = self.text(bound.of), [each for each in values if isinstance(each, dict)]
-                listed = only_list(values) or named_list(objects, of)
-                if not listed:
-                    about = f"`for {bound.target} in {of}` gives its keys, `{of}.values()` what they have"
-                    return Advice(f"`{of}` is a dict with {shown_keys(values)}: {about}")
-                old = f"for {bound.target} in {of}"
-                new = f'{old}["{listed}"]'
-                return Advice(f"`{of}` is a dict, and the list is in `{listed}`: {instead(old, new)}", is_certain=True)
+        for bound in self._bound_of(base):
+            if not isinstance(bound, Part):
+                continue
+            is_numbered = isinstance(bound.of, ast.Call) and ast.unparse(bound.of.func) == "enumerate" and bound.at == 1
+            source = bound.of.args[0] if isinstance(bound.of, ast.Call) and is_numbered and bound.of.args else bound.of
+            values, of = self.values(source), self.text(source)
+            if bound.at < 0 or is_numbered:
+                if values and all(isinstance(each, dict) for each in values):
+                    return self._of_key_of(bound.target, of, values, is_numbered=is_numbered)
+            elif values and bound.at == 1 and self._items_are_objects(values):
+                new = f"enumerate({of})"
+                about = f"each of `{of}` is one object, and no pair"
+                return Advice(f"{about}: {instead(f'in {of}', f'in {new}')}", is_certain=True)
         return None
+
+    @staticmethod
+    def _items_are_objects(values: Sequence[JSONValue]) -> bool:
+        rows = [row for each in values if isinstance(each, list) for row in each]
+        return bool(rows) and all(isinstance(row, dict) for row in rows)
+
+    def _of_key_of(self, target: str, of: str, values: Sequence[JSONValue], *, is_numbered: bool) -> Advice:
+        listed = only_list(values) or named_list([each for each in values if isinstance(each, dict)], of)
+        if not listed:
+            about = f"`for {target} in {of}` gives its keys, `{of}.values()` what they have"
+            return Advice(f"`{of}` is a dict with {shown_keys(values)}: {about}")
+        old = f"enumerate({of})" if is_numbered else f"for {target} in {of}"
+        new = f'enumerate({of}["{listed}"])' if is_numbered else f'{old}["{listed}"]'
+        return Advice(f"`{of}` is a dict, and the list is in `{listed}`: {instead(old, new)}", is_certain=True)
 
     def _is_iterated(self, node: ast.AST, above: ast.AST | None) -> bool:
         if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension):

@@ -47,7 +47,7 @@ _SET: Final = re.compile(
 _FOLDS: Final = frozenset({"max", "min", "sorted", "sum"})
 _MOST_NODES: Final = 300
 _DATE: Final = "date"
-_UNPACKED: Final = re.compile(r"ValueError: too many values to unpack \(expected (\d+)")
+_UNPACKED: Final = re.compile(r"ValueError: (?:too many|not enough) values to unpack \(expected (\d+)")
 
 
 def about_python_values(failure: Failure, tools: Tools) -> str:

@@ -8,14 +8,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from toolexec.code.repair.braced_functions import about_braced_functions
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_reads import about_javascript_reads, about_not_a_number
 from toolexec.code.repair.lines import about_empty_lines
-from toolexec.code.repair.promises import about_missing_return, about_promises
+from toolexec.code.repair.near_keys import alike
+from toolexec.code.repair.plain_values import about_plain_values
+from toolexec.code.repair.promises import about_promises
 from toolexec.code.repair.python_reads import OTHER_NAMES, about_python_reads
 from toolexec.code.repair.python_values import about_python_values
 from toolexec.code.repair.shapes import VALUE, WRAPPERS
-from toolexec.code.repair.source import calls_of, instead
+from toolexec.code.repair.source import end_of, instead
 from toolexec.code.repair.wrong_forms import about_forms
 from toolexec.code.tools import Tools
 
@@ -50,6 +53,8 @@ def about_results(failure: Failure, tools: Tools | None) -> str:
     keys = _keys_of(tools) if tools is not None else set[str]()
     if advice := about_forms(failure, tools, keys):
         return advice
+    if advice := about_plain_values(failure):
+        return advice
     if found := _ATTRIBUTE.match(failure.message):
         return _about_attribute(found[1], found[2], failure, keys)
     if (found := _KEY.match(failure.message)) and keys and found[1] not in keys:
@@ -77,11 +82,11 @@ def _about_reads(failure: Failure, tools: Tools) -> str:
         return ""
     if failure.kind == "RangeError" or " is NaN, " in failure.message:
         return about_not_a_number(failure.code, tools)
-    if "promise" in failure.message:
-        return ""
     advice = next(about_promises(failure.code), "")
+    if "promise" in failure.message:
+        return advice
     if not advice and "undefined" in failure.message:
-        advice = about_missing_return(failure.code)
+        advice = next(about_braced_functions(failure.code), "")
     return advice or about_javascript_reads(failure.code, failure.line, tools)
 
 
@@ -131,8 +136,8 @@ def _about_key(name: str, failure: Failure, keys: set[str]) -> str:
         return ""
     if name in WRAPPERS:
         return f"{VALUE}: {instead(found[0], found[1])}; {_has(keys)}"
-    close = difflib.get_close_matches(name, keys, 1)
-    return instead(found[0], f'{found[1]}["{close[0]}"]') if close else _has(keys)
+    close = alike(name, sorted(keys))
+    return instead(found[0], f'{found[1]}["{close}"]') if close else _has(keys)
 
 
 def _about_undefined(name: str, failure: Failure, keys: set[str]) -> str:
@@ -148,9 +153,9 @@ def _about_undefined(name: str, failure: Failure, keys: set[str]) -> str:
 
 def _about_coroutine(code: str) -> str:
     for name in re.findall(r"\basync\s+def\s+(\w+)", code):
-        for old, _ in calls_of(name, code):
-            before = code[: code.find(old)].rstrip()
-            if not before.endswith(("await", "def", "run(", "create_task(", "gather(", "*")):
+        for found in re.finditer(rf"(?<![\w.]){name}(?=\()", code):
+            before, old = code[: found.start()].rstrip(), code[found.start() : end_of(code, found.end())]
+            if old and not before.endswith(("await", "def", "run(", "create_task(", "gather(", "*")):
                 return f"a function with `async` is awaited: {instead(old, f'await {old}')}"
     return ""
 

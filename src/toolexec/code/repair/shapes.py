@@ -190,13 +190,13 @@ def _certain(
         found = [inner for inner in _dict(values[0][key]) if fold(inner) == fold(rest)]
         if words[: len(words_of(key))] == words_of(key) and len(found) == 1:
             return f"{missing}, `{key}` in it has `{found[0]}`", at(key, found[0])
+    if read.is_wrapper and read.after and all(key in each for each in values for key in read.after):
+        return VALUE, read.base
     listed = only_list(values)
     if read.key in WRAPPERS and read.tail.endswith("text"):
         return VALUE, read.base
     if listed and (read.as_list or read.key in _LISTS) and _means_list(read, listed):
         return f"{missing}; the list is in `{listed}`", at(listed)
-    if read.is_wrapper and read.after and all(key in each for each in values for key in read.after):
-        return VALUE, read.base
     return None
 
 

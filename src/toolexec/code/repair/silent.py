@@ -5,27 +5,52 @@ What reads programs is imported for the first program that may be silent: most a
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from toolexec.code.repair.swallowed import about_swallowed
 from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
 
 __all__ = ["about_value", "may_be_silent"]
 
 _MOST = 5
+_MOST_CALLS: Final = 200
+_MADE_OF_NOTHING: Final = re.compile(r"\b(?:undefined|NaN|null)\b")
 
 
-def may_be_silent(code: str, language: str) -> bool:
+def may_be_silent(code: str, language: str, tools: Tools) -> bool:
     """Return whether `about_value` may have something to say: without it, nothing of the program is read."""
-    return language == "javascript" or (language == "python" and ".get(" in code)
+    is_refused = any(call.error is not None for call in tools.tool_calls()[:_MOST_CALLS])
+    return language == "javascript" or (language == "python" and (".get(" in code or is_refused))
 
 
-def about_value(code: str, language: str, tools: Tools) -> list[str]:
-    """Return notes on a program that did not fail: reads that certainly mean another, and gave nothing."""
+def about_value(code: str, language: str, tools: Tools, value: JSONValue = None) -> list[str]:
+    """Return notes on a program that did not fail: reads that certainly mean another, and gave nothing. Where its
+    *value* has nothing in some place, there are also those on reads of what has no keys."""
+    is_empty = has_nothing(value)
+    swallowed = about_swallowed(tools) if is_empty else ""
     if language == "python":
         from toolexec.code.repair.python_reads import silent_python_reads
 
-        return silent_python_reads(code, tools)[:_MOST]
+        return [*([swallowed] if swallowed else []), *silent_python_reads(code, tools)][:_MOST]
     if language != "javascript":
-        return []
+        return [swallowed] if swallowed else []
+    from toolexec.code.repair.braced_functions import about_braced_functions
     from toolexec.code.repair.javascript_reads import javascript_advice
     from toolexec.code.repair.promises import about_promises
+    from toolexec.code.repair.unknown_keys import about_unknown_keys
 
-    return list(dict.fromkeys([*about_promises(code), *javascript_advice(code, tools)]))[:_MOST]
+    braced = about_braced_functions(code) if is_empty else ()
+    notes = [swallowed] if swallowed else list[str]()
+    notes += [*about_promises(code), *braced, *javascript_advice(code, tools, is_empty=is_empty)]
+    if is_empty and not notes:
+        notes += about_unknown_keys(code, tools)
+    return list(dict.fromkeys(notes))[:_MOST]
+
+
+def has_nothing(value: JSONValue) -> bool:
+    """Return whether a value is null or empty, or has what is, or text that was made of nothing."""
+    if isinstance(value, dict | list):
+        return not value or any(map(has_nothing, value.values() if isinstance(value, dict) else value))
+    return value is None or (isinstance(value, str) and (not value or _MADE_OF_NOTHING.search(value) is not None))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 
 __all__ = ["about_syntax"]
@@ -30,7 +30,7 @@ def about_syntax(failure: Failure) -> str:
         return ""
     line = lines[failure.line - 1]
     for new in islice(_ways(line, failure.message, lines[: failure.line - 1]), _MOST_WAYS):
-        if _is_program("\n".join([*lines[: failure.line - 1], new, *lines[failure.line :]])):
+        if tree_of("\n".join([*lines[: failure.line - 1], new, *lines[failure.line :]])) is not None:
             indented = new.strip() == line.strip()
             return instead(line, new) if indented else instead(line.strip(), new.strip())
     return ""
@@ -55,28 +55,39 @@ def _ways(line: str, message: str, before: list[str]) -> Iterator[str]:
     elif "instead of '='" in message or "Maybe you meant '=='" in message:
         for each in re.finditer(r"(?<![=!<>:+*/%&|^-])=(?!=)", line):
             yield f"{line[: each.start()]}=={line[each.end() :]}"
-    elif "forgot a comma" in message:
-        for each in re.finditer(r"(?<=[\w\"')\]}]) +(?=[\w\"'(\[{])", line):
-            yield f"{line[: each.start()]}, {line[each.end() :]}"
     elif "unexpected indent" in message or "unindent does not match" in message:
         widths = dict.fromkeys(len(each) - len(each.lstrip()) for each in reversed(before) if each.strip())
-        for width in widths:
+        written = len(line) - len(line.lstrip())
+        for width in sorted(widths, key=lambda each: abs(each - written)):
             yield " " * width + line.strip()
+    if not any(each in message for each in ("unterminated", "indent", "was never closed", "unmatched")):
+        for each in re.finditer(r"(?<=[\w\"')\]}]) +(?=[\w\"'(\[{*])", line):
+            head = line[: each.start()]
+            if (
+                "forgot" in message
+                or re.match(r"\s*(?:from|import|return|for|(?!const|let|var)\w+$)\b", head)
+                or _is_open(head)
+            ):
+                yield f"{head}, {line[each.end() :]}"
+
+
+def _is_open(text: str) -> bool:
+    return sum(text.count(each) for each in "([{") > sum(text.count(each) for each in ")]}")
 
 
 def _with_quote(line: str) -> Iterator[str]:
     """Yield the line with a quote that closes its last text: as far behind as that can be."""
     quotes = [each for each in "\"'" if line.count(each) % 2]
     for quote in quotes:
+        opened = line.rfind(quote)
+        word = re.compile(r"[\w-]+(?=[\]:,)}])").match(line, opened + 1)
+        if word is not None:
+            yield line[: word.end()] + quote + line[word.end() :]
+        following = re.search(r"[)\]},\s]*,\s*(?:\w+\s*=(?!=)|[\"'][\w ]+[\"']\s*:)", line[opened + 1 :])
+        if following is not None and len(following[0]):  # another argument, or a key
+            at = opened + 1 + following.start()
+            yield line[:at] + quote + line[at:]
         tail = re.search(r"[)\]},:;\s]*$", line)
         start = tail.start() if tail is not None else len(line)
         for at in (*range(start, len(line) + 1), *range(start - 1, line.rfind(quote), -1)):
             yield line[:at] + quote + line[at:]
-
-
-def _is_program(code: str) -> bool:
-    try:
-        compile(code, "code", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.shapes import VALUE
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
@@ -48,10 +49,8 @@ def about_forms(failure: Failure, tools: Tools | None, keys: AbstractSet[str]) -
 
 
 def _as_list(failure: Failure) -> str:
-    try:
-        nodes = [node for node in ast.walk(ast.parse(failure.code)) if isinstance(node, ast.GeneratorExp)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
+    tree = tree_of(failure.code)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.GeneratorExp)] if tree is not None else []
     awaiting = [node for node in nodes if any(isinstance(inner, ast.Await) for inner in ast.walk(node.elt))]
     here = [node for node in awaiting if failure.line <= node.lineno <= failure.line + 2] or awaiting
     old = ast.get_source_segment(failure.code, here[0]) if len(here) == 1 else None
