@@ -168,6 +168,8 @@ class _Reads(JavaScriptProgram):
         if not after and (made := re.search(rf"({NAME})\s*=\s*$", self._code[:start])):
             read = re.findall(rf"(?<![\w$.]){re.escape(made[1])}\??\.({NAME})", self._code)
             later = tuple(each for each in dict.fromkeys(read) if each not in _OF_LISTS | _OF_TEXT)
+        elif not after and (taken := re.search(r"\{([^{}=]*)\}\s*=\s*(?:await\s*)?$", self._code[:start])):
+            later = tuple(each.partition(":")[0].strip() for each in taken[1].split(",") if each.strip())
         last = number
         while last + 1 < len(chain.steps) and _is_around(chain.steps[last + 1].key):
             last += 1

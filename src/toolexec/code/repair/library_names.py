@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.missing_imports import HOME
 from toolexec.code.repair.near_keys import fold
 from toolexec.code.repair.source import calls_of, instead
 
@@ -126,7 +127,7 @@ def _module(name: str) -> object | None:
 def _home(attribute: str) -> str:
     """Return the module that programs import a name from; "" where none has it."""
     homes = [each for each in _HOMES if attribute in _public(_module(each))]
-    return homes[0] if homes else ""
+    return HOME.get(attribute) or (homes[0] if homes else "")
 
 
 def _public(of: object) -> list[str]:

@@ -12,7 +12,7 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["about_missing_imports"]
+__all__ = ["HOME", "about_missing_imports"]
 
 _LONGEST_LINE: Final = 200
 _NO_NAME: Final = re.compile(r"NameError: name '(\w+)' is not defined")
@@ -34,7 +34,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "uuid": "uuid4",
     "zoneinfo": "ZoneInfo",
 }
-_HOME: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+HOME: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 """Name → the module that programs import it from."""
 
 
@@ -42,7 +42,7 @@ def about_missing_imports(failure: Failure, tools: Tools | None) -> str:
     """Return the import to write for a name that is not defined; "" where it is none of the standard library, or may be
     a tool."""
     found = _NO_NAME.match(failure.message) if failure.language == "python" else None
-    module = _HOME.get(found[1], "") if found is not None else ""
+    module = HOME.get(found[1], "") if found is not None else ""
     if found is not None and not module and found[1] in sys.stdlib_module_names and f"{found[1]}." in failure.code:
         line = next((each for each in failure.code.splitlines() if each.strip()), "")
         is_first = failure.code.count(line) == 1 and len(line) < _LONGEST_LINE
