@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.mutants.judge import SETS, fates, tallies
 from benchmarks.mutants.model import OPERATORS
 
@@ -18,6 +19,7 @@ def test_the_ways_to_make_programs_wrong() -> None:
         assert sum(not languages or language in languages for languages, _ in OPERATORS.values()) >= 30
 
 
+@pytest.mark.full
 async def test_messages_name_the_fix() -> None:
     """Nearly all wrong programs of a sample fail with a message that names the fix, and hardly one misleads."""
     found = await fates(SETS[::4], every=SAMPLE)
