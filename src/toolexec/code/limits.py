@@ -183,7 +183,7 @@ class AllowList:
         self._index = index
         self._limited = allowed is not None
         self._exact = frozenset(allowed or ())
-        self._patterns = tuple(pattern for pattern in self._exact if "*" in pattern)
+        self._patterns = tuple(pattern for pattern in self._exact if any(sign in pattern for sign in "*?["))
 
     def __bool__(self) -> bool:
         return self._limited
@@ -199,7 +199,8 @@ class AllowList:
         plain = found.tool.replace(version="").id if found is not None and found.tool.version else canonical
         if canonical in self._exact or (plain in self._exact and self._index.find(plain) is found):
             return True
-        return any(fnmatchcase(plain, pattern) for pattern in self._patterns)
+        # As in a policy: a pattern is about the ID with the version, or without it.
+        return any(fnmatchcase(each, pattern) for pattern in self._patterns for each in (canonical, plain))
 
     def check(self, tool_id: str, op: str) -> None:
         """Raises ToolNotAllowedError for a tool that is not on the list."""
