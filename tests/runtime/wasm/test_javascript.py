@@ -19,6 +19,7 @@ from wasmtime import Module, wat2wasm
 from toolexec.code.limits import Limits
 from toolexec.code.types import Output
 from toolexec.errors import (
+    ClosedError,
     CodeError,
     CodeTimeoutError,
     ConfigurationError,
@@ -628,7 +629,8 @@ async def test_closing_stops_the_program(language: JavaScriptLanguage, kit: Kit)
     task = asyncio.create_task(run(language, kit, "await tools.kit.wait()"))
     await reached(kit.begun, task)
     await language.aclose()
-    assert "it was closed" in str((await task).error)
+    with pytest.raises(ClosedError, match="its sandbox was closed"):
+        await task
     assert await value(language, kit, "1") == 1
 
 
