@@ -295,3 +295,22 @@ def test_an_unknown_namespace() -> None:
         with pytest.raises(ToolNotFoundError) as caught:
             tool_at(index, path)
         assert caught.value.close == (close,)
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "first"),
+    [
+        (("get_vessel", "list_berths", "assign_berth"), "get_berths", "a:list_berths"),
+        (
+            ("list_blocks", "get_container", "search_containers", "move_container"),
+            "list_containers",
+            "a:search_containers",
+        ),
+        (("extend_loan", "list_borrowed"), "list_loans", "a:list_borrowed"),
+    ],
+)
+def test_what_a_tool_is_of_counts_more_than_its_verb(there: tuple[str, ...], name: str, first: str) -> None:
+    """The first tool that may be meant is of the same thing, and one that reads for one that reads."""
+    with pytest.raises(ToolNotFoundError) as caught:
+        tool_at(index_of(*(f"a:{each}" for each in there)), ("a", name))
+    assert caught.value.close[0] == first

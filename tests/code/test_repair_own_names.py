@@ -16,6 +16,12 @@ def _rows(status: str = "open") -> list[dict[str, object]]:
     return ROWS if status == "open" else []
 
 
+@tool("shop:scores", read_only=True)
+def _scores() -> list[dict[str, float | None]]:
+    """Lists scores."""
+    return [{"score": 1.5}, {"score": None}]
+
+
 FAILING = [
     ("python", "rows = tools.shop.rows()\nreturn len(row)", "write `rows` instead of `row`"),
     (
@@ -40,9 +46,10 @@ FAILING = [
 
 @pytest.fixture
 async def ex():
-    """An Exec with one tool."""
+    """An Exec with two tools."""
     async with Exec() as found:
         found.add(_rows)
+        found.add(_scores)
         yield found
 
 
@@ -68,6 +75,14 @@ async def test_a_function_without_its_return(ex: Exec) -> None:
     assert any("write `(row) => row.id` instead of" in note for note in wrong.notes)
     right = await ex.execute_code(code.replace("{}", "row.id"), language="javascript")
     assert (right.value, right.notes) == ([1, 2], [])
+
+
+async def test_a_plain_value_that_is_null_in_some(ex: Exec) -> None:
+    """What stands for a number that is null in some rows is the reader's to say: no text is written in its place."""
+    code = "const rows = await tools.shop.scores();\nreturn rows.map((r) => r.score).map((s) => s.toFixed(1));"
+    result = await ex.execute_code(code, language="javascript")
+    assert "check it first" in str(result.error)
+    assert "instead of" not in str(result.error)
 
 
 def test_a_program_of_a_newer_python() -> None:

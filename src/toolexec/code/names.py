@@ -60,6 +60,8 @@ _MAX_COMPARED: Final = 2_000
 MAX_LISTED: Final = 20_000
 """Of a larger catalogue only the names as they are spelled count; others would take too long to list."""
 _MAX_CLOSE: Final = 3
+_READING: Final = frozenset(["fetch", "find", "get", "list", "load", "lookup", "query", "read", "search", "show"])
+"""First words of names of tools that only read: one may mean another."""
 
 
 def python_name(name: str) -> str:
@@ -272,15 +274,21 @@ class _Book:
 
     def _likely(self, first: str, name: str) -> list[str]:
         """Return the IDs of the tools of a namespace whose names share words with *name*, or are spelled like it: those
-        first that share most."""
+        first that share most; what reads is not meant by what writes."""
         asked, found, similar = _words(("", name)), dict[str, float](), self._similar(first, name)
-        verb = name.partition("_")[0]
+        verb, _, wanted = name.partition("_")
         for key in itertools.islice(self._keys(first), _MAX_COMPARED):
             tool_id, words = ":".join(_exact(key)), _words(("", key[1]))
             if asked & words or tool_id in similar:
-                alike = difflib.SequenceMatcher(None, name[:_MAX_ATTRIBUTE], python_name(key[1])).ratio()
-                is_same_verb = key[1].partition("_")[0] == verb  # what reads is not meant by what writes
-                found[tool_id] = 2 * len(asked & words) + is_same_verb - len(words - asked) / 4 + alike
+                own = python_name(key[1])
+                does, _, what = own.partition("_")
+                alike = difflib.SequenceMatcher(None, name[:_MAX_ATTRIBUTE], own).ratio()
+                shared = len(asked & words) - (
+                    does == verb and bool(what and wanted)
+                )  # of what, not what is done with it
+                done = 1.0 if does == verb else 0.0 if verb not in _READING else 0.75 if does in _READING else -2.0
+                is_same = bool(wanted) and what == wanted
+                found[tool_id] = 2 * shared + done + is_same / 4 - len(words - asked) / 4 + alike
         return sorted(found, key=lambda tool_id: -found[tool_id])[:_MAX_CLOSE]
 
     def _some(self, first: str) -> list[str]:

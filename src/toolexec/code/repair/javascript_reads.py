@@ -156,7 +156,10 @@ class _Reads(JavaScriptProgram):
         is_mixed = None in values and any(each is not None for each in values)
         if is_mixed and isinstance(step.key, str) and advice_needed([each for each in values if each], step.key):
             values, is_mixed = [each for each in values if each is not None], False
-        if isinstance(step.key, str) and is_mixed and "?" not in whole.removeprefix(base):
+        has_objects = any(
+            isinstance(each, dict) for each in values
+        )  # what a plain value is then, only its reader knows
+        if isinstance(step.key, str) and is_mixed and has_objects and "?" not in whole.removeprefix(base):
             new = f"{base}?{whole.removeprefix(base)}"
             return Advice(f"`{base}` is null in {values.count(None)} of {len(values)}: {instead(whole, new)}")
         if not isinstance(step.key, str) or not advice_needed(values, step.key):
