@@ -20,16 +20,18 @@ BLIND_FLOORS = {
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
     "blind7": {"python": (0.29, 0.95), "javascript": (0.32, 0.95)},
     "blind8": {"python": (0.63, 0.94), "javascript": (0.61, 0.91)},
+    "blind9": {"python": (0.61, 0.7), "javascript": (0.62, 0.74)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong, four in ten of the
-eighth, and most of the four before it.
+last two, and most of the four before them.
 One of the first set finds another tool than its author thought."""
 
-LATEST = {"blind5", "blind6", "blind7", "blind8"}
+LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
-RIGHT_AFTER_ALL = {"blind8-python-149"}
-"""It returns a coroutine, which its author thought wrong: the value of a program is awaited."""
+RIGHT_AFTER_ALL = {"blind8-python-149", "blind9-python-70", "blind9-javascript-35"}
+"""Their authors thought them wrong. The first returns a coroutine: the value of a program is awaited. The others
+call a tool with another name of an argument, and with values without names: they are passed as the tool has them."""
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""
