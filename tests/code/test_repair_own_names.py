@@ -78,7 +78,7 @@ async def test_a_function_without_its_return(ex: Exec) -> None:
 
 
 async def test_a_plain_value_that_is_null_in_some(ex: Exec) -> None:
-    """What stands for a number that is null in some rows is the reader's to say: no text is written in its place."""
+    """A message writes nothing for a number that is null in some rows: its reader says what stands for it."""
     code = "const rows = await tools.shop.scores();\nreturn rows.map((r) => r.score).map((s) => s.toFixed(1));"
     result = await ex.execute_code(code, language="javascript")
     assert "check it first" in str(result.error)

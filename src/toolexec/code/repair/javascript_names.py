@@ -223,10 +223,10 @@ class JavaScriptNames:
                 break
         return Chain(found[1], start, found.end(), tuple(steps))
 
-    def _chains(self) -> Iterator[Chain]:
+    def _chains(self, *, with_names: bool = False) -> Iterator[Chain]:
         for found in islice(_ROOT.finditer(self._code), _MOST_CHAINS):
             chain = self._chain(found.start())
-            if chain is not None and chain.steps:
+            if chain is not None and (chain.steps or with_names):
                 yield chain
 
 

@@ -26,6 +26,7 @@ _OF_OBJECTS: Final[Mapping[str | int | None, Callable[[dict[str, JSONValue]], JS
 _BY_ID: Final = frozenset({"run", "run_tool", "runTool", "call", "call_tool", "callTool", "execute"})
 """Functions that take the id of a tool, of `tools` or by themselves."""
 _ARROW: Final = re.compile(r"\s*(?:async\s*)?(?:\([^()]*\)|[A-Za-z_$][\w$]*)\s*=>\s*")
+_COMPARED: Final = re.compile(r"\s*={2,3}\s*(['\"])([^'\"\\\n]*)\1")
 _MOST: Final = 200
 _FEW: Final = 10
 _LONG: Final = 2_000
@@ -97,6 +98,14 @@ class JavaScriptProgram(JavaScriptNames):
                     start = self._code.find(chain.root, chain.start)
                     yield self._code[start : part.steps[-1].end if count else part.end].strip(), values
                     break
+
+    def compared(self) -> Iterator[tuple[str, list[JSONValue], str]]:
+        """Yield what is asked to be a text: its own, its values where they are known, and what it is asked to be."""
+        for chain in self._chains(with_names=True):
+            end = chain.steps[-1].end if chain.steps else chain.end
+            found = _COMPARED.match(self._code, end)
+            if found is not None and (values := self.values(chain)):
+                yield self._code[self._code.find(chain.root, chain.start) : end].strip(), values, found[2]
 
     def _is_short(self, chain: Chain) -> bool:
         """Return whether a list is read at a place that some have not, or an object by a key."""

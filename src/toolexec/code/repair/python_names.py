@@ -167,6 +167,29 @@ class PythonNames:
             if isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
                 yield node
 
+    def compared(self) -> Iterator[tuple[ast.expr, str, str]]:
+        """Yield what is asked to be a text, to begin or to end with it: what it is asked of, how, and the text."""
+        for node in self._nodes:
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+                of, text, how = node.left, node.comparators[0], "=="
+                of, text = (text, of) if isinstance(of, ast.Constant) else (of, text)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+                of, text, how = node.func.value, node.args[0], node.func.attr
+            else:
+                continue
+            if how in ("==", "startswith", "endswith") and isinstance(text, ast.Constant) and type(text.value) is str:
+                yield of, how, text.value
+
+    def is_tried(self, node: ast.AST) -> bool:
+        """Return whether a node stands in a `try` whose errors the program catches."""
+        above = self._above.get(id(node))
+        while above is not None:
+            outer = self._above.get(id(above))
+            if isinstance(outer, ast.Try) and outer.handlers and above in outer.body:
+                return True
+            above = outer
+        return False
+
     @staticmethod
     def _key(node: ast.AST) -> str | int | None:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):

@@ -55,10 +55,13 @@ def about_python_reads(failure: Failure, tools: Tools) -> str:
     return next(iter(program.silent()), "")
 
 
-def silent_python_reads(code: str, tools: Tools) -> list[str]:
-    """Return what to write for each `get` that certainly means another key, and gave its default."""
+def silent_python_reads(code: str, tools: Tools, *, is_empty: bool = False) -> list[str]:
+    """Return what to write for each `get` that certainly means another key, and gave its default. With *is_empty*,
+    where the program has nothing for a value, also for reads whose errors it catches, and went on after."""
     program = _reads_of(code, tools)
-    return list(program.silent()) if program is not None else []
+    if program is None:
+        return []
+    return [*program.silent(), *(program.caught() if is_empty else ())]
 
 
 def _reads_of(code: str, tools: Tools) -> _Reads | None:
@@ -84,6 +87,25 @@ class _Reads(PythonProgram):
             advice = self.advice(node)
             if advice is not None and advice.is_certain:
                 yield advice.text
+
+    def caught(self) -> Iterator[str]:
+        """Yield what to say of the reads of keys that are in none of the values, in a `try` that hides it."""
+        for node in islice(self.reads(), _MOST_READS):
+            key = self._key(node)
+            if isinstance(node, ast.Subscript) and isinstance(key, str) and self.is_tried(node):
+                values = self.values(self._base(node))
+                if values and all(isinstance(each, dict) and key not in each for each in values):
+                    yield f"an `except` hides an error: {self._of_missing(node, key)}"
+
+    def _of_missing(self, node: ast.Subscript, key: str) -> str:
+        """Return what to say of a key that no value has: that what holds it has the key, or what there is instead."""
+        base, advice = node.value, self.advice(node)
+        outer = base.value if isinstance(base, ast.Subscript) else None
+        around = self.values(outer) if outer is not None else []
+        if outer is not None and around and all(isinstance(each, dict) and key in each for each in around):
+            new = f'{self.text(outer)}["{key}"]'
+            return f"`{self.text(base)}` has no `{key}`, `{self.text(outer)}` has: {instead(self.text(node), new)}"
+        return advice.text if advice is not None else f"`{self.text(base)}` has no `{key}`"
 
     def advice(self, node: ast.Subscript | ast.Attribute | ast.Call) -> Advice | None:
         """Return what to say of a read; None where it finds something, or its base is not known."""

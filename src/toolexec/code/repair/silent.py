@@ -16,13 +16,16 @@ __all__ = ["about_value", "may_be_silent"]
 
 _MOST = 5
 _MOST_CALLS: Final = 200
+_ASKING: Final = re.compile(r"\.get\(|\bexcept\b|==\s*['\"]|['\"]\s*==|\.(?:starts|ends)with\(")
 _MADE_OF_NOTHING: Final = re.compile(r"\b(?:undefined|NaN|null)\b")
 
 
 def may_be_silent(code: str, language: str, tools: Tools) -> bool:
     """Return whether `about_value` may have something to say: without it, nothing of the program is read."""
+    if language != "python":
+        return language == "javascript"
     is_refused = any(call.error is not None for call in tools.tool_calls()[:_MOST_CALLS])
-    return language == "javascript" or (language == "python" and (".get(" in code or is_refused))
+    return is_refused or _ASKING.search(code) is not None
 
 
 def about_value(code: str, language: str, tools: Tools, value: JSONValue = None) -> list[str]:
@@ -32,20 +35,25 @@ def about_value(code: str, language: str, tools: Tools, value: JSONValue = None)
     swallowed = about_swallowed(tools) if is_empty else ""
     if language == "python":
         from toolexec.code.repair.python_reads import silent_python_reads
+        from toolexec.code.repair.unmet import unmet_in_python
 
-        return [*([swallowed] if swallowed else []), *silent_python_reads(code, tools)][:_MOST]
+        notes = [*([swallowed] if swallowed else []), *silent_python_reads(code, tools, is_empty=not value or is_empty)]
+        return (notes if notes or value else [*unmet_in_python(code, tools)])[:_MOST]
     if language != "javascript":
         return [swallowed] if swallowed else []
     from toolexec.code.repair.braced_functions import about_braced_functions
     from toolexec.code.repair.javascript_reads import javascript_advice
     from toolexec.code.repair.promises import about_promises
     from toolexec.code.repair.unknown_keys import about_unknown_keys
+    from toolexec.code.repair.unmet import unmet_in_javascript
 
     braced = about_braced_functions(code) if is_empty else ()
     notes = [swallowed] if swallowed else list[str]()
     notes += [*about_promises(code), *braced, *javascript_advice(code, tools, is_empty=is_empty)]
     if is_empty and not notes:
         notes += about_unknown_keys(code, tools)
+    if not value and not notes:
+        notes += unmet_in_javascript(code, tools)
     return list(dict.fromkeys(notes))[:_MOST]
 
 

@@ -1,0 +1,66 @@
+"""Comparisons with a text that nothing at hand is, in a program that has nothing for a value: what there is instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from toolexec.code.repair.python_program import program_of
+from toolexec.code.repair.shown import shown_keys
+from toolexec.code.tools import Tools
+from toolexec.model.json_value import JSONValue
+
+__all__ = ["unmet_in_javascript", "unmet_in_python"]
+
+_MOST: Final = 100
+_MOST_SHOWN: Final = 8
+_LONGEST: Final = 60
+
+
+def unmet_in_python(code: str, tools: Tools) -> Iterator[str]:
+    """Yield what the values are of each read that is asked for a text which none of them is, begins or ends with."""
+    program = program_of(code, tools)
+    if program is None:
+        return
+    for of, how, text in islice(program.compared(), _MOST):
+        if (values := program.values(of)) and (said := _unmet(program.text(of), how, text, values)):
+            yield said
+
+
+def unmet_in_javascript(code: str, tools: Tools) -> Iterator[str]:
+    """Yield what the values are of each read that is asked to be a text which none of them is."""
+    from toolexec.code.repair.javascript_program import JavaScriptProgram
+
+    for of, values, text in islice(JavaScriptProgram(code, tools).compared(), _MOST):
+        if said := _unmet(of, "==", text, values):
+            yield said
+
+
+def _unmet(of: str, how: str, text: str, values: Sequence[JSONValue]) -> str:
+    if len(of) > _LONGEST or len(text) > _LONGEST:
+        return ""
+    objects = [each for each in values if isinstance(each, dict)]
+    if len(objects) == len(values) and how == "==":
+        return f"`{of}` is never {json.dumps(text)}: it is an object with {shown_keys(objects)}"
+    strings = [each for each in values if isinstance(each, str)]
+    if (
+        not strings
+        or len(strings) != sum(each is not None for each in values)
+        or any(_meets(each, how, text) for each in strings)
+    ):
+        return ""
+    asked = {"startswith": "begins with ", "endswith": "ends with "}.get(how, "is ")
+    return f"no `{of}` {asked}{json.dumps(text)}, there {_shown(strings)}"
+
+
+def _meets(value: str, how: str, text: str) -> bool:
+    return value == text if how == "==" else value.startswith(text) if how == "startswith" else value.endswith(text)
+
+
+def _shown(strings: Iterable[str]) -> str:
+    """Return the strings that there are, each once: some of many, and of long ones their beginnings."""
+    known = list(dict.fromkeys(each if len(each) <= _LONGEST else f"{each[:_LONGEST]}..." for each in strings))
+    shown = ", ".join(json.dumps(each, ensure_ascii=False) for each in known[:_MOST_SHOWN])
+    return f"{'is' if len(known) == 1 else 'are'} {shown}{' and others' if len(known) > _MOST_SHOWN else ''}"
