@@ -30,6 +30,17 @@ FAILING = [
         "write `groups.setdefault(row['name'], [])` instead of `groups[row['name']]`",
     ),
     ("python", "import json\nreturn json.parse('1')", "write `json.loads` instead of `json.parse`"),
+    ("python", "import statistics\nreturn statistics.average([1])", "write `statistics.mean` instead of"),
+    (
+        "python",
+        "async for row in tools.shop.rows():\n    print(row)",
+        "write `for row in tools.shop.rows()` instead of `async for row in tools.shop.rows()`",
+    ),
+    (
+        "python",
+        "async def load():\n    return tools.shop.rows()\n\nrows = load()\nreturn rows[0]",
+        "write `rows = await load()` instead of `rows = load()`",
+    ),
     ("python", "from math import mean\nreturn mean([1])", "write `from statistics import mean` instead of"),
     ("python", "import pandas as pd\nreturn len(tools.shop.rows())", "leave `import pandas as pd` out"),
     ("python", "rows = tools.shop.rows()\nreturn await len(rows)", "write `len(rows)` instead of `await len(rows)`"),

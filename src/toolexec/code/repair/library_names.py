@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 import sys
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ def _of_type(name: str, attribute: str) -> str:
 
 
 def _of_module(name: str, attribute: str) -> str:
-    """Advise on what a type of the module has, or another name of it. Nothing is imported for that."""
+    """Advise on what a type of the module has, or another name of it."""
     module = _module(name)
     if module is None:
         return ""
@@ -121,6 +122,9 @@ def _of_import(attribute: str, name: str, code: str) -> str:
 
 
 def _module(name: str) -> object | None:
+    """Return a module of the standard library: one of those above, or one that is imported already."""
+    if name in _HOMES:
+        return importlib.import_module(name)
     return sys.modules.get(name) if name in sys.stdlib_module_names else None
 
 

@@ -17,6 +17,10 @@ __all__ = ["about_python_awaits"]
 _NO_AWAITABLE: Final = re.compile(
     r"TypeError: (?:'(?!_Tool)\w+' object can't be awaited|object (?!_Tool)\w+ can't be used in 'await')"
 )
+_NO_ASYNC_FOR: Final = re.compile(
+    r"TypeError: 'async for' requires an object with __aiter__ method, got (?:list|dict|Deferred)\b"
+)
+_ASYNC_FOR: Final = re.compile(r"\basync +for\b[^:\n]*")
 _MAKING: Final = frozenset({"asyncio.gather", "asyncio.create_task", "asyncio.ensure_future", "asyncio.to_thread"})
 _OF_VALUES: Final = frozenset({"TypeError", "AttributeError", "ValueError", "RuntimeError"})
 
@@ -28,6 +32,8 @@ def about_python_awaits(failure: Failure, tools: Tools | None) -> str:
     program = program_of(failure.code, tools)
     if program is None:
         return ""
+    if _NO_ASYNC_FOR.match(failure.message) and (loop := _ASYNC_FOR.search(failure.source)):
+        return f"what is in a list is there already: {instead(loop[0], loop[0].partition(' ')[2].lstrip())}"
     if _NO_AWAITABLE.match(failure.message):
         return next(_idle(program, failure.line), "")
     return next(_missing(program, failure), "") if _MAKING_WORD.search(failure.code) else ""

@@ -156,7 +156,9 @@ def _about_coroutine(code: str) -> str:
         for found in re.finditer(rf"(?<![\w.]){name}(?=\()", code):
             before, old = code[: found.start()].rstrip(), code[found.start() : end_of(code, found.end())]
             if old and not before.endswith(("await", "def", "run(", "create_task(", "gather(", "*")):
-                return f"a function with `async` is awaited: {instead(old, f'await {old}')}"
+                is_head = re.search(rf"\bdef\s+{re.escape(old)}", code) is not None  # which has the same text
+                start = code[code.rfind("\n", 0, found.start()) + 1 : found.start()].lstrip() if is_head else ""
+                return f"a function with `async` is awaited: {instead(start + old, f'{start}await {old}')}"
     return ""
 
 
