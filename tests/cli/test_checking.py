@@ -49,7 +49,7 @@ def test_it_checks_all_that_the_settings_name(cli: Cli, tmp_path: Path) -> None:
         ("settings", "policy", "skill", "sandboxes"), "ok"
     )
     assert found["skill"]["detail"] == "1 test"
-    assert found["policy"]["detail"] == "1 rule, else allow"
+    assert found["policy"]["detail"] == "1 rule, else allow; tool names: not known before toolexec list"
     assert "wasm" in found["sandboxes"]["detail"]
     lines = cli("check", COLUMNS="80")
     assert max(map(len, lines.stdout.splitlines())) <= 80
@@ -80,10 +80,27 @@ def test_a_rule_about_no_tool_is_a_warning(cli: Cli, tmp_path: Path, tools_file:
         f'[sources]\npython = ["{tools_file.name}"]\n[[policy.rules]]\neffect = "deny"\n'
         'tools = ["odd:fial", "math:*", "*:+prompt", "docs:a:+resource"]\n'
     )
-    assert checks(cli("check", "--json"))["policy"]["warnings"] == []
+    before = checks(cli("check", "--json"))["policy"]
+    assert before["warnings"] == []
+    assert "tool names: not known before toolexec list" in before["detail"]
+    assert cli("list").exit_code == 0
+    after = checks(cli("check", "--json"))["policy"]
+    (warning,) = after["warnings"]
+    assert warning.endswith("no tool is named odd:fial, so it has no effect; did you mean odd:fail?")
+    assert "tool names" not in after["detail"]
+
+
+def test_a_rule_about_no_tool_is_a_warning_while_a_server_is_away(cli: Cli, tmp_path: Path, tools_file: Path) -> None:
+    """Only what may be about the tools of that server, by its name or namespace, or in any namespace, is left out; a
+    tool in another spelling is named."""
+    (tmp_path / "toolexec.toml").write_text(
+        f'[sources]\npython = ["{tools_file.name}"]\n[mcpServers.gone]\ncommand = "no-such-command"\n'
+        'namespace = "lost-ns"\n[[policy.rules]]\neffect = "deny"\n'
+        'tools = ["math.add", "Gone:drop", "lost_ns:*", "*:drop", "math:add"]\n'
+    )
     assert cli("list").exit_code == 0
     (warning,) = checks(cli("check", "--json"))["policy"]["warnings"]
-    assert warning.endswith("no tool is named odd:fial, so it has no effect")
+    assert warning.endswith("no tool is named math.add, so it has no effect; did you mean math:add?")
 
 
 def test_files_are_checked_by_what_they_are(cli: Cli, tmp_path: Path) -> None:

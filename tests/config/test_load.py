@@ -315,6 +315,7 @@ def test_one_mistake_is_the_whole_message() -> None:
         ("[limits]\nprofile = 'dev'", "line 2: unknown key limits.profile; it belongs into [code]"),
         ("[limits]\nxyz = 1", "line 2: unknown key limits.xyz; there are call_timeout"),
         ("[qqq]", "line 1: unknown key qqq; there are sources, server"),
+        ("[backends.local]\na = 1", "line 1: unknown key backends; there are sources, server"),
         ("server = 1", "line 1: server must be a table"),
         ("[auth]\njwt = 1", "line 2: auth.jwt must be a table"),
         ("mcpServers = 1", "line 1: mcpServers must be a table of servers"),

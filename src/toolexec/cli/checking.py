@@ -6,7 +6,7 @@ That is settings, policy, workflows, skills and sandboxes; the commands for one 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -155,24 +155,48 @@ def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
 def _policy(loaded: LoadedConfig) -> _Checked:
     """Check that each rule of the policy is about tools that there are, where these are known."""
     from toolexec.cli.known_tools import known_tools
+    from toolexec.errors.hints import did_you_mean
     from toolexec.model.ids import ToolID
 
     rules = loaded.settings.policy.rules
     default = loaded.settings.get("policy.default")
     checked = _Checked("policy", detail=f"{_count(len(rules), 'rule')}, else {default}")
-    known = known_tools(loaded.files) if loaded.files else None
-    if known is None or known.unavailable:  # a rule may be about the tools of a server that was not there
+    patterns = [(number, pattern) for number, rule in enumerate(rules) for pattern in _patterns(rule)]
+    known = known_tools(loaded.files) if loaded.files and patterns else None
+    if known is None:
+        if patterns:
+            checked.detail += "; tool names: not known before toolexec list"
         return checked
     names = {*known.ids, *(str(replace(ToolID.parse(each), version="")) for each in known.ids)}
-    for number, rule in enumerate(rules):
-        for pattern in _patterns(rule):
-            # What has a mark (`docs:review:+prompt`) is not a tool, and is not among those that are known.
-            if ":+" not in pattern and not any(fnmatchcase(each, pattern) for each in names):
-                where = loaded.values["policy.rules"].where((number,)) if "policy.rules" in loaded.values else ""
-                checked.warnings.append(
-                    f"{where or f'rule {number + 1}'}: no tool is named {pattern}, so it has no effect"
-                )
+    away = _namespaces(loaded, [name for name, _ in known.unavailable])
+    for number, pattern in patterns:
+        if any(fnmatchcase(each, pattern) for each in names) or _is_away(pattern, away):
+            continue
+        where = loaded.values["policy.rules"].where((number,)) if "policy.rules" in loaded.values else ""
+        hint = did_you_mean(pattern, sorted(names), otherwise="")
+        checked.warnings.append(
+            f"{where or f'rule {number + 1}'}: no tool is named {pattern}, so it has no effect{hint and f'; {hint}'}"
+        )
     return checked
+
+
+def _namespaces(loaded: LoadedConfig, backends: Sequence[str]) -> set[str]:
+    """Return the namespaces that the tools of these backends may have, as far as the settings say."""
+    known = {server.name: server.namespace for server in loaded.servers}
+    known |= {name: str(each.settings.get("namespace", "")) for name, each in loaded.providers.items()}
+    return {*backends, *(known.get(name, "") for name in backends)} - {""}
+
+
+def _is_away(pattern: str, namespaces: Collection[str]) -> bool:
+    """Return whether a pattern may be about tools of backends that could not be reached, or about no tool at all: what
+    has a mark (`docs:review:+prompt`) is not among those that are known."""
+    from toolexec.config.layers import folded
+
+    if ":+" in pattern:
+        return True
+    namespace = pattern.partition(":")[0]
+    has_wildcard = any(each in namespace for each in "*?[")
+    return bool(namespaces) and (has_wildcard or folded(namespace) in map(folded, namespaces))
 
 
 def _patterns(rule: Any) -> list[str]:

@@ -175,7 +175,7 @@ class Layers:
         except ValidationError as error:
             wrong = {_place(each["loc"]): each["type"] for each in error.errors(include_url=False, include_input=False)}
             for place in sorted(wrong, key=source.line):
-                self._mistakes.add(source.where(place), _problem(place, wrong[place], given))
+                self._mistakes.add(source.where(place), _problem(place, wrong[place], given, table))
             given = {place: value for place, value in given.items() if place not in wrong}
             read = Settings.model_validate(_nested(given), context=source.directory)
         for place in given:
@@ -327,10 +327,10 @@ def _place(location: Place) -> Place:
     return next(keys, location)
 
 
-def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) -> str:
+def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object], table: Mapping[str, Any]) -> str:
     path = ".".join(map(str, place))
     if error == "extra_forbidden":
-        return f"unknown key {path}; {_meant(place)}"
+        return f"unknown key {path}; {_meant(place, is_table=_is_table(place, table))}"
     if path in BLOCKS:
         return f"{path} must be a table of settings"
     from toolexec.model.redaction import redactor  # which few programs that start need
@@ -340,15 +340,24 @@ def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) 
     return f"{path} must be {key.kind.expects}{got}"
 
 
-def _meant(place: Place) -> str:
-    """Return which key or block is meant by the unknown one at *place*."""
+def _is_table(place: Place, table: Mapping[str, Any]) -> bool:
+    value: Any = table
+    for each in place:
+        value = value.get(each) if isinstance(value, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(value, Mapping)
+
+
+def _meant(place: Place, *, is_table: bool) -> str:
+    """Return which key or block is meant by the unknown one at *place*. A table is not a key of another block: there is
+    none whose value is one."""
     *outer, name = map(str, place)
+    elsewhere = "" if is_table else _where_it_belongs(name)
     if not outer:
-        return _where_it_belongs(name) or did_you_mean(
+        return elsewhere or did_you_mean(
             name, [*Settings.model_fields, TOOLSETS, ENDPOINTS, QUEUES, PROVIDERS, SERVER_KEYS[0]]
         )
     close = did_you_mean(name, BLOCKS[".".join(outer)].names())
-    return close if close.startswith("did") else _where_it_belongs(name) or close
+    return close if close.startswith("did") else elsewhere or close
 
 
 def _where_it_belongs(name: str) -> str:
