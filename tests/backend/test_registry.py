@@ -157,6 +157,28 @@ async def test_a_retired_backend_is_reached_until_it_is_released(registry: Backe
         registry.resolve(binding)
 
 
+@pytest.mark.parametrize("way", ["release", "unregister"])
+async def test_what_was_not_closed_to_the_end_is_closed_with_the_others(
+    registry: BackendRegistry, log: list[str], way: str
+) -> None:
+    """Closing a backend that is out is cancelled, as by a server that ends right after a reload: the others wait for
+    it, and it ends nowhere else."""
+    registry.register(Recorder("a", log))
+    backend = registry.retire("a") if way == "release" else registry.get("a")
+    assert backend is not None
+    closing = asyncio.create_task(registry.release(backend) if way == "release" else registry.unregister("a"))
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    assert log == []
+    with pytest.raises(BackendNotFoundError):
+        registry.resolve(ProviderBinding("a", "x"))
+    await registry.stop_all()
+    assert log == ["close a"]
+    await registry.stop_all()
+    assert log == ["close a"]
+
+
 def test_many_threads_at_once(registry: BackendRegistry) -> None:
     """Nothing is lost and nothing breaks while others register, list and unregister."""
     failures: list[Exception] = []

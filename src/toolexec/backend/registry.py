@@ -34,6 +34,7 @@ class BackendRegistry:
         self._stand_ins: dict[tuple[BindingKind, str], Backend] = {}
         self._running: set[str] = set()
         self._retired: list[Backend] = []
+        self._closing: list[Backend] = []
         self._listeners: list[Callable[[Backend], None]] = []
 
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
@@ -89,7 +90,7 @@ class BackendRegistry:
             self._only_local = self._find_only_local()
             self._running.discard(name)
         if backend is not None:
-            await backend.aclose()
+            await self._close(backend)
 
     def end_session(self, session: str) -> None:
         """Have backends close what they keep for a session that is over."""
@@ -117,7 +118,7 @@ class BackendRegistry:
         """Close a backend that was retired. What closing raises is passed on."""
         with self._lock:
             self._retired = [each for each in self._retired if each is not backend]
-        await backend.aclose()
+        await self._close(backend)
 
     def register_factory(self, kind: str, factory: BackendFactory) -> None:
         """Have *factory* make the backends of this kind, in place of an earlier one; raises ConfigurationError for an
@@ -228,15 +229,35 @@ class BackendRegistry:
         self._running.update(b.name for b in backends)
 
     async def stop_all(self) -> None:
-        """Close every backend, whatever happens to the others; then raise an ExceptionGroup of all failures, if any."""
+        """Close every backend, whatever happens to the others; then raise an ExceptionGroup of all failures, if any.
+
+        Those that are being closed count, and those whose closing was cancelled.
+        """
         with self._lock:
-            backends = [*self._backends.values(), *self._stand_ins.values(), *self._retired]
+            backends = [*self._backends.values(), *self._stand_ins.values(), *self._retired, *self._closing]
             self._stand_ins.clear()
-            self._retired = []
+            self._retired, self._closing = [], []
             self._running.clear()
         failures = _failures(backends, await _close_all(backends))
         if failures:
             raise ExceptionGroup("some backends did not stop cleanly", failures)
+
+    async def _close(self, backend: Backend) -> None:
+        """Close a backend that is out; where that is cancelled, it is left to `stop_all`."""
+        with self._lock:
+            self._closing.append(backend)
+        try:
+            await backend.aclose()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._closed(backend)
+            raise
+        self._closed(backend)
+
+    def _closed(self, backend: Backend) -> None:
+        with self._lock:
+            self._closing = [each for each in self._closing if each is not backend]
 
     async def __aenter__(self) -> Self:
         await self.start_all()
