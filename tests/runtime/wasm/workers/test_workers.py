@@ -52,6 +52,17 @@ def only(workers: Workers) -> WorkerProcess:
     return busy
 
 
+async def test_closing_waits_for_a_worker_that_is_being_started(python: PythonLanguage) -> None:
+    """It is gone then, and no other one is started."""
+    before = {child.pid for child in psutil.Process().children()}
+    starting = asyncio.create_task(python.start_workers())
+    await until(lambda: python.workers is not None and python.workers.starting)
+    starting.cancel()
+    await asyncio.wait({starting})
+    await python.aclose()
+    assert {child.pid for child in psutil.Process().children()} == before
+
+
 class TestWhen:
     """When there are workers."""
 

@@ -66,6 +66,7 @@ class Workers:
 
     def _reset(self) -> None:
         self._forks = forks.count
+        self._begun = threading.Lock()  # held while a worker starts
         self._lock = threading.Lock()  # guards all of these
         self._ready: list[WorkerProcess] = []
         self._starting = False
@@ -150,17 +151,26 @@ class Workers:
             self._start_one()
 
     def close(self) -> None:
-        """End all of them; runs in them fail."""
+        """End all of them, also one that is being started, which takes some tenths of a second; runs in them fail."""
         with self._lock:
             self._closed = True
             workers, self._ready = self._ready, []
         for worker in workers:
             worker.end()
+        with self._begun:
+            pass
 
     def _start_one(self) -> None:
+        with self._begun:
+            self._start_now()
+
+    def _start_now(self) -> None:
         """Start one more worker, on the core that has the fewest; a failure is logged, and no more are started."""
         cores, file = _cores(), self._program.file
         with self._lock:
+            if self._closed:
+                self._starting = False
+                return
             self._starting = True
             taken = [worker.core for worker in self._ready]
         core = min(cores, key=taken.count) if cores else None
