@@ -117,14 +117,21 @@ async def workers(python: PythonLanguage) -> Workers:
 
 @pytest.mark.full
 async def test_a_long_program_leaves_no_slow_thread_behind(python: PythonLanguage, workers: Workers) -> None:
-    """The worker is as quick as before for the next one."""
+    """The thread of such a program is used by no other one; that of a short program is, as soon as one took less than
+    `LONG_SECONDS` of a processor, which the first one in a worker may take on a busy machine."""
     kit = Kit()
-    (await python.execute(kit.request("for number in range(1_000_000): pass", timeout=60))).raise_for_error()
-    lanes = [lane for worker in workers.ready for lane in worker._lanes]
-    assert lanes == []
-    assert (await python.execute(kit.request("return 1", timeout=60))).value == 1
-    lanes = [lane for worker in workers.ready for lane in worker._lanes]
-    assert len(lanes) == 1
+
+    async def left_by(code: str) -> int:
+        (await python.execute(kit.request(code, timeout=60))).raise_for_error()
+        await until(lambda: not any(worker.runs for worker in workers.ready))
+        return sum(len(worker._lanes) for worker in workers.ready)
+
+    assert await left_by("for number in range(1_000_000): pass") == 0
+    for _ in range(20):
+        if await left_by("return 1"):
+            break
+    else:
+        pytest.fail("no short program left its thread to the next one")
     await until(lambda: all(nice_of(worker.pid) == {USUAL} for worker in workers.ready))
 
 
