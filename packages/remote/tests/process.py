@@ -44,6 +44,9 @@ async def serve(
     if kind != "scripted":
         backends = make_runtime(SandboxSettings(use=(kind,), image=image, max_running=64)).backends
     async with Runtime(backends, deny_unsafe=() if kind == "unsafe_host" else ("standard", "hardened")) as runtime:
+        for backend in backends:  # what it starts beside its first runs would be left behind by the test of these
+            if (start := getattr(backend, "start_workers", None)) is not None:
+                await start()
         await serve_runtime(
             runtime,
             settings,
