@@ -168,7 +168,7 @@ class Workers:
         """Start one more worker, on the core that has the fewest; a failure is logged, and no more are started."""
         cores, file = _cores(), self._program.file
         with self._lock:
-            if self._closed:
+            if self._closed or len(self._ready) >= self._count:  # others were started before it was its turn
                 self._starting = False
                 return
             self._starting = True
