@@ -181,7 +181,7 @@ def _policy(loaded: LoadedConfig) -> _Checked:
 
 
 def _namespaces(loaded: LoadedConfig, backends: Sequence[str]) -> set[str]:
-    """Return the namespaces that the tools of these backends may have, as far as the settings say."""
+    """Return the namespaces that the settings give the tools of these backends."""
     known = {server.name: server.namespace for server in loaded.servers}
     known |= {name: str(each.settings.get("namespace", "")) for name, each in loaded.providers.items()}
     return {*backends, *(known.get(name, "") for name in backends)} - {""}
