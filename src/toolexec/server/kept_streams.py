@@ -59,12 +59,23 @@ class KeptStreams:
 
     async def mark(self, call: CallName, *, begun: bool) -> bool:
         """Keep that this server works on a call, and whether anything was done for it; return whether that is kept."""
-        text = json.dumps({"server": self.server, "begun": begun})
 
         async def write(store: StateStore) -> bool:
             await store.put("stream", self._alive(self.server), "here", _SILENT)
-            await store.put("stream", self._key(call), text, _LASTS)
+            await store.put("stream", self._key(call), self._facts(begun=begun), _LASTS)
             return True
+
+        return await self._try(write) or False
+
+    async def begin(self, call: CallName) -> bool:
+        """Keep that something is about to be done for a call that was marked; return whether it may be. It may not
+        where another server has said meanwhile that nothing was: this one was silent, as a machine that slept is."""
+        key, before, after = self._key(call), self._facts(begun=False), self._facts(begun=True)
+
+        async def write(store: StateStore) -> bool:
+            return await store.swap("stream", key, before, after, _LASTS) or await store.add(
+                "stream", key, after, _LASTS
+            )
 
         return await self._try(write) or False
 
@@ -104,12 +115,20 @@ class KeptStreams:
             facts: Any = json.loads(text)
             if "over" in facts:
                 return "over"
+            if "given_up" in facts:
+                return "not_run"
             if await store.get("stream", self._alive(facts["server"])) is not None:
                 return "at_work"
+            if facts["begun"]:
+                return "unknown"
+            given_up = json.dumps({"given_up": True})  # from here on its server, if it only slept, does nothing for it
+            return "not_run" if await store.swap("stream", self._key(call), text, given_up, _LASTS) else "unknown"
         except ConfigurationError as error:
             logger.error("how a call stands cannot be found out: %s", error)
             return "unknown"
-        return "unknown" if facts["begun"] else "not_run"
+
+    def _facts(self, *, begun: bool) -> str:
+        return json.dumps({"server": self.server, "begun": begun})
 
     def _handle(self, call: CallName) -> str:
         return f"{call.session}\0{call.request}"  # a secret of the client, as the handle of a result is

@@ -128,8 +128,11 @@ class Stream:
         async with self._marking:
             if self._is_begun or self._kept is None:
                 return
-            if not await self._kept.mark(self.call, begun=True):
-                raise ApprovalRequiredError("the store of calls under way cannot be reached", retryable=True)
+            if not await self._kept.begin(self.call):
+                raise ApprovalRequiredError(
+                    "another server has given this call up, or the store of calls under way cannot be reached",
+                    retryable=True,
+                )
             self._is_begun = True
 
 
