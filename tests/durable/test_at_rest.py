@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.durable.journal import CallRecord, Signal
+from toolexec.durable.journal import CallState, Signal
 from toolexec.durable.replay import Replay
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.errors import RunWaitingError
+from toolexec.model.json_value import JSONObject
 
 PYTHON = """
 import asyncio
@@ -56,19 +56,18 @@ async def twice(n: int) -> int:
 
 
 class LateJournal(SQLiteJournal):
-    """A journal that is written to in threads, and writes how a first wait ended only once another has begun."""
+    """A journal that is written to in threads, and writes how the first wait ended only once another has begun. No
+    other call waits for what it writes then, whichever thread came first."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, sync="each")
         self.waits = threading.Event()
-        self.begun: set[str] = set()
 
-    def begin(self, run_id: str, owner: str, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
-        """Begin a call; one that was begun before is written of later."""
-        if call.step in self.begun:
+    def end(self, run_id: str, owner: str, step: str, state: CallState, outcome: JSONObject) -> None:
+        """End a call; one that was called off ends later."""
+        if state == "failed":
             assert self.waits.wait(60)
-        self.begun.add(call.step)
-        super().begin(run_id, owner, call, delivered)
+        super().end(run_id, owner, step, state, outcome)
 
     def take(self, run_id: str, owner: str, step: str, name: str) -> Signal | None:
         """Look for the other signal, which the run waits for now."""
