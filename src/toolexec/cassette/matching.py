@@ -9,7 +9,7 @@ from toolexec.cassette.records import CassetteCall
 from toolexec.cassette.secrets import SessionRedactor
 from toolexec.errors import CassetteMissError
 from toolexec.model.arguments import without_nulls
-from toolexec.model.ids import ToolID
+from toolexec.model.ids import without_version
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, own_args, shorten
 from toolexec.model.tool import Tool
 from toolexec.run.audit.record import canonical
@@ -72,14 +72,9 @@ def differences(recorded: JSONObject, asked: JSONObject) -> list[str]:
 
 def _of_others(tool_id: str, recorded: Sequence[CassetteCall]) -> str:
     """Return what to say of a tool without any recorded call: perhaps another version of it has some."""
-    bare = _without_version(tool_id)
-    versions = sorted({call.tool for call in recorded if _without_version(call.tool) == bare})
+    bare = without_version(tool_id)
+    versions = sorted({call.tool for call in recorded if without_version(call.tool) == bare})
     return f"there are calls of {', '.join(versions)}" if versions else "the tool has no recorded call"
-
-
-def _without_version(tool_id: str) -> tuple[str, str]:
-    parsed = ToolID.parse(tool_id)
-    return parsed.namespace, parsed.name
 
 
 def _compared(recorded: JSONValue, asked: JSONValue, path: str) -> Iterator[str]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
@@ -177,7 +176,10 @@ def _filter(tool: str, caller: str, outcome: str, start: datetime | None = None)
     """Return what is to be shown; to be asked from the youngest record back, as a start is shown only if it
     has no end.
     """
+    from toolexec.model.id_patterns import IDPatterns
+
     ended: set[str] = set()
+    meant = IDPatterns("--tool", [tool or "*"])
     first = start.strftime("%Y-%m-%dT%H:%M:%S") if start is not None else ""  # as records have it, in UTC
 
     def wanted(record: JSONDict) -> bool:
@@ -188,7 +190,7 @@ def _filter(tool: str, caller: str, outcome: str, start: datetime | None = None)
         who = record.get("caller")
         return (
             kind in _SHOWN
-            and (not tool or fnmatchcase(str(record.get("tool", "")), tool))
+            and meant.match(str(record.get("tool", "")))
             and (not caller or (isinstance(who, dict) and who.get("id") == caller))
             and (not outcome or _ended_so(str(record.get("outcome", "")), outcome))
             and str(record.get("time", "")) >= first

@@ -6,11 +6,10 @@ That is settings, policy, workflows, skills and sandboxes; the commands for one 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -153,55 +152,22 @@ def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
 
 
 def _policy(loaded: LoadedConfig) -> _Checked:
-    """Check that each rule of the policy is about tools that there are, where these are known."""
+    """Check that each rule is about tools that there are, where these are known."""
     from toolexec.cli.known_tools import known_tools
-    from toolexec.errors.hints import did_you_mean
-    from toolexec.model.ids import ToolID
+    from toolexec.config.unused_patterns import names_tools, namespaces_of, unused_patterns
 
     rules = loaded.settings.policy.rules
     default = loaded.settings.get("policy.default")
     checked = _Checked("policy", detail=f"{_count(len(rules), 'rule')}, else {default}")
-    patterns = [(number, pattern) for number, rule in enumerate(rules) for pattern in _patterns(rule)]
-    known = known_tools(loaded.files) if loaded.files and patterns else None
-    if known is None:
-        if patterns:
-            checked.detail += "; tool names: not known before toolexec list"
+    if not names_tools(loaded):
         return checked
-    names = {*known.ids, *(str(replace(ToolID.parse(each), version="")) for each in known.ids)}
-    away = _namespaces(loaded, [name for name, _ in known.unavailable])
-    for number, pattern in patterns:
-        if any(fnmatchcase(each, pattern) for each in names) or _is_away(pattern, away):
-            continue
-        where = loaded.values["policy.rules"].where((number,)) if "policy.rules" in loaded.values else ""
-        hint = did_you_mean(pattern, sorted(names), otherwise="")
-        checked.warnings.append(
-            f"{where or f'rule {number + 1}'}: no tool is named {pattern}, so it has no effect{hint and f'; {hint}'}"
-        )
+    known = known_tools(loaded.files) if loaded.files else None
+    if known is None:
+        checked.detail += "; tool names: not known before toolexec list"
+        return checked
+    away = namespaces_of(loaded, [name for name, _ in known.unavailable])
+    checked.warnings = [*unused_patterns(loaded, known.ids, away).values()]
     return checked
-
-
-def _namespaces(loaded: LoadedConfig, backends: Sequence[str]) -> set[str]:
-    """Return the namespaces that the settings give the tools of these backends."""
-    known = {server.name: server.namespace for server in loaded.servers}
-    known |= {name: str(each.settings.get("namespace", "")) for name, each in loaded.providers.items()}
-    return {*backends, *(known.get(name, "") for name in backends)} - {""}
-
-
-def _is_away(pattern: str, namespaces: Collection[str]) -> bool:
-    """Return whether a pattern may be about tools of backends that could not be reached, or about no tool at all: what
-    has a mark (`docs:review:+prompt`) is not among those that are known."""
-    from toolexec.config.layers import folded
-
-    if ":+" in pattern:
-        return True
-    namespace = pattern.partition(":")[0]
-    has_wildcard = any(each in namespace for each in "*?[")
-    return bool(namespaces) and (has_wildcard or folded(namespace) in map(folded, namespaces))
-
-
-def _patterns(rule: Any) -> list[str]:
-    found = rule.get("tools", ()) if isinstance(rule, dict) else ()
-    return [each for each in ((found,) if isinstance(found, str) else found) if isinstance(each, str)]
 
 
 def _skills_of(loaded: LoadedConfig) -> list[Path]:

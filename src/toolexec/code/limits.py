@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -20,6 +19,7 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model.declared import Bytes, setting
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
 from toolexec.run.ceilings import refuse_above
@@ -182,31 +182,24 @@ class AllowList:
             )
         self._index = index
         self._limited = allowed is not None
-        self._exact = frozenset(allowed or ())
-        self._patterns = tuple(pattern for pattern in self._exact if any(sign in pattern for sign in "*?["))
+        self._allowed = frozenset(allowed or ())
+        self._patterns = IDPatterns("allowed_tools", self._allowed)
 
     def __bool__(self) -> bool:
         return self._limited
 
     def accepts(self, tool_id: str) -> bool:
-        """Return whether the tool is on the list: under its own ID, or under the one without a version if that means
-        it.
-        """
-        if not self._limited or tool_id in self._exact:
+        """Return whether the list means the tool that the ID leads to."""
+        if not self._limited:
             return True
         found = self._index.find(tool_id)
-        canonical = found.tool.id if found is not None else tool_id
-        plain = found.tool.replace(version="").id if found is not None and found.tool.version else canonical
-        if canonical in self._exact or (plain in self._exact and self._index.find(plain) is found):
-            return True
-        # As in a policy: a pattern is about the ID with the version, or without it.
-        return any(fnmatchcase(each, pattern) for pattern in self._patterns for each in (canonical, plain))
+        return self._patterns.match(found.tool.id if found is not None else tool_id)
 
     def check(self, tool_id: str, op: str) -> None:
         """Raises ToolNotAllowedError for a tool that is not on the list."""
         if not self.accepts(tool_id):
             raise ToolNotAllowedError(
-                f"this code may not call {tool_id}; it may call {', '.join(sorted(self._exact)[:10]) or 'no tools'}",
+                f"this code may not call {tool_id}; it may call {', '.join(sorted(self._allowed)[:10]) or 'no tools'}",
                 tool_id=tool_id,
                 op=op,
             )

@@ -10,11 +10,11 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Final, TypeAlias
 
 from toolexec.discovery.index import Index, Registered
-from toolexec.discovery.selection import IDPatterns
 from toolexec.discovery.summary import Filters, Metadata
 from toolexec.discovery.view import IndexView, both_filters
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
@@ -210,10 +210,10 @@ class Toolset:
             tests.append(lambda entry: Metadata(entry.tool.meta).category in categories)
         if self.allow is not None:
             allowed = IDPatterns("allow of a toolset", self.allow)
-            tests.append(lambda entry: allowed.match(entry.tool))
+            tests.append(lambda entry: allowed.match(entry.tool.id))
         if self.deny:
             denied = IDPatterns("deny of a toolset", self.deny)
-            tests.append(lambda entry: not denied.match(entry.tool))
+            tests.append(lambda entry: not denied.match(entry.tool.id))
         if self.where is not None:
             tests.append(self.where)
         return tuple(tests)

@@ -18,6 +18,7 @@ from toolexec.discovery.index import bulk
 from toolexec.errors import ConfigurationError, ExecutionError, Outcome
 from toolexec.model.binding import LocalBinding
 from toolexec.model.handler import Handler, ToolContext
+from toolexec.model.ids import without_version
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import CURRENT
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -110,7 +111,7 @@ class Skills:
     def know(self, tool_id: str, skill: Skill) -> None:
         """Keep a skill that is in the index under this ID, and its hints up to date."""
         self.known[tool_id] = skill
-        self._called |= set(map(_without_version, skill.tools()))
+        self._called |= set(map(without_version, skill.tools()))
         if self._unwatch is None:
             self._unwatch = self._index.on_change(self._changed)
 
@@ -152,7 +153,7 @@ class Skills:
 
     def _changed(self, event: ChangeEvent) -> None:
         """Bring the hints of all skills up to date after a change of a tool that one of them calls."""
-        if _without_version(event.tool_id) not in self._called:
+        if without_version(event.tool_id) not in self._called:
             return
         self._is_stale = True
         while self._is_stale and self._refreshing.acquire(
@@ -219,10 +220,6 @@ def _outcome_of(result: CodeResult) -> Outcome:
     if is_undone or all(outcome_of(call.error).is_undone for call in result.tool_calls):
         return Outcome.REFUSED
     return Outcome.UNKNOWN
-
-
-def _without_version(tool_id: str) -> str:
-    return ":".join(tool_id.split(":")[:2])
 
 
 class _Reports:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolexec.errors import InvalidToolIDError
 
-__all__ = ["MAX_NAME_LENGTH", "ToolID", "check_segment", "clean_segment"]
+__all__ = ["MAX_NAME_LENGTH", "ToolID", "check_segment", "clean_segment", "without_version"]
 
 MAX_NAME_LENGTH = 128
 """The most characters that a namespace, a name or a version may have."""
@@ -75,6 +75,11 @@ def check_segment(segment: str, *, version: bool = False) -> str | None:
 def clean_segment(text: str) -> str:
     """Return the nearest legal ID part for a foreign name: `@scope/server` gives `scope-server`; may be empty."""
     return _FOREIGN.sub("-", text).strip("-")[:MAX_NAME_LENGTH]
+
+
+def without_version(tool_id: str) -> str:
+    """Return the ID without its version: `git:log` of `git:log:1.2.0`, which may be any text; raises nothing."""
+    return ":".join(tool_id.split(":", 2)[:2])
 
 
 def _quote(text: object) -> str:

@@ -9,12 +9,12 @@ import os
 import stat
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.process.atomic import replace_files
@@ -74,12 +74,10 @@ class ApprovalMemory:
         self._write(self._refreshed() | {new})
 
     def forget(self, tools: str = "*", *, caller: str | None = None) -> int:
-        """Ask again about the tools whose ID matches the pattern *tools*, of one caller or of all; gives how many were
+        """Ask again about the tools that the pattern *tools* means, of one caller or of all; gives how many were
         forgotten. Raises OSError when the file cannot be written."""
-        known = self._refreshed()
-        kept = {
-            one for one in known if not fnmatchcase(one.tool_id, tools) or (caller is not None and one.caller != caller)
-        }
+        known, meant = self._refreshed(), IDPatterns("tools to forget", [tools])
+        kept = {one for one in known if not meant.match(one.tool_id) or (caller is not None and one.caller != caller)}
         if len(kept) < len(known):
             self._write(kept)
         return len(known) - len(kept)

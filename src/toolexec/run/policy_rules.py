@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias, get_args
 
 from toolexec.discovery.index import Registered
@@ -12,6 +11,7 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.languages import KNOWN_LANGUAGES, base_language
 from toolexec.model.origin import Caller
@@ -23,11 +23,12 @@ from toolexec.run.policy_truth import Truth
 from toolexec.run.run_request import PROFILES, RUN_KINDS, RunRequest
 from toolexec.run.settings import Effect
 
-__all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive", "plain_id"]
+__all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive"]
 
 _EFFECTS: Final = get_args(Effect)
 _OF_RUNS: Final = ("runs", "profiles", "languages")
 _TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes", *_OF_RUNS)
+_PATTERNS: Final = ("tools", "namespaces", "backends", "callers", "roles", "scopes")
 _OF_CALLS: Final = ("tools", "namespaces", "tags", "backends", "when")
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _SAME_WORD: Final = 0.75
@@ -112,6 +113,8 @@ class Rule:
     name: str = ""
     conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
     hints: Filters = field(init=False, repr=False, compare=False)
+    patterns: Mapping[str, IDPatterns] = field(init=False, repr=False, compare=False)
+    """The matchers that are patterns and were given, by name."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -126,6 +129,8 @@ class Rule:
         for name in ("reason", "name"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(f"{name} of a rule must be a text, not {getattr(self, name)!r}")
+        given = {name: values for name in _PATTERNS if (values := getattr(self, name))}
+        put(self, "patterns", {name: IDPatterns(f"{name} of a rule", values) for name, values in given.items()})
         put(self, "conditions", read_conditions(self.when))
         put(self, "hints", Filters(**{name: getattr(self, name) for name in _HINTS}))
         if self.is_for_runs:
@@ -187,16 +192,13 @@ class Rule:
 
     def concerns(self, entry: Registered, caller: Caller) -> bool:
         """Return whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
-        tool, binding = entry.tool, entry.binding
+        tool, binding, tools = entry.tool, entry.binding, self.patterns.get("tools")
         return (
             not self.is_for_runs
-            and (not self.tools or _any_match((tool.id, plain_id(tool)), self.tools))
-            and (not self.namespaces or _any_match((tool.namespace,), self.namespaces))
+            and (tools is None or tools.match(tool.id))
+            and self._fits("namespaces", (tool.namespace,))
             and (not self.tags or not set(self.tags).isdisjoint(tool.tags))
-            and (
-                not self.backends
-                or _any_match((binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"), self.backends)
-            )
+            and self._fits("backends", (binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"))
             and self.hints.accept(tool, ())
             and self._is_for(caller)
         )
@@ -213,10 +215,14 @@ class Rule:
 
     def _is_for(self, caller: Caller) -> bool:
         return (
-            (not self.callers or _any_match((caller.id,), self.callers))
-            and (not self.roles or _any_match(caller.roles, self.roles))
-            and (not self.scopes or _any_match(caller.scopes, self.scopes))
+            self._fits("callers", (caller.id,))
+            and self._fits("roles", caller.roles)
+            and self._fits("scopes", caller.scopes)
         )
+
+    def _fits(self, name: str, values: Collection[str]) -> bool:
+        patterns = self.patterns.get(name)
+        return patterns is None or patterns.fit_any(values)
 
     def holds(self, args: JSONValue) -> Truth:
         """Return whether the conditions hold for *args*, which `as_json` gave; None stands for unreadable ones."""
@@ -234,11 +240,6 @@ class Rule:
         denies or asks, also where that is unknown."""
         holds = self.holds(args)
         return holds is Truth.TRUE or (holds is Truth.UNKNOWN and self.effect != "allow")
-
-
-def plain_id(tool: Tool) -> str:
-    """Return the tool's ID without its version."""
-    return f"{tool.namespace}:{tool.name}" if tool.version else tool.id
 
 
 def is_destructive(tool: Tool) -> bool:
@@ -261,10 +262,6 @@ def check_keys(data: Any, known: Collection[str], what: str) -> None:
         if key not in known:
             hint = did_you_mean(key, known, otherwise=f"the keys are {', '.join(known)}")
             raise ConfigurationError(f"{what} has the unknown key {key!r}; {hint}")
-
-
-def _any_match(values: Collection[str], patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns for value in values)
 
 
 def _strings(name: str, values: Any) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.offers import OfferKind
-from toolexec.discovery.selection import IDPatterns
+from toolexec.model.id_patterns import IDPatterns
 
 __all__ = ["Choice", "Chosen", "differs_by_choice"]
 

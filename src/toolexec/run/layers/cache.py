@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
 from time import perf_counter
@@ -22,6 +21,7 @@ from toolexec.model.cache_hint import CacheHint, read_hint
 from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.declared import Bytes, setting
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ANYONE, Caller
 from toolexec.model.settings import check_ranges, checked
@@ -32,7 +32,6 @@ from toolexec.run.cache_stores import CacheStore, MemoryCache, SQLiteCache
 from toolexec.run.cache_writes import Place, Writes, WriteWatch, place_of
 from toolexec.run.large import json_pieces, walked
 from toolexec.run.layer import Layer
-from toolexec.run.policy_rules import plain_id
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
@@ -81,6 +80,7 @@ class Cache(CacheSettings):
         self.memory: MemoryCache = MemoryCache(self.max_bytes)
         self.store: CacheStore | None = SQLiteCache(self.path, self.max_bytes) if self.path is not None else None
         self.writes: Writes = Writes(self.store, max([self.ttl, *rules.values()]), self.clock)
+        self._rules = [(IDPatterns("a rule of a Cache", [pattern]), seconds) for pattern, seconds in rules.items()]
         self._plans: dict[str, _Plan] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
@@ -118,8 +118,8 @@ class Cache(CacheSettings):
         tool = entry.tool
         if not is_repeatable(tool):
             return 0.0
-        for pattern, seconds in (self.rules or {}).items():
-            if fnmatchcase(tool.id, pattern) or fnmatchcase(plain_id(tool), pattern):
+        for pattern, seconds in self._rules:
+            if pattern.match(tool.id):
                 return seconds
         return self.ttl if tool.annotations.read_only else 0.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
 from toolexec.backend.here import Wait
@@ -13,9 +12,10 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import BackendError, ConfigurationError, ExecutionError, Outcome, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.id_patterns import IDPatterns
+from toolexec.model.ids import without_version
 from toolexec.model.settings import checked
 from toolexec.run.layer import Layer
-from toolexec.run.policy_rules import plain_id
 from toolexec.run.repeating import may_repeat
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
@@ -46,7 +46,8 @@ class Fallback:
         bindings: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tools = [(pattern, _ids(pattern, ids)) for pattern, ids in (tools or {}).items()]
+        given = (tools or {}).items()
+        self._tools = [(IDPatterns("a Fallback", [pattern]), _ids(pattern, ids)) for pattern, ids in given]
         self.bindings = bindings
         self.clock = clock
 
@@ -62,10 +63,10 @@ class Fallback:
         """Yield the IDs of the tools that may answer in place of this one."""
         tool = entry.tool
         for pattern, ids in self._tools:
-            if fnmatchcase(tool.id, pattern) or fnmatchcase(plain_id(tool), pattern):
+            if pattern.match(tool.id):
                 for each in ids:
                     other = each.replace("*", tool.name)
-                    if other not in (tool.id, plain_id(tool)):
+                    if other not in (tool.id, without_version(tool.id)):
                         yield other
 
 

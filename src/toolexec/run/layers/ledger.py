@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +17,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ConfigurationError, Outcome, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
@@ -27,7 +27,6 @@ from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect, state_of
 from toolexec.run.large import is_small, json_pieces, walked
 from toolexec.run.layer import Layer, last_result
-from toolexec.run.policy_rules import plain_id
 from toolexec.run.reconcile import CHECK, check_outcome
 from toolexec.run.repeating import is_repeatable, outcome_of
 from toolexec.run.resolve import Find, child_of, copied, resolved
@@ -75,6 +74,7 @@ class Ledger:
         check_ranges("Ledger", above={"ask_timeout": ask_timeout})
         self.effects: EffectLedger = ledger if isinstance(ledger, EffectLedger) else EffectLedger(ledger)
         self.tools: tuple[str, ...] = tuple(tools)
+        self._patterns = IDPatterns("tools of a Ledger", self.tools)
         self.ask_timeout = ask_timeout
         self.redact = redact
 
@@ -92,10 +92,7 @@ class Ledger:
 
     def concerns(self, entry: Registered) -> bool:
         """Return whether calls of the tool are recorded."""
-        if is_repeatable(entry.tool):
-            return False
-        names = (entry.tool.id, plain_id(entry.tool))
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self.tools)
+        return not is_repeatable(entry.tool) and self._patterns.match(entry.tool.id)
 
 
 class _Recorded(Layer):

@@ -8,15 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, RateLimitedError
 from toolexec.model.call import ToolCall
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.settings import checked
 from toolexec.run.layer import Layer
-from toolexec.run.policy_rules import plain_id
 from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 
@@ -105,7 +104,10 @@ class RateLimit:
         self._per_caller = _buckets(per_caller, "for one caller")
         self._per_tool = _buckets(per_tool, "for one tool")
         self._per_backend = _buckets(per_backend, "for one backend")
-        self._rules = [(pattern, _Buckets(_rate(rule), f"for {pattern}")) for pattern, rule in (rules or {}).items()]
+        self._rules = [
+            (IDPatterns("a rule of a RateLimit", [pattern]), _Buckets(_rate(rule), f"for {pattern}"))
+            for pattern, rule in (rules or {}).items()
+        ]
         self._clock = clock
         self._lock = threading.Lock()
         self._read = clock()
@@ -146,7 +148,7 @@ class RateLimit:
         if self._per_tool is not None:
             uses.append((self._per_tool, tool.id))
         for pattern, buckets in self._rules:
-            if fnmatchcase(tool.id, pattern) or fnmatchcase(plain_id(tool), pattern):
+            if pattern.match(tool.id):
                 uses.append((buckets, ""))
         if len(self._tools) >= _MAX_TOOLS:
             self._tools = {}

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final, cast
 
@@ -15,6 +14,7 @@ from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, Res
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.model.settings import checked
 from toolexec.model.visible import visible_line
@@ -73,6 +73,7 @@ class Scan:
         self.scanners: tuple[Scanner, ...] = tuple(scanners)
         self.action: ScanAction = action
         self.backends: tuple[str, ...] = tuple(backends)
+        self._patterns = IDPatterns("backends of a Scan", self.backends)
         self.quarantine = quarantine
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
@@ -81,8 +82,7 @@ class Scan:
 
     def looks_at(self, binding: Binding) -> bool:
         """Return whether answers from there are looked at."""
-        names = (binding.kind, binding.backend, f"{binding.kind}:{binding.backend}")
-        return any(fnmatchcase(name, pattern) for pattern in self.backends for name in names)
+        return self._patterns.fit_any((binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"))
 
     def findings(self, *values: Any) -> list[str]:
         """Return what is found in the strings of these values, each thing once."""
