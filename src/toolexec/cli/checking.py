@@ -166,7 +166,7 @@ def _policy(loaded: LoadedConfig) -> _Checked:
         checked.detail += "; tool names: not known before toolexec list"
         return checked
     away = namespaces_of(loaded, [name for name, _ in known.unavailable])
-    checked.warnings = [*unused_patterns(loaded, known.ids, away).values()]
+    checked.warnings = [each.problem for each in unused_patterns(loaded, known.ids, away)]
     return checked
 
 

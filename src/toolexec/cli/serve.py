@@ -337,22 +337,26 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
 async def _reloading(
     reload: Reload, built: Built, again: LoadAgain, *, at_hangup: bool = False
 ) -> AsyncGenerator[None, None]:
-    """Have the settings read again when a file changes, when the admin wants it, and with *at_hangup* at SIGHUP."""
+    """Have the settings read again when a file changes, when the admin wants it, and with *at_hangup* at SIGHUP; warn
+    of rules that mean no tool."""
     from toolexec.config.admin import Admin
     from toolexec.config.admin_socket import listening
+    from toolexec.config.rule_watch import RuleWatch
     from toolexec.config.watching import FileWatch
 
     watch, loop = FileWatch(lambda: reload.files, reload), asyncio.get_running_loop()
     hangup: Any = getattr(signal, "SIGHUP", None) if at_hangup else None
     with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):  # as in `_until_signal`
         loop.add_signal_handler(hangup, watch.request)
-    task = asyncio.create_task(watch.run())
+    rules = RuleWatch(built.ex, lambda: reload.loaded)
+    tasks = [asyncio.create_task(watch.run()), asyncio.create_task(rules.run())]
     try:
         async with listening(built.state, Admin(built.ex, reload, again, built.state).perform):
             yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         await reload.aclose()
         with suppress(NotImplementedError, RuntimeError, ValueError, TypeError):
             loop.remove_signal_handler(hangup)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolexec.config.layers import folded
 from toolexec.errors.hints import did_you_mean
@@ -13,7 +13,7 @@ from toolexec.model.ids import without_version
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
 
-__all__ = ["names_tools", "namespaces_of", "unused_pattern", "unused_patterns"]
+__all__ = ["UnusedPattern", "names_tools", "namespaces_of", "unused_pattern", "unused_patterns"]
 
 _LISTS: Final[Mapping[str, str]] = {
     "policy.rules": "rule",
@@ -23,20 +23,27 @@ _LISTS: Final[Mapping[str, str]] = {
 """The settings that are lists of rules with patterns of tools, and what one of the list is called."""
 
 
+class UnusedPattern(NamedTuple):
+    """A pattern that means no tool, of which setting it is, and what is to be said of it."""
+
+    setting: str
+    pattern: str
+    problem: str
+
+
 def names_tools(loaded: LoadedConfig) -> bool:
     """Return whether any rule of the settings is about tools by their IDs."""
     return any(True for _ in _patterns(loaded))
 
 
-def unused_patterns(loaded: LoadedConfig, ids: Collection[str], away: Collection[str]) -> dict[tuple[str, str], str]:
-    """Return what is to be said of each rule, of policy, endpoints, cache and fallbacks, whose pattern means none of
-    the tools with these *ids*: by where it is, and the pattern. What may mean tools in the namespaces *away*, whose
-    backends cannot be reached, is left out."""
-    found: dict[tuple[str, str], str] = {}
-    for where, pattern in _patterns(loaded):
-        if (problem := unused_pattern(pattern, ids, away)) is not None:
-            found[where, pattern] = f"{where}: {problem}"
-    return found
+def unused_patterns(loaded: LoadedConfig, ids: Collection[str], away: Collection[str]) -> list[UnusedPattern]:
+    """Return the patterns in rules, of policy, endpoints, cache and fallbacks, that mean none of the tools with these
+    *ids*. What may mean tools in the namespaces *away*, whose backends cannot be reached, is left out."""
+    return [
+        UnusedPattern(setting, pattern, f"{where}: {problem}")
+        for setting, where, pattern in _patterns(loaded)
+        if (problem := unused_pattern(pattern, ids, away)) is not None
+    ]
 
 
 def unused_pattern(pattern: str, ids: Collection[str], away: Collection[str] = ()) -> str | None:
@@ -61,17 +68,19 @@ def namespaces_of(loaded: LoadedConfig, backends: Iterable[str]) -> set[str]:
     return {*names, *(known.get(name, "") for name in names)} - {""}
 
 
-def _patterns(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
-    """Yield the patterns of tools in rules, each with where it is."""
+def _patterns(loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield the patterns of tools in rules, each after its setting and where it is."""
     for path, what in _LISTS.items():
         value = loaded.values.get(path)
         for number, rule in enumerate(_rules(value.value if value is not None else ())):
             for pattern in _tools(rule):
-                yield (value.where((number,)) if value is not None else "") or f"{what} {number + 1}", pattern
+                where = value.where((number,)) if value is not None else ""
+                yield path, where or f"{what} {number + 1}", pattern
     for name, endpoint in loaded.endpoints.items():
         for number, rule in enumerate(endpoint.rules, 1):
             for pattern in _tools(rule):
-                yield f"{endpoint.origin}, rule {number} of the endpoint {name}", pattern
+                where = f"{endpoint.origin}, rule {number} of the endpoint {name}"
+                yield f"endpoints.{name}", where, pattern
 
 
 def _rules(value: Any) -> Sequence[Any]:
