@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from toolexec.discovery.index import Index
+from toolexec.discovery.view import IndexView
 from toolexec.errors import InvalidVersionError, ToolNotFoundError
 from toolexec.model.tool import Tool
 from toolexec.model.version import Version
@@ -26,6 +27,7 @@ __all__ = [
     "ToolNames",
     "ToolPath",
     "attribute_path",
+    "named_at",
     "names_of",
     "paths_of",
     "preferred",
@@ -139,12 +141,12 @@ class ToolNames:
         `details["close"]` lists those, or similar ones, and names no tool that *allowed* says no to.
         """
         parts = tuple(path)
-        return self._find(parts) or self.meant(parts, allowed=allowed) or self._refuse(parts, allowed)
+        return self.exactly(parts) or self.meant(parts, allowed=allowed) or self._refuse(parts, allowed)
 
     def path_of(self, tool: Tool) -> ToolPath | None:
         """Return the attributes that lead to *tool*, a tool of the index; None when only its ID does."""
         path = attribute_path(tool.namespace, tool.name)
-        found = self._find(path)
+        found = self.exactly(path)
         entry = self._index.find(found) if found is not None else None
         return path if entry is not None and entry.tool.id == tool.id else None
 
@@ -156,7 +158,8 @@ class ToolNames:
         found = [tool_id for tool_id in book.spelled(path) if allowed is None or allowed(tool_id)]
         return found[0] if len(found) == 1 else None
 
-    def _find(self, path: ToolPath) -> str | None:
+    def exactly(self, path: ToolPath) -> str | None:
+        """Return the ID of the only tool at *path*, in no other spelling; None without one."""
         exact = self._exact_id(path)
         if exact is not None:
             return exact
@@ -305,6 +308,13 @@ def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool]
     referenced weakly.
     """
     return names_of(index).at(path, allowed=allowed)
+
+
+def named_at(index: Index, path: Sequence[str]) -> str | None:
+    """Return the ID of the only tool at *path* in just this spelling, also of one that rules hide from callers of
+    *index*: its call says that it is refused, as by its ID. None without one, and where rules hide nothing."""
+    whole = index.whole if isinstance(index, IndexView) else None
+    return names_of(whole).exactly(tuple(path)) if whole is not None else None
 
 
 def names_of(index: Index) -> ToolNames:

@@ -61,7 +61,8 @@ class IndexView:
     What it shows is computed when it is first asked for, and then only of the tools that have changed, so a view that
     is kept costs little. *states* are what *visible* goes by beside the tool: they say of which tools it may have
     changed its mind. With *stable* false nothing is kept: for a *visible* that may change its mind without a state.
-    *ranked* says that a change of one tool may show or hide others.
+    *ranked* says that a change of one tool may show or hide others. *whole* is what a caller may name without being
+    told that it is not there: calls of what is hidden in it are refused, and say why.
     """
 
     _seal = CursorSeal()
@@ -76,6 +77,7 @@ class IndexView:
         stable: bool = True,
         ranked: bool = False,
         states: Sequence[TracksChanges] = (),
+        whole: Index | None = None,
     ) -> None:
         self._index = index
         self._visible = visible
@@ -86,6 +88,7 @@ class IndexView:
         self._sources: tuple[Index | TracksChanges, ...] = (index, *states)
         self._known: Shown | None = None
         self._preparing = threading.Lock()
+        self.whole: Index | None = whole
         self.root: int = index.root if isinstance(index, IndexView) else id(index)
         """The same for all views of one index."""
 

@@ -35,6 +35,7 @@ __all__ = [
     "PARTS",
     "RECORDED",
     "CallsOthers",
+    "ChoosesTools",
     "Find",
     "Gate",
     "GatePart",
@@ -112,6 +113,16 @@ class HidesTools(Protocol):
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Return whether *origin* may know of the tool; must be quick, it is asked for every tool of a search."""
+        ...
+
+
+@runtime_checkable
+class ChoosesTools(Protocol):
+    """A part that says which tools there are at an endpoint."""
+
+    def index(self, endpoint: str) -> Index | None:
+        """Return the tools that there are at *endpoint*, whatever its callers may do with them; None for an unknown
+        endpoint."""
         ...
 
 
@@ -269,26 +280,36 @@ class Gate:
         """
         if not self._lasting and not self._passing:
             return index, docs
-        view: Index = index
+        view, whole = index, self._present(index, origin)
         caller = origin.caller
         question = f"{caller.realm}\0{caller.id}"
         if self._lasting:
-            view = self._lasting_view(index, Origin(caller=caller), question)
+            view = self._lasting_view(index, whole, Origin(caller=caller), question)
         if self._passing:
             parts = self._passing
             view = IndexView(
-                view, lambda entry: all(part.shows(entry, origin) for part in parts), question, stable=False
+                view,
+                lambda entry: all(part.shows(entry, origin) for part in parts),
+                question,
+                stable=False,
+                whole=whole,
             )
         return view, DocsView(docs, view)
 
-    def _lasting_view(self, index: Index, origin: Origin, question: str) -> IndexView:
+    def _present(self, index: Index, origin: Origin) -> Index | None:
+        """Return the tools of *index* that there are for *origin*, whatever it may do with them."""
+        if isinstance(self.policy, ChoosesTools):
+            return self.policy.index(origin.caller.endpoint)
+        return index
+
+    def _lasting_view(self, index: Index, whole: Index | None, origin: Origin, question: str) -> IndexView:
         parts = self._lasting
         key = (id(index), question, *(part.view_key(origin) for part in self._same))
         with self._lock:
             view = self._views.get(key)
             if view is None:
                 shows = partial(_shown_by, tuple(parts), origin)
-                view = IndexView(index, shows, question, states=self._by_state)
+                view = IndexView(index, shows, question, states=self._by_state, whole=whole)
                 self._views[key] = view  # it keeps the index, so that no other one gets the same id
                 if len(self._views) > _MAX_VIEWS:
                     self._views.popitem(last=False)

@@ -12,7 +12,7 @@ from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
 from toolexec.code.deliveries import Deliveries
 from toolexec.code.gateway import Gateway
-from toolexec.code.names import tool_at
+from toolexec.code.names import named_at, tool_at
 from toolexec.code.tools import AdmittedCall, Tools
 from toolexec.discovery.docs import DetailLevel
 from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
@@ -238,17 +238,20 @@ class RequestServer:
         return {"text": await help_text(self._tools, path)} if is_page else {"names": await names_at(self._tools, path)}
 
     def _admit(self, tools: Tools, payload: JSONObject, step: str) -> AdmittedCall:
-        tool_id = self._tool_id(payload)
+        tool_id = self._tool_id(payload, calls=True)
         if bound := payload.get("bound"):
             named = ", ".join(f"`{str(name)[:100]}`" for name in bound[:20]) if isinstance(bound, list) else ""
             tools.note(f"{tool_id} takes its arguments by name: values without one were passed as {named}")
         return tools.admit(tool_id, _args(payload), _timeout(payload), step=step)
 
-    def _tool_id(self, payload: JSONObject) -> str:
-        """Return the tool that is meant; a path of Python names may stand for an unknown ID."""
+    def _tool_id(self, payload: JSONObject, *, calls: bool = False) -> str:
+        """Return the tool that is meant; a path of Python names may stand for an unknown ID, and in calls also for a
+        tool that is hidden: they are refused, as by its ID."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
-            return tool_at(self._tools.index, tool_id.split(":"), allowed=self._tools.allows)
+            index, path = self._tools.index, tool_id.split(":")
+            hidden = named_at(index, path) if calls else None
+            return hidden or tool_at(index, path, allowed=self._tools.allows)
         return tool_id
 
     def _result(self, result: Result, admitted: AdmittedCall | None) -> str:
