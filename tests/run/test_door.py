@@ -473,4 +473,4 @@ def test_only_the_gate_and_the_runner_make_attempts() -> None:
         users |= {place} if any(isinstance(node, ast.Name) and node.id == "attempt_at" for node in nodes) else set()
     assert makers == {"backend/attempt.py"}
     users.discard("testing/backend_suite.py")  # which tests backends as the gate calls them
-    assert users == {"backend/aggregator.py", "run/default_gate.py", "run/door.py", "run/runner.py"}
+    assert users == {"backend/aggregator.py", "run/default_gate.py", "run/door.py", "run/gated.py", "run/runner.py"}

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from toolexec.backend.here import Wait
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
-from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
 from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess
-from toolexec.run.layer import Layer
-from toolexec.run.resolve import Find, Resolution
+from toolexec.run.gated import Allows, Gated, GatedByPolicy
+from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
-from toolexec.run.types import Result
 
 if TYPE_CHECKING:
     from toolexec.run.code_shares import CodeShares
@@ -259,7 +254,19 @@ class Gate:
             else:
                 made = part.wrap(made, find)
         made = _wrapped(self._deciding, Admitting(made, find, keeps=keeps), find)
-        return _Gated(_wrapped(self._outside, RefusesExcess(made), find), find)
+        made = _wrapped(self._outside, RefusesExcess(made), find)
+        allows = None if layers else self._allows()
+        return Gated(made, find) if allows is None else GatedByPolicy(made, find, runner, allows)
+
+    def _allows(self) -> Allows | None:
+        """Return what says that no part has anything to do with a call; None where a part may have with any."""
+        from toolexec.run.layers.approval import Approval
+        from toolexec.run.policy import Policy
+
+        policy, approval = self.policy, self.approval
+        if type(policy) is not Policy or type(approval) is not Approval or approval.decide != policy.decide:
+            return None  # one of another class may do more
+        return policy.allows if self.parts == (policy, approval) else None
 
     def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool) -> Runner:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
@@ -341,32 +348,6 @@ class Gate:
         finally:
             for end in reversed(ends):
                 end(scope.failure)
-
-
-class _Gated(Layer):
-    """Begins the `Resolution` that all parts share, again for each call: a ToolCall may be made twice."""
-
-    def __init__(self, inner: Runner, find: Find) -> None:
-        super().__init__(inner)
-        self._find = find
-
-    # These are plain functions, which do not cost each call a coroutine.
-
-    def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
-        call.resolution = Resolution(self._find)
-        return self.inner.run(call)
-
-    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        call.resolution = Resolution(self._find)
-        return self.inner.stream(call)
-
-    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
-        call.resolution = Resolution(self._find)
-        return super().runs_in_thread(call, within)
-
-    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        call.resolution = Resolution(self._find)
-        return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
 
 
 def _given(*parts: GatePart | None) -> tuple[GatePart, ...]:

@@ -148,6 +148,11 @@ class Policy:
         plan = self._plan(entry, call.origin.caller)
         return plan.verdict or self._weigh(plan, call)
 
+    def allows(self, entry: Registered, caller: Caller) -> bool:
+        """Return whether calls of the tool by *caller* are allowed whatever their arguments are. Raises nothing."""
+        verdict = self._plan(entry, caller).verdict
+        return verdict is not None and verdict.effect == "allow"
+
     def decide_run(self, run: RunRequest) -> Verdict:
         """Return whether the run may begin: what the strictest of its rules says, else `default_runs`."""
         rules = [rule for rule in self.rules if rule.concerns_run(run)]
@@ -170,7 +175,7 @@ class Policy:
         return (caller.id, *caller.roles, None, *caller.scopes) if self._by_caller else _EVERYBODY
 
     def _plan(self, entry: Registered, caller: Caller) -> _Plan:
-        facts = self._facts(caller)
+        facts = self._facts(caller) if self._by_caller else _EVERYBODY  # without a call, as every call passes here
         known = self._tools.get(entry.tool.id)
         if known is not None and known.entry is entry:
             plan = known.plans.get(facts)
