@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -29,7 +30,9 @@ from toolexec import Exec, Policy, Rule
 from toolexec.errors import InputValidationError, NotOfferedError, PolicyError, ToolConflictError
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.resources import gateway_uri
+from toolexec.run.audit.log import AuditLog
 from toolexec.run.gate import Gate
+from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.budget import Budget
 from toolexec.run.layers.scan import Scan
 from toolexec.run.pinning import Pins
@@ -268,6 +271,29 @@ async def test_rules_name_resources_and_prompts(tmp_path):
                 await ex.get_prompt("docs:review", {"code": "x"})
         assert (await ex.get_prompt("docs:review", {"code": "x"})).messages[0].text.endswith("x")
         assert (await ex.search_tools("review same profile")) == []
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_attempts_that_a_rule_refuses_are_on_record(tmp_path, served: bool):
+    """Also those at what the rule hides: its caller learns nothing, and the audit log has who asked for what."""
+    hidden = [Rule("deny", tools="docs:shared-same:+resource"), Rule("deny", tools="docs:review:+prompt")]
+    log = AuditLog.open(tmp_path / "audit.jsonl", args="redacted")
+    ex = Exec(gate=Gate(policy=Policy(hidden), audit=Audit(log)))
+    refused = MCPError if served else NotOfferedError
+    async with through(ex, "new", "auto") if served else adding(ex, "new", "docs") as client:
+        asked = client if served else ex
+        with pytest.raises(refused, match="no resource"):
+            await asked.read_resource("toolexec://docs/shared://same")
+        with pytest.raises(refused, match="no prompt"):
+            await asked.get_prompt("docs:review", {"code": "x"})
+        with pytest.raises(refused, match="no prompt"):
+            await asked.get_prompt("docs:missing")
+    log.close()
+    records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [(each["tool"], each["outcome"], each["args"]) for each in records if each["kind"] == "call"] == [
+        ("docs:shared-same:+resource", "policy_denied", {"uri": "shared://same"}),
+        ("docs:review:+prompt", "policy_denied", {"code": "x"}),
+    ]
 
 
 async def test_pins_watch_definitions(tmp_path):

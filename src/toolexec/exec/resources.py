@@ -6,10 +6,11 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from toolexec.backend.offers import Offered, Offers, OffersMore
-from toolexec.errors import ConfigurationError, NotOfferedError, RemoteToolError, ToolExecError
+from toolexec.errors import ConfigurationError, NotOfferedError, PolicyError, RemoteToolError, ToolExecError
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import current_origin
@@ -75,10 +76,13 @@ class Resources:
     ) -> list[T]:
         """Return the offers that may be known of, as *make* makes them, by backend in order of registration. A backend
         that cannot be asked has none; the log has the reason."""
+        return [make(one) for one in await self._all(what, choose) if self._scope.shows(one.entry)]
+
+    async def _all(self, what: str, choose: Callable[[Offers], Sequence[Offered]]) -> list[Offered]:
         await self._started()
         backends = [backend for backend in self.backends() if what in backend.may_offer]
         found = await asyncio.gather(*(self._offers(backend) for backend in backends))
-        return [make(one) for offers in found for one in choose(offers) if self._scope.shows(one.entry)]
+        return [one for offers in found for one in choose(offers)]
 
     async def _offers(self, backend: OffersMore) -> Offers:
         try:
@@ -90,7 +94,7 @@ class Resources:
     async def read(self, uri: str, timeout: float | None = None) -> ResourceReply:
         """Return what the resource holds; see `Exec.read_resource`."""
         _check_timeout("read_resource", timeout)
-        _, own_uri, offered = await self.resource(uri)
+        own_uri, offered = await self.to_read(uri)
         result = await self.ask(offered, {"uri": own_uri}, timeout)
         try:
             return ResourceReply.from_mcp(answer_of(result))
@@ -99,16 +103,43 @@ class Resources:
 
     async def resource(self, uri: str) -> tuple[OffersMore, str, Offered]:
         """Return who has the resource, what it is called there, and what it is read by; raises NotOfferedError."""
+        found = await self._found(uri)
+        if found is None or not self._scope.shows(found[2].entry):
+            raise _no_resource(uri)
+        return found
+
+    async def to_read(self, uri: str) -> tuple[str, Offered]:
+        """Return what `resource` does of one that is to be read. The attempt to read one that a rule hides is on
+        record, as that of a call is; raises NotOfferedError."""
+        found = await self._found(uri)
+        if found is None:
+            raise _no_resource(uri)
+        _, own_uri, offered = found
+        if not self._scope.shows(offered.entry):
+            await self._refuse(offered, {"uri": own_uri})
+            raise _no_resource(uri)
+        return own_uri, offered
+
+    async def _found(self, uri: str) -> tuple[OffersMore, str, Offered] | None:
         await self._started()
+        parts, backend = split_uri(uri), self.backend_of(uri)
+        if parts is None or backend is None or "resources" not in backend.may_offer:
+            return None
+        offered = (await backend.offers()).of_uri(parts[1])
+        return None if offered is None else (backend, parts[1], offered)
+
+    async def _refuse(self, offered: Offered, args: JSONObject) -> None:
+        """Have the gate refuse what a rule forbids, which puts it on record; nobody else is asked."""
+        try:
+            self._scope.check_denied(offered.entry, args)
+        except PolicyError:
+            with suppress(ToolExecError):
+                await self.ask(offered, args)
+
+    def backend_of(self, uri: str) -> OffersMore | None:
+        """Return the backend that the URI names, if there is one."""
         parts = split_uri(uri)
-        backend = next((one for one in self.backends() if parts is not None and one.name == parts[0]), None)
-        if parts is not None and backend is not None and "resources" in backend.may_offer:
-            offered = (await backend.offers()).of_uri(parts[1])
-            if offered is not None and self._scope.shows(offered.entry):
-                return backend, parts[1], offered
-        raise NotOfferedError(
-            f"no resource {uri[:500]!r}; list_resources has those that there are", details={"uri": uri[:500]}
-        )
+        return next((one for one in self.backends() if parts is not None and one.name == parts[0]), None)
 
     async def get(self, name: str, args: Mapping[str, str] | None, timeout: float | None = None) -> PromptReply:
         """Return the prompt with its arguments; see `Exec.get_prompt`."""
@@ -116,7 +147,7 @@ class Resources:
         wrong = sorted(str(key) for key, value in (args or {}).items() if not isinstance(value, str))  # pyright: ignore[reportUnnecessaryIsInstance]
         if wrong:
             raise ConfigurationError(f"the arguments of a prompt are strings, unlike {', '.join(wrong)}")
-        offered = await self.prompt(name)
+        offered = await self.to_get(name, dict(args or {}))
         return PromptReply.from_mcp(answer_of(await self.ask(offered, dict(args or {}), timeout)))
 
     async def prompt(self, name: str) -> Offered:
@@ -128,6 +159,17 @@ class Resources:
         close = difflib.get_close_matches(name[:200], [offered.name for offered in prompts], n=_MAX_CLOSE)
         hint = f"did you mean {' or '.join(close)}?" if close else "list_prompts has those that there are"
         raise NotOfferedError(f"no prompt {name[:200]!r}; {hint}", details={"name": name[:200], "close": close})
+
+    async def to_get(self, name: str, args: JSONObject) -> Offered:
+        """Return the prompt of that name, to be asked for with *args*. The attempt to get one that a rule hides is on
+        record, as that of a call is; raises NotOfferedError."""
+        try:
+            return await self.prompt(name)
+        except NotOfferedError:
+            for offered in await self._all("prompts", lambda offers: offers.prompts):
+                if offered.name == name:
+                    await self._refuse(offered, args)
+            raise
 
     async def complete(
         self, ref: Prompt | ResourceTemplate, argument: str, value: str, known: Mapping[str, str] | None
@@ -182,6 +224,11 @@ class Resources:
     async def _started(self) -> None:
         if self._calls.sources.pending:
             await self._calls.sources.start()
+
+
+def _no_resource(uri: str) -> NotOfferedError:
+    message = f"no resource {uri[:500]!r}; list_resources has those that there are"
+    return NotOfferedError(message, details={"uri": uri[:500]})
 
 
 def answer_of(result: Result) -> JSONObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolexec.model.call import ToolCall
 from toolexec.model.origin import current_origin
 from toolexec.run.resolve import Resolver
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.index import Index, Registered
     from toolexec.discovery.learned import LearnedOutputs
     from toolexec.exec.options import Options
+    from toolexec.model.json_value import JSONObject
 
 __all__ = ["Scope"]
 
@@ -79,6 +81,13 @@ class Scope:
         if self._members is not None and not self._members(entry):
             return False
         return self._gate is None or self._gate.shows(entry, current_origin())
+
+    def check_denied(self, entry: Registered, args: JSONObject) -> None:
+        """Raise PolicyError where a rule forbids the `current_origin` this call of what a backend offers."""
+        if self._gate is not None:
+            from toolexec.run.admission import check_denied
+
+            check_denied(self._gate, entry, ToolCall(entry.tool.id, args, origin=current_origin()))
 
     def visible(self) -> tuple[Index, DocStore]:
         """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from

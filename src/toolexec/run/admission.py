@@ -6,13 +6,24 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Literal, Protocol, runtime_checkable
 
+from toolexec.discovery.index import Registered
 from toolexec.errors import ToolExecError
+from toolexec.model.call import ToolCall
 from toolexec.run.gate import RECORDED, Gate, GroupScope
 from toolexec.run.policy_rules import Verdict
-from toolexec.run.refusals import denied_run, unapproved
+from toolexec.run.refusals import denied, denied_run, unapproved
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["ApprovesRuns", "DecidesRuns", "admit", "admit_durable", "asks_about", "begun"]
+__all__ = [
+    "ApprovesRuns",
+    "DecidesCalls",
+    "DecidesRuns",
+    "admit",
+    "admit_durable",
+    "asks_about",
+    "begun",
+    "check_denied",
+]
 
 
 @runtime_checkable
@@ -21,6 +32,15 @@ class DecidesRuns(Protocol):
 
     def decide_run(self, run: RunRequest) -> Verdict:
         """Return whether the run may begin."""
+        ...
+
+
+@runtime_checkable
+class DecidesCalls(Protocol):
+    """A part of a gate that decides on calls, as a policy does."""
+
+    def decide(self, entry: Registered, call: ToolCall) -> Verdict:
+        """Return what becomes of *call*."""
         ...
 
 
@@ -83,6 +103,15 @@ async def admit_durable(gate: Gate, run: RunRequest, *, asks: bool = True) -> bo
         with gate.group(_path(run), run.origin, run.details) as scope:
             scope.failure = error
         raise
+
+
+def check_denied(gate: Gate, entry: Registered, call: ToolCall) -> None:
+    """Raise PolicyError where the policy of *gate* forbids *call*, a call of *entry* that is not made: what would give
+    a part of its answer is refused as the call is. One that has to be approved is not forbidden."""
+    if isinstance(gate.policy, DecidesCalls):
+        verdict = gate.policy.decide(entry, call)
+        if verdict.effect == "deny":
+            raise denied(entry, verdict)
 
 
 def _path(run: RunRequest) -> Literal["chain", "code"]:

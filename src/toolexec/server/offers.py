@@ -162,7 +162,7 @@ class ServedOffers:
     async def _read_one(self, uri: str, version: str, origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
         with _refusing(version, {"uri": uri}):
             self._ex.meter.check(origin)
-            _, own_uri, offered = await self._ex.resources.resource(uri)
+            own_uri, offered = await self._ex.resources.to_read(uri)
             result = await self._ex.resources.ask(offered, {"uri": own_uri}, None, on_progress)
             data = answer_of(result)
         contents = [_content(part) for part in data.get("contents") or ()]
@@ -178,7 +178,7 @@ class ServedOffers:
     ) -> JSONDict:
         with _refusing(version, {"name": name}):
             self._ex.meter.check(origin)
-            offered = await self._ex.resources.prompt(name)
+            offered = await self._ex.resources.to_get(name, args)
             data = answer_of(await self._ex.resources.ask(offered, args, None, on_progress))
         messages: list[JSONDict] = []
         for message in data.get("messages") or ():
