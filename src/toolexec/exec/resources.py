@@ -141,6 +141,13 @@ class Resources:
         parts = split_uri(uri)
         return next((one for one in self.backends() if parts is not None and one.name == parts[0]), None)
 
+    async def watchable(self, uri: str) -> tuple[OffersMore, str]:
+        """Return who has the resource, and what it is called there, for those who may hear of its changes: no rule
+        forbids them to read it. Raises NotOfferedError, and PolicyError."""
+        backend, own_uri, offered = await self.resource(uri)
+        self._scope.check_denied(offered.entry, {"uri": own_uri})
+        return backend, own_uri
+
     async def get(self, name: str, args: Mapping[str, str] | None, timeout: float | None = None) -> PromptReply:
         """Return the prompt with its arguments; see `Exec.get_prompt`."""
         _check_timeout("get_prompt", timeout)

@@ -19,7 +19,13 @@ with extra_needed("serve", "serving over MCP"):
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import Server
-from mcp.server.subscriptions import ListenHandler, PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from mcp.server.subscriptions import (
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -154,7 +160,7 @@ class ToolServer:
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
         self._tasks = ServedTasks(settings, ex, self._suspended, self._resume, self.state.tasks(self._kept_results))
         self._offers = ServedOffers(ex, settings.page_size, self._answer)
-        self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.subscribers)
+        self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.watching.watchers)
         self._stop_watching: list[Callable[[], None]] = []
         self._has_resource_tools = False
         self._listen = ListenHandler(self._changes.bus)
@@ -194,8 +200,14 @@ class ToolServer:
 
             def changed(event: OfferEvent) -> None:
                 self._changes.notify(self._offers.changed(backend, event))
+                if event.kind != "updated":
+                    self._offers.watching.follow(backend, updated)
+
+            def updated(uri: str) -> None:
+                self._changes.notify(ResourceUpdated(uri=uri))
 
             self._stop_watching.append(backend.on_offers(changed))
+            self._offers.watching.follow(backend, updated)
 
     async def _start_backends(self) -> None:
         await asyncio.sleep(_HEAD_START)
@@ -234,6 +246,7 @@ class ToolServer:
         for stop in self._stop_watching:
             stop()
         self._changes.stop()
+        await self._offers.watching.aclose()
         self._listen.close()
         await self._tasks.aclose()
         await self._suspended.aclose()
@@ -343,9 +356,11 @@ class ToolServer:
         async with contextlib.AsyncExitStack() as stack:
             wanted = params.notifications
             if wanted.resource_subscriptions:
-                uris = await self._offers.watched(ctx, wanted.resource_subscriptions, stack)
+                with acting(Requester.of(ctx).origin(None)):
+                    uris = await self._offers.watching.watch_all(stack, stack, wanted.resource_subscriptions)
                 wanted = wanted.model_copy(update={"resource_subscriptions": uris or None})
-            return await self._listen(ctx, params.model_copy(update={"notifications": wanted}))
+            with self._changes.bus.stream(stack):
+                return await self._listen(ctx, params.model_copy(update={"notifications": wanted}))
 
     async def _set_level(self, ctx: RequestContext, params: SetLevelRequestParams) -> EmptyResult:
         set_log_level(ctx, params.level)

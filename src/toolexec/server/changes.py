@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
@@ -26,26 +28,61 @@ from toolexec.server.callers import connection_of
 __all__ = ["ChangeNotices"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_Watchers = Callable[[str], Awaitable[Collection[object]]]
+_STREAM: Final[ContextVar[object]] = ContextVar("_STREAM", default=None)
 _LONGEST = 10
 _SEND_SECONDS = 5.0
 _MOST_EVENTS = 1000
+
+
+class NoticeBus:
+    """Gives events to the streams of clients, to each those of resources that *watchers* names it for."""
+
+    def __init__(self, watchers: _Watchers) -> None:
+        self._watchers = watchers
+        self._listeners: dict[object, tuple[object, Callable[[ServerEvent], None]]] = {}
+
+    @contextmanager
+    def stream(self, owner: object) -> Generator[None, None, None]:
+        """Have what subscribes in the block do so for *owner*."""
+        token = _STREAM.set(owner)
+        try:
+            yield
+        finally:
+            _STREAM.reset(token)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Have *listener* called with events; returns how to stop that."""
+        key = object()
+        self._listeners[key] = _STREAM.get(), listener
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+
+        return stop
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Give an event to those that may hear of it."""
+        watchers = await self._watchers(event.uri) if isinstance(event, ResourceUpdated) else None
+        for owner, listener in list(self._listeners.values()):
+            if watchers is None or owner in watchers:
+                listener(event)
+        await anyio.lowlevel.checkpoint()  # so that streams take a burst one by one
 
 
 class ChangeNotices:
     """Watches *index* and, when nothing has changed for *debounce* seconds, notifies all clients.
 
     A burst that does not end is notified every ten times *debounce*. Clients of the handshake era receive it on their
-    connection; those of the newer era on the streams that they opened, by way of `bus`. *subscribers* gives the
-    connections that are to be notified of a change of one resource, by its URI.
+    connection; those of the newer era on the streams that they opened, by way of `bus`. *watchers* gives the
+    connections and streams that are to be notified of a change of one resource, by its URI.
     """
 
-    def __init__(
-        self, index: Index, debounce: float, subscribers: Callable[[str], Collection[object]] = lambda _: ()
-    ) -> None:
-        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
+    def __init__(self, index: Index, debounce: float, watchers: _Watchers) -> None:
+        self.bus: NoticeBus = NoticeBus(watchers)
         self._index = index
         self._debounce = debounce
-        self._subscribers = subscribers
+        self._watchers = watchers
         self._connections: dict[Connection, None] = {}
         self._events: dict[ServerEvent, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,7 +163,7 @@ class ChangeNotices:
 
     async def _send(self, connection: Connection, event: ServerEvent) -> None:
         if isinstance(event, ResourceUpdated):
-            if connection in self._subscribers(event.uri):
+            if connection in await self._watchers(event.uri):
                 await connection.send_resource_updated(event.uri)
         elif isinstance(event, ResourcesListChanged):
             await connection.send_resource_list_changed()

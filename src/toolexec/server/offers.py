@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import anyio
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
@@ -53,6 +50,7 @@ from toolexec.server.callers import RequestContext, Requester, connection_of
 from toolexec.server.metering import Job, metered
 from toolexec.server.replies import content_for, internal_failure
 from toolexec.server.tools.errors import error_object
+from toolexec.server.watching import Watching
 
 __all__ = ["OFFER_HINTS", "Answer", "ServedOffers"]
 
@@ -71,8 +69,6 @@ _NOT_FOUND: Final = -32002
 """What a resource that there is not was refused with, before the version of 2026-07-28."""
 _DESCRIPTION: Final = 4000
 _LINE: Final = 200
-_MOST_WATCHED: Final = 1000
-_SEND_SECONDS: Final = 5.0
 
 
 class ServedOffers:
@@ -88,8 +84,8 @@ class ServedOffers:
         self._answer = answer
         self._seal = CursorSeal()
         self._version = 0
-        self._watched: Counter[str] = Counter()
-        self._watching: dict[object, dict[str, str]] = {}
+        self.watching: Watching = Watching(ex.resources)
+        """Which resources the clients have subscribed to."""
 
     def serve(self, server: Server[Any]) -> None:
         """Add the handlers to the SDK's server."""
@@ -228,64 +224,12 @@ class ServedOffers:
         connection = connection_of(ctx)
         uri = str(params.uri)
         with acting(Requester.of(ctx).origin(None)), _refusing(ctx.protocol_version, {"uri": uri}):
-            await self._watch(connection, connection.exit_stack, uri)
+            await self.watching.watch(connection, connection.exit_stack, uri)
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: RequestContext, params: UnsubscribeRequestParams) -> EmptyResult:
-        await self._unwatch(connection_of(ctx), str(params.uri))
+        await self.watching.unwatch(connection_of(ctx), str(params.uri))
         return EmptyResult()
-
-    def subscribers(self, uri: str) -> list[Any]:
-        """Return the connections of the handshake era that are to be notified of changes of a resource, or of a
-        resource in it."""
-        return [owner for owner, uris in self._watching.items() if uri in uris]
-
-    async def _watch(self, owner: object, stack: AsyncExitStack, uri: str) -> None:
-        backend, own_uri, _ = await self._ex.resources.resource(uri)
-        uris = self._watching.get(owner)
-        if uris is None:
-            uris = self._watching[owner] = {}
-            stack.push_async_callback(self._unwatch_all, owner)
-        if uri in uris:
-            return
-        if len(uris) >= _MOST_WATCHED:
-            raise MCPError(code=INVALID_PARAMS, message=f"there are {_MOST_WATCHED} subscriptions already")
-        uris[uri] = own_uri
-        try:
-            await backend.watch(own_uri)
-        except BaseException:
-            uris.pop(uri, None)
-            raise
-
-    async def _unwatch(self, owner: object, uri: str) -> None:
-        own_uri = self._watching.get(owner, {}).pop(uri, None)
-        parts = split_uri(uri)
-        if own_uri is None or parts is None:
-            return
-        for backend in self._ex.resources.backends():
-            if backend.name == parts[0]:
-                await backend.unwatch(own_uri)
-
-    async def _unwatch_all(self, owner: object) -> None:
-        with anyio.move_on_after(_SEND_SECONDS, shield=True):
-            for uri in list(self._watching.get(owner, ())):
-                await self._unwatch(owner, uri)
-        self._watching.pop(owner, None)
-
-    async def watched(self, ctx: RequestContext, uris: Sequence[str], stack: AsyncExitStack) -> list[str]:
-        """Watch resources for a stream of the newer era until *stack* is closed, and return which; those that the
-        caller cannot know of are left out."""
-        owner = object()
-        found: list[str] = []
-        with acting(Requester.of(ctx).origin(None)):
-            for uri in uris[:_MOST_WATCHED]:
-                try:
-                    await self._watch(owner, stack, uri)
-                except ToolExecError as error:
-                    logger.info("a resource cannot be watched: %s", type(error).__name__)
-                else:
-                    found.append(uri)
-        return found
 
 
 class _refusing:  # noqa: N801 - it reads as a statement
