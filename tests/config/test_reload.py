@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,43 @@ async def test_rates_are_exchanged_and_what_did_not_change_keeps_its_count() -> 
         FILE.write_text(ONE)
         assert await reload()
         assert (await built.ex.run_tool("one:add", {"a": 1, "b": 1})).value == 2
+
+
+async def test_another_rate_gives_no_caller_new_calls() -> None:
+    """What a caller has used of one rate stays used when another one changes, or is taken away."""
+    async with serving(f'{ONE}[limits]\nrate_per_caller = "2/h"\nrate_per_tool = "9/h"\n') as (built, reload):
+        for _ in range(2):
+            await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+        for other in ('rate_per_tool = "8/h"\n', "", 'rate = "9/h"\n'):
+            FILE.write_text(f'{ONE}[limits]\nrate_per_caller = "2/h"\n{other}')
+            assert await reload()
+            with pytest.raises(RateLimitedError, match="for one caller"):
+                await built.ex.run_tool("one:add", {"a": 1, "b": 1})
+
+
+async def test_runs_of_code_that_go_on_count_for_the_new_share() -> None:
+    """A caller whose share is made larger has what is left of it, and one of whom it is taken has none."""
+    async with serving(f"{ONE}[limits]\ncode_per_caller = 1\n") as (built, reload), AsyncExitStack() as stack:
+        await stack.enter_async_context(built.ex.session())
+        for share in (2, 1):
+            FILE.write_text(f"{ONE}[limits]\ncode_per_caller = {share}\n")
+            assert await reload()
+            if share == 2:
+                await stack.enter_async_context(built.ex.session())
+            with pytest.raises(RateLimitedError, match=f"{share} runs of code"):
+                await built.ex.execute_code("1")
+
+
+async def test_an_open_breaker_stays_open_when_other_settings_change() -> None:
+    """What keeps calls going is the same object, unless its own settings have changed."""
+    kept = "[resilience]\nbreaker_failures = 3\nmax_concurrent = 4\n"
+    async with serving(ONE + kept) as (built, reload):
+        assert built.gate is not None
+        breaker, bulkhead, retry = built.gate.breaker, built.gate.bulkhead, built.gate.retry
+        FILE.write_text(ONE + kept + "attempts = 7\n")
+        assert await reload()
+        assert (built.gate.breaker is breaker, built.gate.bulkhead is bulkhead) == (True, True)
+        assert built.gate.retry is not retry
 
 
 async def test_what_needs_a_restart_is_named_as_long_as_it_differs(caplog: pytest.LogCaptureFixture) -> None:

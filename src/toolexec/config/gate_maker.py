@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from toolexec.config import parts
 from toolexec.config.declared import values_for
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolexec.run.audit import AuditLog
     from toolexec.run.endpoint_rules import EndpointRules
     from toolexec.run.gate import Gate, GatePart
+    from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy
     from toolexec.run.results import ResultStore
 
@@ -87,7 +88,8 @@ class GateMaker:
     def remake(self, before: Gate, changed: Collection[str]) -> Gate:
         """Return the gate *before* with those parts made again that the *changed* keys describe: policy, toolsets,
         scan, rates, shares of code, the cache and what keeps calls going. All others are the same objects, with what
-        they have counted and were answered. Raises ConfigurationError."""
+        they have counted and were answered; so are counts of rates that have not changed, and of runs of code. Raises
+        ConfigurationError."""
         blocks = {key.partition(".")[0] for key in changed}
         made: dict[str, GatePart | None] = {}
         if {"policy", TOOLSETS, ENDPOINTS} & blocks or "server.toolsets" in changed:
@@ -98,11 +100,18 @@ class GateMaker:
             made["scan"] = self._scan()
         if "resilience" in blocks:
             made |= {**dict.fromkeys(_KEEP_GOING), **parts.resilience(self.loaded)}
+            made |= {name: known for name in _KEEP_GOING if _is_same(known := getattr(before, name), made[name])}
         if any(f"limits.{name}" in changed for name in RATES):
-            made["rate_limit"] = parts.rate_limit(self.loaded)
+            rates = made["rate_limit"] = parts.rate_limit(self.loaded)
+            if rates is not None and before.rate_limit is not None:
+                rates.take_over(cast("RateLimit", before.rate_limit))
         if "cache" in blocks:
             made["cache"] = parts.cache(self.loaded)
-        shares = parts.code_shares(self.loaded) if _CODE_SHARES in changed else before.code_shares
+        shares = before.code_shares
+        if _CODE_SHARES in changed:
+            shares = parts.code_shares(self.loaded)
+            if before.code_shares is not None:
+                shares.take_over(before.code_shares)
         return before.replaced(made, code_shares=shares)
 
     def _wanted(self, *blocks: str) -> bool:
@@ -214,3 +223,10 @@ class GateMaker:
                 details={"directory": str(self.state)},
             ) from error
         return self.state / name
+
+
+def _is_same(known: object, made: object) -> bool:
+    """Return whether two parts of a gate go by the same settings."""
+    if type(known) is not type(made) or not is_dataclass(known):
+        return False
+    return all(getattr(known, each.name) == getattr(made, each.name) for each in fields(known))

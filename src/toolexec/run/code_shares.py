@@ -32,6 +32,10 @@ class CodeShares:
         self._running: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
 
+    def take_over(self, before: CodeShares) -> None:
+        """Count the runs that *before* counts, too; to be called before the first run."""
+        self._running, self._lock = before._running, before._lock
+
     @contextmanager
     def taken(self, run: RunRequest) -> Generator[None, None, None]:
         """Count the run as one of its caller's in the block. Raises RateLimitedError."""

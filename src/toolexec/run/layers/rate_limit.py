@@ -30,6 +30,7 @@ _SECONDS: Final[Mapping[str, int]] = {
 }
 _MAX_BUCKETS: Final = 10_000
 _MAX_TOOLS: Final = 10_000
+_COUNTS: Final = ("_overall", "_per_caller", "_per_tool", "_per_backend")
 
 
 @checked("Rate")
@@ -113,6 +114,15 @@ class RateLimit:
         self._read = clock()
         self._shift = 0.0
         self._tools: dict[str, tuple[Registered, list[_Use]]] = {}
+
+    def take_over(self, before: RateLimit) -> None:
+        """Go on with what *before* has counted by those rates that are the same here, apart from those of rules; to be
+        called before the first call."""
+        self._lock, self._read, self._shift = before._lock, before._read, before._shift
+        for name in _COUNTS:
+            ours, theirs = getattr(self, name), getattr(before, name)
+            if ours is not None and theirs is not None and (ours.each, ours.slack) == (theirs.each, theirs.slack):
+                setattr(self, name, theirs)
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that refuses calls that come too fast."""
