@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from toolexec.backend.here import here
-from toolexec.errors import ExecutionError, HandlerError, InvalidResultError, Outcome
-from toolexec.model.json_value import NotJSONError
+from toolexec.errors import ExecutionError, HandlerError, InvalidResultError, Outcome, ToolExecError
+from toolexec.errors.base import readable
+from toolexec.model.json_value import NotJSONError, to_json_lossy
 from toolexec.process.fate import fate_of
 
-__all__ = ["backend_failure", "cancel_begun", "contained", "handler_failure", "is_cancelled", "result_not_json"]
+__all__ = [
+    "backend_failure",
+    "cancel_begun",
+    "contained",
+    "handler_failure",
+    "is_cancelled",
+    "located",
+    "result_not_json",
+]
 
 _MOST_TEXT = 2000
+E = TypeVar("E", bound=ToolExecError)
 
 
 def handler_failure(name: str, error: BaseException, *, generating: bool = True) -> ExecutionError:
@@ -39,11 +49,11 @@ def handler_failure(name: str, error: BaseException, *, generating: bool = True)
             raise error
         wrapped = HandlerError(f"{name} was cancelled from inside: something that it waited for was cancelled")
     elif isinstance(error, SystemExit):
-        wrapped = HandlerError(f"{name} tried to end the process (SystemExit {_text(error)})")
+        wrapped = HandlerError(f"{name} tried to end the process (SystemExit {readable(error)[:_MOST_TEXT]})")
     else:
         if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
             error = error.__cause__  # Python's own disguise for one that leaves a coroutine or a generator
-        text = _text(error)
+        text = readable(error)[:_MOST_TEXT]
         wrapped = HandlerError(f"{name} raised {type(error).__name__}{f': {text}' if text else ''}")
     wrapped.details["type"] = type(error).__name__
     wrapped.__cause__ = error
@@ -61,6 +71,15 @@ def backend_failure(name: str, error: BaseException, *, generating: bool = True)
     failure = handler_failure(name, error, generating=generating)
     failure.outcome = Outcome.UNKNOWN
     return failure
+
+
+def located(error: E, *, tool_id: str, op: str, backend: str | None = None) -> E:
+    """Return *error* as the failure of a call, with the place where it happened. Its details become plain JSON of its
+    own, with text in place of what has no JSON form: each path to a caller writes them."""
+    if error.details:
+        details = to_json_lossy(error.details)
+        error.details = details if isinstance(details, dict) else {"details": details}
+    return error.locate(tool_id=tool_id, op=op, backend=backend)
 
 
 def contained(error: BaseException) -> Exception:
@@ -98,10 +117,3 @@ def _task() -> asyncio.Task[object] | None:
         return asyncio.current_task()
     except RuntimeError:
         return None
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:_MOST_TEXT]
-    except Exception:
-        return "(it has no readable text)"

@@ -8,6 +8,7 @@ from typing import Final
 
 import toolexec.errors as errors
 from toolexec.errors import CodeError, InvalidResultError, Outcome, ToolExecError
+from toolexec.errors.base import readable
 from toolexec.model.binding import binding_from_dict
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject, to_json_lossy
@@ -91,9 +92,8 @@ def read_outcome(data: JSONObject) -> Result:
 def error_to_json(error: BaseException, *, depth: int = 0) -> JSONDict:
     """Return an error as JSON-able data, with its class, all of its fields, and its causes."""
     if not isinstance(error, ToolExecError):
-        return {"class": type(error).__name__, "message": _plain(str(error))}
+        return {"class": type(error).__name__, "message": readable(error)}
     data: JSONDict = {"class": type(error).__name__, **error.to_dict(), "details": to_json_lossy(error.details)}
-    data["message"] = _plain(error.message)
     data["outcome"] = error.outcome.value
     more = {name: value for name, value in vars(error).items() if name not in _COMMON}
     if more:
@@ -139,11 +139,6 @@ def _cause(data: JSONObject) -> Exception:
     if "code" in data:
         return error_from_json(data)
     return RecordedCause(f"{data.get('class')}: {data.get('message')}")
-
-
-def _plain(text: str) -> str:
-    """Return text that UTF-8 can hold."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _check_size(data: JSONObject, tool_id: str) -> None:

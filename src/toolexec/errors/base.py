@@ -12,7 +12,18 @@ __all__ = [
     "MissingExtraError",
     "ToolExecError",
     "UnsupportedPlatformError",
+    "readable",
 ]
+
+
+def readable(value: object) -> str:
+    """Return the text of *value* as UTF-8 can carry it, with `?` for half characters; also where its own `__str__`
+    fails, as that of an exception may."""
+    try:
+        text = str(value)
+    except Exception:
+        return "(it has no readable text)"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class ToolExecError(Exception):
@@ -21,7 +32,8 @@ class ToolExecError(Exception):
     `code` says what happened; an error may carry one of its class's `further_codes`, which say it more exactly. `op` is
     the step that failed, `retryable` whether the same call may succeed later, and `details` are further data, as JSON.
     `outcome` is what became of the call: where only a transport knows it, that passes it in; else it is the class's
-    `default_outcome`, which is `UNKNOWN` unless the class says otherwise.
+    `default_outcome`, which is `UNKNOWN` unless the class says otherwise. Its value as a string (`"done"`) is the same;
+    any other counts as unknown. Of anything else that is given in the place of a string, its text is taken.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -49,18 +61,21 @@ class ToolExecError(Exception):
         retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
         code: str | None = None,
-        outcome: Outcome | None = None,
+        outcome: Outcome | str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        if code is not None:
-            self.code = code
-        self.tool_id = tool_id
-        self.op = op
-        self.backend = backend
-        self.retryable: bool = self.default_retryable if retryable is None else retryable
-        self.outcome: Outcome = self.default_outcome if outcome is None else outcome
+        # Handlers raise these with what they have at hand, and every path reads the same: plain types, from here on.
+        self.message = readable(message)
+        super().__init__(self.message)
+        if code is not None or type(self.code) is not str:
+            self.code = readable(self.code if code is None else code)
+        self.tool_id = tool_id if tool_id is None else readable(tool_id)
+        self.op = op if op is None else readable(op)
+        self.backend = backend if backend is None else readable(backend)
+        self.retryable: bool = self.default_retryable if retryable is None else bool(retryable)
+        self.outcome: Outcome = self.default_outcome
         if outcome is not None:
+            # A handler that raises this may have had an effect: a misspelt name must not read as if it had none.
+            self.outcome = Outcome.read(outcome) or Outcome.UNKNOWN
             self.states_outcome = True
         self.details: dict[str, Any] = dict(details or {})
 

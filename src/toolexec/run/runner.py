@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.base import Backend, StreamingBackend
-from toolexec.backend.failures import backend_failure, result_not_json
+from toolexec.backend.failures import backend_failure, located, result_not_json
 from toolexec.backend.here import Wait, step_here
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
@@ -143,17 +143,17 @@ class DefaultRunner:
         try:
             raw = await self._backends.resolve(entry.binding).call(entry.target, attempt)
         except ExecutionError as error:
-            error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
+            located(error, tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
         except LoginRequiredError as error:
             raise with_login_link(
-                error.locate(tool_id=entry.tool.id, op="execute"), attempt.origin
+                located(error, tool_id=entry.tool.id, op="execute"), attempt.origin
             ) from error.__cause__
         except ToolExecError as error:
-            error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
+            located(error, tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             raise
         except BaseException as error:
-            failure = backend_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
+            failure = located(backend_failure(entry.tool.id, error), tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
         if type(raw) is dict and len(raw) <= MANY:
             value = raw.copy()  # before a look at it, as another thread may change it at any time
@@ -223,14 +223,14 @@ class DefaultRunner:
                     return
             yield _error_event(ExecutionError(f"{tool_id} ended its stream without a result", tool_id=tool_id))
         except ExecutionError as error:
-            yield _error_event(error.locate(tool_id=tool_id, op="stream", backend=backend.name))
+            yield _error_event(located(error, tool_id=tool_id, op="stream", backend=backend.name))
         except LoginRequiredError as error:
-            raise with_login_link(error.locate(tool_id=tool_id, op="stream"), attempt.origin) from error.__cause__
+            raise with_login_link(located(error, tool_id=tool_id, op="stream"), attempt.origin) from error.__cause__
         except ToolExecError as error:
-            error.locate(tool_id=tool_id, op="stream", backend=backend.name)
+            located(error, tool_id=tool_id, op="stream", backend=backend.name)
             raise
         except BaseException as error:
-            yield _error_event(backend_failure(tool_id, error).locate(tool_id=tool_id, op="stream"))
+            yield _error_event(located(backend_failure(tool_id, error), tool_id=tool_id, op="stream"))
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
