@@ -7,7 +7,8 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from toolexec.model.cache_hint import CacheHint, read_hint
 from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.declared import Bytes, setting
+from toolexec.model.events import StreamEvent
 from toolexec.model.id_patterns import IDPatterns
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ANYONE, Caller
@@ -54,6 +56,9 @@ class Cache(CacheSettings):
     the same caller (`tenant`: any caller of one tenant; `none`: anyone). Equal calls at the same time are one call of
     the tool. What comes from the cache has `Result.cached`. Failures are never kept; streams pass by. A call that is
     `fresh` has the tool called in any case, and its answer kept.
+
+    An answer that came of other calls (a skill, a tool that calls tools, a fallback) is not kept: the rules decide on
+    each of those again, and their own answers are kept.
 
     A call of a tool that is not read-only ends what was read from the same backend before, by any caller, unless it
     certainly did nothing.
@@ -173,6 +178,32 @@ class _Plan(NamedTuple):
     place: Place
 
 
+class _Made(NamedTuple):
+    """A call that was made: its result, what is kept of it, and whether others may have that result."""
+
+    result: Result
+    answer: bytes | None
+    is_for_others: bool
+
+
+class _Inside:
+    """What is known of the calls that are made while a tool works."""
+
+    __slots__ = ("has_calls",)
+
+    def __init__(self) -> None:
+        self.has_calls = False
+
+
+_INSIDE: ContextVar[_Inside | None] = ContextVar("toolexec_inside_cached_call", default=None)
+
+
+def _note_call() -> None:
+    """Record that the tool which works here, if any, makes a call."""
+    if (inside := _INSIDE.get()) is not None:
+        inside.has_calls = True
+
+
 _Place: TypeAlias = tuple[asyncio.AbstractEventLoop, bytes, float | None]
 
 
@@ -180,7 +211,7 @@ _Place: TypeAlias = tuple[asyncio.AbstractEventLoop, bytes, float | None]
 class _Flight:
     """A call that is under way, by whom, and how many wait for it; `listeners` get its progress."""
 
-    task: asyncio.Task[tuple[Result, bytes | None]]
+    task: asyncio.Task[_Made]
     caller: Caller
     waiting: int = 0
     listeners: list[ProgressCallback] = field(default_factory=list[ProgressCallback])
@@ -194,6 +225,7 @@ class _Cached(Layer):
         self._flights: dict[_Place, _Flight] = {}
 
     async def run(self, call: ToolCall) -> Result:
+        _note_call()
         started = perf_counter()
         plan = self._cache.plan(resolved(call, self._find))
         key = None
@@ -203,10 +235,13 @@ class _Cached(Layer):
         if key is None:
             return await self.inner.run(call)
         if call.fresh:
-            result, _ = await self._make(call, plan, key)
-            return result
+            return (await self._make(call, plan, key)).result
         answer = self._cache.get(key)
         return await self._join(call, plan, key) if answer is None else _decoded(answer, plan, started)
+
+    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        _note_call()
+        return self.inner.stream(call)
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         """Return whether the answer is known, or none is ever kept; calls that others may join need the loop."""
@@ -224,6 +259,7 @@ class _Cached(Layer):
         started = perf_counter()
         if inner is None or not super().runs_in_thread(call, within):
             return None
+        _note_call()
         plan = self._cache.plan(resolved(call, self._find))
         key = self._cache.key(plan, call) if plan.ttl else None
         if key is None:
@@ -253,21 +289,22 @@ class _Cached(Layer):
                 flight.task.cancel()
                 await asyncio.wait([flight.task])
         try:
-            result, answer = flight.task.result()
+            made = flight.task.result()
         except ToolExecError as error:
             if is_first:
                 raise
             if flight.caller != call.origin.caller:
-                return (await self._make(call, plan, key))[0]
+                return (await self._make(call, plan, key)).result
             raise copy.copy(error) from error.__cause__
+        result = made.result
         if is_first:
             return result
-        if result.error is None and not self._cache.allowed(result):
-            return (await self._make(call, plan, key))[0]  # that answer is for the one who asked first
+        if result.error is None and not made.is_for_others:
+            return (await self._make(call, plan, key)).result  # that answer is for the one who asked first
         if result.error is not None and flight.caller != call.origin.caller:
-            return (await self._make(call, plan, key))[0]  # and it may be that one's credentials that were refused
-        if answer is not None:
-            return _decoded(answer, plan, started)
+            return (await self._make(call, plan, key)).result  # and it may be that one's credentials that were refused
+        if made.answer is not None:
+            return _decoded(made.answer, plan, started)
         return await walked(partial(_shared, result)) if has_many(result.value) else _shared(result)
 
     def _begin(self, place: _Place, call: ToolCall, plan: _Plan) -> _Flight:
@@ -293,16 +330,26 @@ class _Cached(Layer):
         task.add_done_callback(forget)
         return flight
 
-    async def _make(self, call: ToolCall, plan: _Plan, key: bytes) -> tuple[Result, bytes | None]:
-        """Make the call and keep its answer, if it can be kept; return both."""
-        result = await self.inner.run(call)
-        seconds = min(plan.ttl, self._cache.allowed(result))
-        if result.error is not None or not seconds:
-            return result, None
-        answer = _encoded(result, self._cache.max_entry_bytes)
+    async def _make(self, call: ToolCall, plan: _Plan, key: bytes) -> _Made:
+        """Make the call and keep its answer, if it can be kept."""
+        inside = _Inside()
+        before = _INSIDE.set(inside)
+        try:
+            result = await self.inner.run(call)
+        finally:
+            _INSIDE.reset(before)
+        allowed = 0.0 if inside.has_calls or not _is_own(result, plan) else self._cache.allowed(result)
+        seconds = min(plan.ttl, allowed)
+        answer = _encoded(result, self._cache.max_entry_bytes) if result.error is None and seconds else None
         if answer is not None:
             self._cache.put(key, answer, seconds)
-        return result, answer
+        return _Made(result, answer, allowed > 0)
+
+
+def _is_own(result: Result, plan: _Plan) -> bool:
+    """Return whether the tool itself has answered, where it was asked: no fallback did."""
+    is_there = result.binding is None or place_of(result.binding) == plan.place
+    return is_there and result.tool_id == plan.entry.tool.id
 
 
 def _encoded(result: Result, most: int) -> bytes | None:
