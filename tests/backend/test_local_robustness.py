@@ -290,3 +290,18 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "timeout 5\n", "")
+
+
+async def test_an_error_is_the_same_from_every_kind_of_handler(killable: ModuleType) -> None:
+    """Code, message, details, outcome and whether to retry do not depend on where a handler runs."""
+    async with Exec() as ex:
+        for handler in (killable.raises_in_a_process, killable.raises_in_a_thread, killable.raises_on_the_loop):
+            ex.add(handler)
+        for name in killable.ERRORS:
+            seen: list[Any] = []
+            for kind in ("killable", "thread", "async"):
+                error = (await ex.run_tool(f"kind:{kind}", {"name": name})).error
+                assert error is not None
+                assert "killable_handlers.py" not in str(error.to_dict())
+                seen.append({**error.to_dict(), "message": error.message.replace(kind, "..."), "tool_id": ""})
+            assert seen[1:] == seen[:-1], name

@@ -21,10 +21,12 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from toolexec.errors import InvalidResultError
+from toolexec.errors import ExecutionError, InvalidResultError
+from toolexec.errors.base import readable
+from toolexec.errors.outcome import Outcome
 from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare
-from toolexec.model.json_value import JSONDict, NotJSONError, to_json
+from toolexec.model.json_value import JSONDict, NotJSONError, to_json, to_json_lossy
 from toolexec.process import workers
 from toolexec.process.child import die_with_us
 from toolexec.process.fate import fate_of
@@ -112,7 +114,10 @@ def _answer(request: JSONDict) -> JSONDict:
     except InvalidResultError as error:
         return {"kind": "invalid", "value": str(error)}
     except BaseException as error:
-        return {"kind": "raised", "value": _description(error), "fate": fate_of(error).to_dict()}
+        reply = {"kind": "raised", "value": _description(error), "fate": fate_of(error).to_dict()}
+        if isinstance(error, ExecutionError) and error.outcome is not Outcome.NOT_SENT:  # as `handler_failure` has it
+            reply |= {"message": error.message, "code": error.code, "details": to_json_lossy(error.details)}
+        return reply
     kind = "value"
     if isinstance(value, ToolReply):
         kind, value = "reply", value.to_mcp()
@@ -154,8 +159,5 @@ def _load_script(path: str) -> types.ModuleType:
 
 def _description(error: BaseException) -> list[str]:
     """Return type, message and traceback of an exception, none of them large."""
-    try:
-        text = str(error)[:2000]
-    except Exception:
-        text = "(it has no readable text)"
-    return [type(error).__name__, text, "".join(traceback.format_exception(error))[-4000:]]
+    trace = readable("".join(traceback.format_exception(error)))
+    return [type(error).__name__, readable(error)[:2000], trace[-4000:]]

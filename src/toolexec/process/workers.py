@@ -156,8 +156,8 @@ class WorkerProcesses:
         value or ToolReply.
 
         `waiting` of *call* is set until then. Raises HandlerError as the function raised or when it cannot be imported,
-        InvalidResultError for a result that is not JSON, ExecutionError when the process died. Cancelling kills the
-        process and everything in its process group.
+        the ExecutionError that it raised by itself, InvalidResultError for a result that is not JSON, ExecutionError
+        when the process died. Cancelling kills the process and everything in its process group.
         """
         if self._forks != forks.count:
             self._leave()
@@ -264,6 +264,10 @@ class WorkerProcesses:
         self._started.discard(worker)
 
 
+class WorkerTraceback(Exception):  # noqa: N818 - it stands for an exception of another process
+    """The traceback in a worker process, as the cause of the error here: for developers, and not for callers."""
+
+
 def _request(name: str, source: Source, args: JSONObject) -> bytes:
     module, function, typed = source
     script: str | None = None
@@ -288,6 +292,8 @@ def _value(name: str, reply: JSONObject) -> Any:
             return ToolReply.from_mcp(reply["value"])
         case "invalid":
             raise InvalidResultError(f"{name}: {reply['value']}")
+        case "raised" if "code" in reply:
+            raise _failed(reply) from WorkerTraceback(reply["value"][-1])
         case "raised":
             raise _raised(f"{name} raised", reply["value"], Fate.from_dict(reply["fate"]))
         case _:
@@ -296,10 +302,24 @@ def _value(name: str, reply: JSONObject) -> Any:
             )
 
 
+def _failed(reply: JSONObject) -> ExecutionError:
+    """Return the error that a handler raised to say how its call failed, as it would come from this process."""
+    fate, details = Fate.from_dict(reply["fate"]), reply["details"]
+    return ExecutionError(
+        reply["message"],
+        code=reply["code"],
+        details=details if isinstance(details, dict) else {"details": details},
+        outcome=fate.outcome,
+        retryable=fate.retryable,
+    )
+
+
 def _raised(what: str, description: Sequence[str], fate: Fate) -> HandlerError:
     kind, message, trace = description
-    details: JSONDict = {"type": kind, "traceback": trace}
+    details: JSONDict = {"type": kind}
     if fate.retry_after is not None:
         details["retry_after"] = fate.retry_after
     text = f"{what} {kind}{f': {message}' if message else ''}"
-    return HandlerError(text, details=details, outcome=fate.outcome, retryable=fate.retryable)
+    error = HandlerError(text, details=details, outcome=fate.outcome, retryable=fate.retryable)
+    error.__cause__ = WorkerTraceback(trace)
+    return error

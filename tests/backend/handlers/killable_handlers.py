@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -180,3 +181,44 @@ class Group:
 def repeat(word: str, times: int = 2) -> str:
     """A typed function that is declared elsewhere."""
     return word * times
+
+
+class QuotaError(ExecutionError):
+    """An error with a code of its own."""
+
+    code = "quota"
+
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "own": lambda: QuotaError("no more today", retryable=True, details={"limit": 5, "retry_after": 3}),
+    "stated": lambda: ExecutionError("cut off", outcome=Outcome.DONE, code="half"),
+    "plain": lambda: ExecutionError("no", details={"on": dt.date(2026, 1, 31), "raw": {1}}),
+    "long": lambda: ExecutionError("x" * 5000),
+    "half": lambda: ExecutionError("a\ud800b"),
+    "foreign": lambda: ValueError("no luck"),
+    "foreign_half": lambda: ValueError("a\ud800b"),
+    "passing": lambda: ConnectionError("gone"),
+    "not_sent": lambda: ExecutionError("not there", outcome=Outcome.NOT_SENT),
+    "limited": lambda: RateLimitedError("slow down", details={"retry_after": 2}),
+}
+
+
+@tool("kind:killable", killable=True)
+def raises_in_a_process(name: str) -> None:
+    """Raises one of the errors in a worker process."""
+    error = ERRORS[name]()
+    raise error
+
+
+@tool("kind:thread")
+def raises_in_a_thread(name: str) -> None:
+    """Raises one of the errors in a thread."""
+    error = ERRORS[name]()
+    raise error
+
+
+@tool("kind:async")
+async def raises_on_the_loop(name: str) -> None:
+    """Raises one of the errors on the event loop."""
+    error = ERRORS[name]()
+    raise error
