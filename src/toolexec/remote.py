@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolexec.process.poll import pauses
     from toolexec.process.settling import to_the_end, uncut
     from toolexec.run.ceilings import refuse_above
-    from toolexec.run.large import is_small, walked
+    from toolexec.run.large import is_small, json_pieces, walked
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
@@ -74,7 +74,7 @@ else:
         "toolexec.process.poll": ("pauses",),
         "toolexec.process.settling": ("to_the_end", "uncut"),
         "toolexec.run.ceilings": ("refuse_above",),
-        "toolexec.run.large": ("is_small", "walked"),
+        "toolexec.run.large": ("is_small", "json_pieces", "walked"),
         "toolexec.runtime.base": ("LANGUAGES", "judged_kind"),
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
@@ -136,6 +136,7 @@ __all__ = [
     "is_address",
     "is_orphan",
     "is_small",
+    "json_pieces",
     "judged_kind",
     "lend",
     "look_up",

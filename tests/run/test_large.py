@@ -18,6 +18,7 @@ from toolexec.model.declare import declare
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.run import large
 from toolexec.run.large import (
+    COMPACT,
     Budget,
     BudgetExceededError,
     encode_large,
@@ -79,7 +80,7 @@ class TestEncoding:
             patch.setattr(large, "_SMALL_CHARS", 2)
             patch.setattr(large, "_BATCH", 2)
             assert encode_large(value) == expected
-            assert "".join(json_pieces(value, compact=True)) == short
+            assert "".join(json_pieces(value, encode=COMPACT)) == short
 
     def test_no_piece_is_long(self) -> None:
         """Short pieces keep the interpreter free."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import pytest
 from packages.remote.tests.servers import OTHER, Client, runtime_server
 
 from toolexec.sandbox import CodeResult
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
+from toolexec_remote.wire import encode_result
 
 
 class _Files(dict[str, bytes]):
@@ -46,3 +51,21 @@ async def test_a_tenant_has_one_large_result_encoded_at_a_time(tmp_path: Path) -
                 await client.execute(run, "1")
             assert [(await client.result(run)).value for client, run in ((ann, "r3"), (bob, "r4"))] == [1, 1]
         assert overlaps.is_set()
+
+
+@pytest.mark.parametrize("value", [[*range(200_000)], "é" * 2_000_000, {"a": {"b": ["x" * 50] * 40_000}}])
+def test_other_threads_run_while_a_large_result_is_encoded(value: Any) -> None:
+    """The encoder gets a part of it at a time: within one call of it the event loop could not run."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code is json.JSONEncoder.encode.__code__
+
+    sys.setprofile(count)
+    try:
+        body = encode_result(CodeResult(value=value))
+    finally:
+        sys.setprofile(None)
+    assert json.dumps(value, separators=(",", ":")).encode() in body
+    assert calls > 30

@@ -19,6 +19,7 @@ from toolexec.backend.here import here
 from toolexec.process.threads import NoThreadError, WorkerThreads
 
 __all__ = [
+    "COMPACT",
     "MAX_STEPS",
     "ON_LOOP",
     "Budget",
@@ -42,13 +43,15 @@ MAX_STEPS: Final = 20_000_000
 _SMALL_NODES: Final = 2000
 _QUICK_NODES: Final = 16
 _SMALL_CHARS: Final = 1 << 16
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
 _BATCH: Final = 64
 _STEPS_BETWEEN_LOOKS: Final = 1000
 _SORTED_AT_ONCE: Final = 10_000
 _THREADS: Final = 2
 
 _encode = json.JSONEncoder(allow_nan=False).encode
-_encode_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+"""Writes JSON without blanks and escapes, and what JSON does not have as text."""
 _threads = WorkerThreads(_THREADS)
 
 
@@ -157,6 +160,8 @@ def is_small(value: Any) -> bool:
     stack = [value]
     while stack:
         node = stack.pop()
+        if type(node) in _PLAIN:
+            continue
         if isinstance(node, str):
             chars -= len(node)
         elif isinstance(node, Mapping):
@@ -176,13 +181,12 @@ def is_small(value: Any) -> bool:
     return True
 
 
-def json_pieces(value: Any, budget: Budget | None = None, *, compact: bool = False) -> Iterator[str]:
-    """Yield the JSON text of *value* (as `json.dumps` writes it) in pieces, none of which takes long to make. With
-    *compact* it is without blanks and escapes, and what JSON does not have is put down as text.
+def json_pieces(value: Any, budget: Budget | None = None, encode: Callable[[Any], str] = _encode) -> Iterator[str]:
+    """Yield the JSON text of *value*, as *encode* writes it (`json.dumps`), in pieces, none of which takes long.
 
-    Raises TypeError, ValueError and RecursionError as `json.dumps` does, and BudgetExceededError.
+    Raises TypeError, ValueError and RecursionError as *encode* does, and BudgetExceededError.
     """
-    encode, comma = (_encode_compact, ",") if compact else (_encode, ", ")
+    comma = encode([0, 0])[2:-2]
     if budget is not None:
         budget.spend(_BATCH)
     if is_small(value):
@@ -199,7 +203,7 @@ def json_pieces(value: Any, budget: Budget | None = None, *, compact: bool = Fal
         before = ""
         for key, item in value.items():
             yield before + encode({key: None})[1:-5]
-            yield from json_pieces(item, budget, compact=compact)
+            yield from json_pieces(item, budget, encode)
             before = comma
         yield "}"
     elif isinstance(value, list | tuple):
@@ -215,7 +219,7 @@ def json_pieces(value: Any, budget: Budget | None = None, *, compact: bool = Fal
                 continue
             for item in batch:
                 yield before
-                yield from json_pieces(item, budget, compact=compact)
+                yield from json_pieces(item, budget, encode)
                 before = comma
         yield "]"
     else:

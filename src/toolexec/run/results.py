@@ -15,7 +15,7 @@ from toolexec.errors import InvalidResultError, ResultNotFoundError
 from toolexec.model.declared import setting
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
-from toolexec.run.large import json_pieces, surely_fits
+from toolexec.run.large import COMPACT, json_pieces, surely_fits
 from toolexec.run.outline import MIN_BYTES, Outline, outline
 from toolexec.run.reading import Page, find_places, page_of, select
 from toolexec.run.settings import ResultSettings
@@ -278,6 +278,6 @@ def owner_of(origin: Origin) -> _Owner:
 def _written(value: Any) -> bytes:
     """*value* as `encode` writes it, in short steps, as other threads wait meanwhile; raises as that does."""
     try:
-        return "".join(json_pieces(value, compact=True)).encode("utf-8", "surrogatepass")
+        return "".join(json_pieces(value, encode=COMPACT)).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidResultError(f"the result cannot be written as JSON: {error}", op="normalize") from error

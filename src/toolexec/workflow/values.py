@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import shorten
 from toolexec.model.tree_size import is_too_large
-from toolexec.run.large import Budget, is_small, json_pieces
+from toolexec.run.large import COMPACT, Budget, is_small, json_pieces
 
 __all__ = [
     "MAX_BITS",
@@ -186,7 +186,7 @@ def json_text(value: Value, budget: Budget | None = None) -> str:
     pieces: list[str] = []
     room = MAX_STRING
     try:
-        for piece in json_pieces(value, budget, compact=True):
+        for piece in json_pieces(value, budget, encode=COMPACT):
             pieces.append(piece)
             room -= len(piece)
             if room < 0:

@@ -23,6 +23,7 @@ from toolexec.remote import (
     NotJSONError,
     ToolCallRecord,
     check_names,
+    json_pieces,
     read_error,
     to_json,
     to_json_lossy,
@@ -68,6 +69,7 @@ _ENFORCED: Final[Mapping[str, str]] = {
     "CPUs": "cpus",
 }
 _FOLDED: Final = {name.lower(): ours for name, ours in _ENFORCED.items()}
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _MAX_ID: Final = 128
 _MAX_CAUSES: Final = 3
 _MAX_NOTE: Final = 200
@@ -406,7 +408,7 @@ def _read_error(data: JSONObject) -> ToolExecError:
 
 def _encoded(data: JSONDict) -> bytes:
     try:
-        return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+        return "".join(json_pieces(data, encode=_encode)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"this cannot be written as JSON: {error}") from error
 

@@ -97,7 +97,7 @@ class Execution:
 
     async def _outcome(self, account: str, result: CodeResult) -> Outcome:
         """Return the outcome of a run, which is encoded off the event loop where it is large: one of a tenant at a
-        time, as threads that compute take the interpreter from the loop, each for 5 ms."""
+        time, as threads that compute take the interpreter from the loop, each for about a millisecond."""
         if is_small([result.value, result.stdout, result.stderr]) and not result.files:
             return self._encoded(result)
         async with self._large.taken(account, large=True):

@@ -65,17 +65,16 @@ class Line:
         if len(data) >= ends:
             self._rest = data[ends:]
             return kind, data[_HEAD.size : ends]
-        body = bytearray(size)
-        body[: len(data) - _HEAD.size] = data[_HEAD.size :]
+        parts = [data[_HEAD.size :]]
         self._rest = b""
-        with memoryview(body) as view:
-            have = len(data) - _HEAD.size
-            while have < size:
-                count = self.socket.recv_into(view[have:])
-                if not count:
-                    raise EOFError("the other end hung up within a frame")
-                have += count
-        return kind, bytes(body)
+        have = len(parts[0])
+        while have < size:  # the system puts it where it stays, and the interpreter is free meanwhile
+            part = self.socket.recv(size - have, socket.MSG_WAITALL)
+            if not part:
+                raise EOFError("the other end hung up within a frame")
+            parts.append(part)
+            have += len(part)
+        return kind, b"".join(parts)
 
     def _more(self) -> bytes:
         data = self.socket.recv(_CHUNK)
