@@ -1,42 +1,124 @@
-"""A connection with much to send, and the others of its server."""
+"""A connection that brings much, or has much to send, and the others of its server."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from aiohttp import WSMessage, WSMsgType
 from packages.remote.tests.servers import KEY
+from tests.waiting import until
 
-from toolexec_remote.messages import RemoteMessage
+from toolexec_remote.messages import RemoteMessage, encode_remote
 from toolexec_remote.server.duplex_connection import DuplexConnection
 
 
 class Roomy:
-    """A socket whose other side reads faster than anything is written."""
+    """A socket whose other side reads and writes faster than anything here."""
 
-    def __init__(self) -> None:
-        self.sent = 0
+    def __init__(self, kind: WSMsgType = WSMsgType.BINARY, arrived: int = 0) -> None:
+        """So many messages of one kind have *arrived* already."""
+        self.sent = self.ponged = self.read = 0
+        self.is_read = asyncio.Event()
+        """Whether the other side reads what it is sent."""
+        self.is_read.set()
+        self._kind = kind
+        self._left = arrived
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send without a pause."""
+        """Send without a pause, where it is read."""
+        await self.is_read.wait()
         self.sent += 1
+
+    async def pong(self, data: bytes) -> None:
+        """Answer a ping without a pause."""
+        self.ponged += 1
+
+    def __aiter__(self) -> Roomy:
+        return self
+
+    async def __anext__(self) -> WSMessage:
+        """Return what has arrived, without a pause."""
+        if self.read == self._left:
+            raise StopAsyncIteration
+        self.read += 1
+        resume = RemoteMessage("resume", f"run-{self.read}", {"incarnation": "x"})
+        return WSMessage(self._kind, encode_remote(resume), None)
+
+
+def connected(socket: Any) -> DuplexConnection:
+    """Return a connection of a server that knows no runs, over this socket."""
+    service: Any = SimpleNamespace(
+        shares=SimpleNamespace(sending=None, pause=lambda _: 0.0),
+        metrics=SimpleNamespace(resumed=lambda: None),
+        incarnation=SimpleNamespace(id="here"),
+        recall=lambda *_: None,
+    )
+    shared: Any = SimpleNamespace(service=service, runs=SimpleNamespace(find=lambda *_: None))
+    connection = DuplexConnection(shared, socket, KEY, "/v1/execute/connect")
+    connection._is_greeted = True
+    return connection
+
+
+async def most_between_turns(work: Any, done: Callable[[], int], total: int) -> int:
+    """Do *work* until *total* is *done*; return the most that was done before everything else had its turn."""
+    task = asyncio.create_task(work)
+    most, before = 0, 0
+    while done() < total and not task.done():
+        await asyncio.sleep(0)
+        most, before = max(most, done() - before), done()
+    task.cancel()
+    await asyncio.wait([task])
+    assert done() == total
+    return most
 
 
 async def test_it_sends_little_at_a_time() -> None:
     """Everything else has its turn after a few messages, however much its socket takes."""
-    socket: Any = Roomy()
-    shared: Any = SimpleNamespace(service=SimpleNamespace(shares=SimpleNamespace(sending=None)))
-    connection = DuplexConnection(shared, socket, KEY, "/v1/execute/connect")
-    connection._is_greeted = True
+    socket = Roomy()
+    connection = connected(socket)
     for number in range(100):
         connection.put(RemoteMessage("gone", f"run-{number}"))
-    sending = asyncio.create_task(connection._send())
-    most, before = 0, 0
-    while socket.sent < 100 and not sending.done():
+    assert 0 < await most_between_turns(connection._send(), lambda: socket.sent, 100) <= 8
+
+
+@pytest.mark.parametrize("kind", [WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG])
+async def test_it_reads_little_at_a_time(kind: WSMsgType) -> None:
+    """Everything else has its turn after a few messages, however many have arrived, and of whatever kind."""
+    socket = Roomy(kind, 100)
+
+    def done() -> int:
+        return socket.ponged if kind is WSMsgType.PING else socket.read
+
+    assert 0 < await most_between_turns(connected(socket)._read(), done, 100) <= 8
+
+
+async def test_it_is_read_as_its_answers_are() -> None:
+    """Who does not read what is answered is not read either, until it does."""
+    socket = Roomy(arrived=5000)
+    socket.is_read.clear()
+    connection = connected(socket)
+    work = [asyncio.create_task(connection._send()), asyncio.create_task(connection._read())]
+    for _ in range(5000):
         await asyncio.sleep(0)
-        most, before = max(most, socket.sent - before), socket.sent
-    sending.cancel()
-    await asyncio.wait([sending])
-    assert socket.sent == 100
-    assert 0 < most <= 8
+    assert socket.read < 1100
+    socket.is_read.set()
+    await work[1]
+    await until(lambda: socket.sent == 5000)
+    work[0].cancel()
+    await asyncio.wait(work)
+
+
+async def test_one_that_is_closed_waits_for_no_room() -> None:
+    """Its reading ends, though nothing that was answered is read."""
+    socket = Roomy(arrived=5000)
+    connection = connected(socket)
+    reading = asyncio.create_task(connection._read())
+    for _ in range(5000):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    connection._end()
+    await reading

@@ -177,6 +177,7 @@ class RuntimeApp:
         settings = self._settings
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
+            autoping=False,  # a ping counts as any message
             heartbeat=settings.ping,
             max_msg_size=max(settings.max_body_bytes, MAX_FRAME_BYTES) + MAX_HEAD_BYTES,
             compress=False,

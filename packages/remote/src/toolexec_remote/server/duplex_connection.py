@@ -40,8 +40,13 @@ _MAX_OUTBOX: Final = 128 << 20
 _LARGE: Final = 64 << 10
 """From how many bytes on a message waits for its share of what is on its way out."""
 _HEAD_BYTES: Final = 200
+_CONTROL: Final = (WSMsgType.PING, WSMsgType.PONG)
+_MOST_CONTROL: Final = 10
+"""How many pings may come before the first message."""
 _AT_ONCE: Final = 4
-"""How many messages a connection sends before the others have their turn."""
+"""How many messages a connection brings, or is sent, before the others have their turn."""
+_MOST_UNSENT: Final = 1000
+"""How many messages a connection may have on its way out and still be read: what comes in is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ class DuplexConnection:
         self._outbox: deque[RemoteMessage] = deque()
         self._unsent = 0
         self._wake = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._is_closed = False
         self._is_greeted = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -88,26 +94,39 @@ class DuplexConnection:
             greeting = RemoteMessage("welcome", fields=await self._greeting(nonces))
             self._is_greeted = True
             self.put(greeting)
-            async for message in self._socket:
-                if self._is_closed:
-                    break
-                if message.type is WSMsgType.BINARY:
-                    if self._door is not None:
-                        self._door.consumed(len(message.data))
-                    await asyncio.sleep(self._shared.service.shares.pause(self.key.account))  # 0: the others come first
-                    self._take(message.data)
-                elif message.type is WSMsgType.TEXT:
-                    raise ProtocolError("messages are binary here")
+            await self._read()
         except ProtocolError as error:
             logger.warning("a connection of %s is closed: %s", self.key.id, error)
             await self._socket.close(code=1002, message=str(error).encode()[:100])
         finally:
-            self._is_closed = True
+            self._end()
             tasks = [*self._tasks, *([sending] if sending is not None else [])]
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+
+    async def _read(self) -> None:
+        """Take what comes, as fast as its tenant may send it and as it reads the answers. Raises ProtocolError."""
+        number, pause = 0, self._shared.service.shares.pause
+        async for message in self._socket:
+            if self._is_closed:
+                return
+            if self._door is not None and isinstance(message.data, bytes):
+                self._door.consumed(len(message.data))
+            number += 1
+            wait = pause(self.key.account)
+            if wait or not number % _AT_ONCE:  # where all of it is here already, nothing else would let the others
+                await asyncio.sleep(wait)
+            if message.type is WSMsgType.BINARY:
+                self._take(message.data)
+            elif message.type is WSMsgType.PING:
+                await self._socket.pong(message.data)
+            elif message.type is WSMsgType.TEXT:
+                raise ProtocolError("messages are binary here")
+            while len(self._outbox) > _MOST_UNSENT and not self._is_closed:
+                self._has_room.clear()
+                await self._has_room.wait()
 
     async def _challenged(self) -> tuple[str, str] | None:
         """Have the client sign what only this process asks, and only now; return both nonces, or None when it is
@@ -119,6 +138,9 @@ class DuplexConnection:
             async with asyncio.timeout(self._shared.service.settings.header_timeout):
                 await self._socket.send_bytes(encode_remote(challenge))
                 message = await self._socket.receive()
+                for _ in range(_MOST_CONTROL):
+                    if message.type in _CONTROL:
+                        message = await self._socket.receive()
         except (TimeoutError, ConnectionError, RuntimeError):
             await self.aclose()
             return None
@@ -158,15 +180,19 @@ class DuplexConnection:
 
     def close_soon(self) -> None:
         """Take nothing more from it, and close it."""
-        self._is_closed = True
+        self._end()
         self._later(self.aclose())
 
     async def aclose(self) -> None:
         """Close it; its runs wait for the next one."""
-        self._is_closed = True
+        self._end()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(1):
                 await self._socket.close(code=1001)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._has_room.set()
 
     async def _greeting(self, nonces: tuple[str, str]) -> JSONObject:
         settings, incarnation = self._shared.service.settings, self._shared.service.incarnation
@@ -192,10 +218,11 @@ class DuplexConnection:
                     await asyncio.sleep(0)
                 message = self._outbox.popleft()
                 self._unsent -= len(message.body) + _HEAD_BYTES
+                self._has_room.set()
                 try:
                     await self._send_one(message)
                 except (ConnectionError, RuntimeError):  # the reading task will notice, too
-                    self._is_closed = True
+                    self._end()
                     self._outbox.clear()
                     return
             self._wake.clear()
