@@ -38,8 +38,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Final, cast
+from types import MappingProxyType
+from typing import Final, NamedTuple, cast
 
 from toolexec.errors import ProtocolError
 from toolexec.remote import MAX_HEAD_BYTES, JSONDict, JSONObject, JSONValue
@@ -50,9 +50,9 @@ __all__ = [
     "VERSION",
     "Link",
     "RemoteMessage",
+    "decode_json",
     "decode_remote",
     "encode_remote",
-    "refuse_constant",
 ]
 
 SUBPROTOCOL: Final = "toolexec.runtime.v2"
@@ -63,6 +63,7 @@ MAX_RUN_ID: Final = 128
 
 HELLO_METHOD: Final = "GET"
 """The method of the request that a connection begins with, which is signed in `hello`."""
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _IN_ORDER: Final = frozenset(
     {
         "execute",
@@ -83,13 +84,12 @@ _ACK_MESSAGES: Final = 64
 _ACK_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteMessage:
+class RemoteMessage(NamedTuple):
     """One message; see this module."""
 
     type: str
     run: str = ""
-    fields: JSONObject = field(default_factory=JSONDict)
+    fields: JSONObject = MappingProxyType[str, JSONValue]({})
     body: bytes = b""
     seq: int = 0
     ack: int = 0
@@ -106,7 +106,7 @@ def encode_remote(message: RemoteMessage) -> bytes:
         head["ack"] = message.ack
     if message.fields:
         head["fields"] = dict(message.fields)
-    return json.dumps(head, separators=(",", ":"), allow_nan=False).encode() + b"\n" + message.body
+    return _encode(head).encode() + b"\n" + message.body
 
 
 def decode_remote(data: bytes) -> RemoteMessage:
@@ -115,7 +115,7 @@ def decode_remote(data: bytes) -> RemoteMessage:
     if end < 0:
         raise ProtocolError("a message has no head, or one that is too long")
     try:
-        head = json.loads(data[:end], parse_constant=refuse_constant)
+        head = decode_json(data[:end].decode())
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the head of a message is not JSON: {error}") from error
     if not isinstance(head, dict):
@@ -215,9 +215,12 @@ class Link:
         return self._due >= _ACK_MESSAGES or self._due_bytes >= _ACK_BYTES
 
 
-def refuse_constant(name: str) -> JSONValue:
-    """Raise ValueError for `NaN` and infinities, which are not JSON."""
+def _refuse_constant(name: str) -> JSONValue:
     raise ValueError(f"{name} is not JSON")
+
+
+decode_json: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
+"""Returns what a text of JSON says; raises ValueError and RecursionError, also for `NaN` and infinities."""
 
 
 def _count(head: JSONObject, name: str) -> int:

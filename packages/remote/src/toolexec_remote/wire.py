@@ -29,7 +29,7 @@ from toolexec.remote import (
     to_json_lossy,
 )
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest, Gateway, Limits, LimitsEnforced, Output
-from toolexec_remote.messages import refuse_constant
+from toolexec_remote.messages import decode_json
 
 __all__ = [
     "GATEWAY_PROTOCOL",
@@ -415,7 +415,7 @@ def _encoded(data: JSONDict) -> bytes:
 
 def _decoded(body: bytes | str) -> JSONValue:
     try:
-        return json.loads(body, parse_constant=refuse_constant)
+        return decode_json(body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
 

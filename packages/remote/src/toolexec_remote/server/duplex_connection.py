@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 from time import time
 from typing import Any, Final
@@ -232,7 +232,7 @@ class DuplexConnection:
         """Send a message. What is large waits until little else of its tenant is on its way, and is copied then."""
         if message.type == "result" and not message.body:
             body = await self._shared.service.journal.read_body(self.key.account, message.run)
-            message = replace(message, body=body)
+            message = message._replace(body=body)
         size, sending = len(message.body), self._shared.service.shares.sending
         if size < _LARGE:
             await self._socket.send_bytes(encode_remote(message))

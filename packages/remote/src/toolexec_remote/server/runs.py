@@ -69,7 +69,7 @@ class RunService:
         self.shares = Shares(settings)
         self.past = PastRuns(settings.keeps, is_shared=lambda: self.shares.is_shared)
         self.admission = Admission(
-            settings.max_running, settings.max_queued, settings.quota_of, monotonic, lambda: self.shares.is_shared
+            settings.max_running, settings.max_queued, self.shares.quota_of, monotonic, lambda: self.shares.is_shared
         )
         self.draining = False
         self.building = False  # a sandbox is being made, which a first run would have to wait for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic
 from typing import Final
 
@@ -22,6 +23,7 @@ _MOST_ANONYMOUS: Final = 256
 _LEAST_PAUSE: Final = 0.01
 """For how long at least a tenant is not read that sends too much: then some of its messages have their turns together,
 where the event loop would wake up for each of them."""
+_MOST_QUOTAS: Final = 1000
 _FEW: Final = 256
 """How many files a process may open where nothing is known of that."""
 
@@ -123,25 +125,26 @@ class Shares:
 
     def __init__(self, settings: RuntimeServerSettings) -> None:
         self.tenants: Callable[[], int] = lambda: len({key.account for key in settings.keys})
+        self.quota_of = lru_cache(_MOST_QUOTAS)(settings.quota_of)
+        """Returns what holds for one tenant; asked several times for each message."""
         self.max_connections = _connection_limit(settings.max_connections)
         self.max_anonymous = min(_anonymous_limit(settings.max_anonymous), self.max_connections)
-        self.connections = self._pool(settings, max(1, self.max_connections - self.max_anonymous), "connections")
+        self.connections = self._pool(max(1, self.max_connections - self.max_anonymous), "connections")
         """Those that have shown a key."""
-        self.held = self._pool(settings, settings.max_held, "held")
+        self.held = self._pool(settings.max_held, "held")
         """Bytes of requests that arrive, or are not over, and of what was not acknowledged."""
-        self.sending = self._pool(settings, max(1, settings.max_held // _SENDING), "held")
+        self.sending = self._pool(max(1, settings.max_held // _SENDING), "held")
         """Bytes that are on their way out: copies of those above."""
         self._paces: dict[str, Pace] = {}
-        self._quota_of = settings.quota_of
 
     @property
     def is_shared(self) -> bool:
         """Whether there is more than one tenant."""
         return self.tenants() > 1
 
-    def _pool(self, settings: RuntimeServerSettings, most: int, name: str) -> Pool:
+    def _pool(self, most: int, name: str) -> Pool:
         """Return *most* of what the quotas call *name*."""
-        quota_of = settings.quota_of
+        quota_of = self.quota_of
         return Pool(
             most,
             lambda account: getattr(quota_of(account), name),
@@ -165,7 +168,7 @@ class Shares:
         now = monotonic()
         pace = self._paces.get(account)
         if pace is None:
-            pace = self._paces[account] = Pace(self._quota_of(account).messages, now)
+            pace = self._paces[account] = Pace(self.quota_of(account).messages, now)
         pause = pace.pause(now)
         return max(pause, _LEAST_PAUSE) if pause else 0.0
 
