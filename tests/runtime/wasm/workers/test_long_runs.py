@@ -18,14 +18,14 @@ from tests.waiting import until
 from toolexec.runtime.priority import GIVES_WAY
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
-from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LongRuns
+from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LOWEST, LongRuns
 from toolexec.runtime.wasm.workers.pool import Workers
 from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
 
 USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
-LOW = min(19, USUAL + LOWER)
+LOW, LEAST = min(19, USUAL + LOWER), min(19, USUAL + LOWEST)
 
 
 def nice_of(process: int) -> set[int]:
@@ -76,14 +76,14 @@ def long_runs() -> LongRuns:
 
 
 def test_who_computes_for_long_gives_way(long_runs: LongRuns) -> None:
-    """A program that waits does not, however long; a program that should gives way before it computes at all."""
+    """A program that waits does not, however long; one that should gives way before it computes at all, and by more."""
     busy, idle = Thread(long_runs, computes=True), Thread(long_runs, computes=False)
     polite = Thread(long_runs, computes=False, gives_way=True)
     assert (busy.watched.gives_way, idle.watched.gives_way, polite.watched.gives_way) == (False, False, True)
     assert long_runs.look() == 3
     for each in (busy, idle, polite):
         each.end()
-    assert (busy.priority, idle.priority, polite.priority) == (LOW, USUAL, LOW)
+    assert (busy.priority, idle.priority, polite.priority) == (LOW, USUAL, LEAST)
     assert (busy.watched.gives_way, idle.watched.gives_way) == (True, False)
     assert long_runs.look() == 0
 
@@ -151,7 +151,7 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
     await until(lambda: bool(having(3)))
     running += [asyncio.create_task(forever(gives_way=False)) for _ in range(2)]
     await until(lambda: having(0)[0].runs == 2)
-    await until(lambda: LOW in nice_of(having(3)[0].pid))
+    await until(lambda: LEAST in nice_of(having(3)[0].pid))
     assert nice_of(having(0)[0].pid) == {USUAL}
     for each in running:
         each.cancel()

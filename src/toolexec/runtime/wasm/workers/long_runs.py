@@ -11,13 +11,16 @@ import time
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["LONG_SECONDS", "LOWER", "LongRuns", "Watched"]
+__all__ = ["LONG_SECONDS", "LOWER", "LOWEST", "LongRuns", "Watched"]
 
 LONG_SECONDS: Final = 0.02
 """For how long a program computes before it gives way; a usual one with a few calls takes some milliseconds."""
 LOWER: Final = 5
 """By how much its thread is nicer then: it gets a third of what others get that want the same core. With more, programs
 would reach their time limits on a machine that has other work."""
+LOWEST: Final = 10
+"""The same for programs that their tenant has beyond its part of the cores: a tenth. Five of these at the priority of a
+long program had most of two cores, and other tenants waited tens of milliseconds for one."""
 _IDLE_ROUNDS: Final = 50
 
 
@@ -47,7 +50,7 @@ class LongRuns:
         self._changed = threading.Condition()  # guards these
         self._watched: set[Watched] = set()
         self._is_waiting = False
-        self._nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + LOWER)
+        self._usual = os.getpriority(os.PRIO_PROCESS, 0)
         threading.Thread(target=self._keep, name="toolexec-long-runs", daemon=True).start()
 
     def enter(self, *, gives_way: bool = False) -> Watched:
@@ -56,7 +59,7 @@ class LongRuns:
         with self._changed:
             self._watched.add(watched)
             if gives_way:
-                self._lower(watched)
+                self._lower(watched, LOWEST)
             if self._is_waiting:
                 self._changed.notify()
         return watched
@@ -71,12 +74,12 @@ class LongRuns:
         with self._changed:  # none of these threads ends meanwhile
             for each in self._watched:
                 if not each.gives_way and each.computed >= LONG_SECONDS:
-                    self._lower(each)
+                    self._lower(each, LOWER)
             return len(self._watched)
 
-    def _lower(self, watched: Watched) -> None:
+    def _lower(self, watched: Watched, steps: int) -> None:
         with suppress(OSError):  # another rule may hold here
-            os.setpriority(os.PRIO_PROCESS, watched.thread, self._nice)
+            os.setpriority(os.PRIO_PROCESS, watched.thread, min(19, self._usual + steps))
             watched.gives_way = True
 
     def _keep(self) -> None:
