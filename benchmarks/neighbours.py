@@ -1,10 +1,12 @@
-"""What a hostile tenant costs its neighbours: `python -m benchmarks.neighbours [WAY...]`, three minutes for all ways.
+"""What a hostile tenant costs its neighbours: `python -m benchmarks.neighbours [WAY...]`, six minutes for all ways.
 
 Starts a server of sandboxes, runs programs with one call each for one tenant, one after the other, and prints how long
 they took: alone, and while another tenant (or a stranger), in a process of its own, does its worst, in each of the ways
 that the tests have.
-Beside the times stands what the kernel counts: the processor time of the server's event loop, and how long the loop
-waited for a core, which on a machine with other work says whose fault a time is.
+Each way is measured twice: with a client of the hostile tenant as it is, which competes with the neighbours and the
+server for the cores of this machine, and with one of the lowest priority, so that what is left is the server's doing.
+Beside the times stands what the kernel counts: the processor time of the server's event loop, how long the loop waited
+for a core, and what part of a core the hostile client took, which says whose fault a time is.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Final
 
+import psutil
 from packages.remote.tests.hostile import WAYS, memory_of
 from packages.remote.tests.servers import Client, server_process
 
@@ -34,6 +37,8 @@ RUNS: Final = 300
 ALONE: Final = 100
 """How many programs run before each way, to compare it with: a machine is not the same for three minutes."""
 PAUSE: Final = 2.0
+NICE: Final = (0, 19)
+"""By how much the priority of the hostile client is lower."""
 SETTINGS = {
     "max_running": 6,
     "max_queued": 200,
@@ -82,16 +87,18 @@ async def took(endpoint: str, pid: int, runs: int) -> Took:
 
 
 @asynccontextmanager
-async def hostile(way: str, endpoint: str) -> AsyncGenerator[None]:
-    """Have a process do its worst."""
+async def hostile(way: str, endpoint: str, nice: int = 0) -> AsyncGenerator[psutil.Process]:
+    """Have a process do its worst, with a priority that is lower by *nice*; give it."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.neighbours", "--be", way, endpoint, stdin=PIPE, stdout=PIPE
+        *("nice", "-n", str(nice), sys.executable, "-m", "benchmarks.neighbours", "--be", way, endpoint),
+        stdin=PIPE,
+        stdout=PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         assert await process.stdout.readline() == b"ready\n"
-        yield
+        yield psutil.Process(process.pid)
     finally:
         process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
@@ -107,22 +114,27 @@ async def be_hostile(way: str, endpoint: str) -> None:
 
 
 async def measure(endpoint: str, pid: int, ways: Sequence[str]) -> None:
-    """Print a row for each way, beside the row of the programs that ran alone just before it."""
+    """Print rows for each way, beside those of the programs that ran alone just before."""
     await took(endpoint, pid, ALONE)  # the server warms up
-    print("ms                p50    p99   alone: p50    p99   p99 is    loop  alone  waits  alone   memory MB")
-    worst = 0.0
-    for way in ways:
+    print(
+        "ms, cores      nice    p50    p99   alone: p50    p99   p99 is    loop  alone  waits  alone  hostile  memory MB"
+    )
+    worst = dict.fromkeys(NICE, 0.0)
+    for way, nice in product(ways, NICE):
         alone = await took(endpoint, pid, ALONE)
-        async with hostile(way, endpoint):
+        async with hostile(way, endpoint, nice) as process:
+            before, began = sum(process.cpu_times()[:2]), perf_counter()
             beside = await took(endpoint, pid, RUNS)
-        worst = max(worst, ratio := beside.p99 / alone.p99)
+            cores = (sum(process.cpu_times()[:2]) - before) / (perf_counter() - began)
+        worst[nice] = max(worst[nice], ratio := beside.p99 / alone.p99)
         print(
-            f"{way:14} {beside.p50:6.1f} {beside.p99:6.1f} {alone.p50:12.1f} {alone.p99:6.1f} {ratio:6.1f} x "
-            f"{beside.loop:7.2f} {alone.loop:6.2f} {beside.waited:6.2f} {alone.waited:6.2f} {memory_of(pid) >> 20:11}",
+            f"{way:14} {nice:4} {beside.p50:6.1f} {beside.p99:6.1f} {alone.p50:12.1f} {alone.p99:6.1f} {ratio:6.1f} x "
+            f"{beside.loop:7.2f} {alone.loop:6.2f} {beside.waited:6.2f} {alone.waited:6.2f} {cores:8.2f} "
+            f"{memory_of(pid) >> 20:10}",
             flush=True,
         )
         await asyncio.sleep(PAUSE)  # what the hostile tenant left behind is stopped
-    print(f"the worst is {worst:.1f} times what it is alone")
+    print(f"the worst is {worst[0]:.1f} times what it is alone, and {worst[19]:.1f} beside clients of low priority")
 
 
 def main(ways: Sequence[str]) -> None:
