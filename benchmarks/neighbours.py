@@ -117,7 +117,7 @@ async def measure(endpoint: str, pid: int, ways: Sequence[str]) -> None:
     """Print rows for each way, beside those of the programs that ran alone just before."""
     await took(endpoint, pid, ALONE)  # the server warms up
     print(
-        "ms, cores      nice    p50    p99   alone: p50    p99   p99 is    loop  alone  waits  alone  hostile  memory MB"
+        "ms, cores      nice    p50    p99   alone: p50    p99   p99 is    loop  alone  waits  alone  hostile  mem. MB"
     )
     worst = dict.fromkeys(NICE, 0.0)
     for way, nice in product(ways, NICE):
