@@ -304,7 +304,7 @@ class ToolServer:
         server.middleware.append(self._instruct)
         if settings.state_path or settings.state_url:
             server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
-            server.kept_streams = KeptStreams(self.state.store, self._kept_results, self.endpoint)
+            server.kept_streams = KeptStreams(self.state.store, self._kept_results, self.endpoint, self.state.keys)
             server.middleware.append(server.kept_sessions.note)
         server.middleware.append(self.state.sealed)
         return server

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_ch
 
 from toolexec.errors import ConfigurationError, StateError
 from toolexec.server.callers import RequestContext
+from toolexec.server.kept_replies import KeptReplies
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.state import StateStore, key_of
 
@@ -47,12 +48,17 @@ class CallName:
 class KeptStreams:
     """The records of calls at *endpoint*, in what *store* gives, with their answers in *results*.
 
-    An answer is there for ten minutes, within the bytes that results have there together, encrypted as they are.
+    An answer is there for ten minutes, within the bytes that results have there together, encrypted as they are; *keys*
+    seal what clients reply to questions.
     """
 
-    def __init__(self, store: Callable[[], StateStore | None], results: KeptResults, endpoint: str = "") -> None:
+    def __init__(
+        self, store: Callable[[], StateStore | None], results: KeptResults, endpoint: str = "", keys: Sequence[str] = ()
+    ) -> None:
         self.server: str = secrets.token_hex(8)
         """This process."""
+        self.replies: KeptReplies = KeptReplies(store, keys, endpoint)
+        """What clients answer to questions of these calls."""
         self._store = store
         self._results = results
         self._endpoint = endpoint

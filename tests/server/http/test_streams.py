@@ -127,8 +127,8 @@ async def test_notices_that_were_missed(servers: Servers) -> None:
 
 
 async def test_a_call_that_waits_for_a_person(servers: Servers, shop: Shop) -> None:
-    """A call that asks a person when its server ends was not made: the next server says so, whether it gets the
-    person's answer or not, and makes the call when it is made again, once."""
+    """A call that asks a person when its server ends was not made: the next server says so, refuses the person's answer
+    that comes there, and makes the call when it is made again, once."""
     shop.may_end.set()
     async with servers.up(asks=True) as link:
         session = await link.open()
@@ -140,7 +140,7 @@ async def test_a_call_that_waits_for_a_person(servers: Servers, shop: Shop) -> N
             assert await anext(stream) == (asked, question)
     async with servers.up(asks=True) as link:
         yes = {"action": "accept", "content": {"answer": "once"}}
-        assert await link.answer(session, question["id"], yes) == 202
+        assert await link.answer(session, question["id"], yes) == 400
         _, [(_, message)] = await link.back(session, asked)
         assert message["error"]["data"] == {"reason": "cut_off", "outcome": "not_run", "retryable": True}
         assert shop.runs == 0

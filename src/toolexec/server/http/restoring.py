@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Scope
 from toolexec.model.json_value import JSONDict
 from toolexec.server.kept_sessions import RESTORED, KeptSession
 
-__all__ = ["reopened"]
+__all__ = ["post", "reopened"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
@@ -30,7 +30,7 @@ async def reopened(app: ASGIApp, session: KeptSession, scope: Scope) -> str:
                 if inner:
                     headers.append((b"mcp-session-id", inner.encode("latin-1")))
                 opening = {**scope, RESTORED: session, "toolexec.session": session.id}
-                began, body = await _post(app, opening, headers, message)
+                began, body = await post(app, opening, headers, message)
                 found = next((value for key, value in began["headers"] if key.lower() == b"mcp-session-id"), b"")
                 if began["status"] < 400:
                     inner = inner or found.decode("latin-1")
@@ -45,7 +45,7 @@ async def reopened(app: ASGIApp, session: KeptSession, scope: Scope) -> str:
     return inner
 
 
-async def _post(
+async def post(
     app: ASGIApp, scope: Scope, headers: list[tuple[bytes, bytes]], message: JSONDict
 ) -> tuple[Message, bytes]:
     """Give *app* one message; return how its answer begins, and what it says, once that is complete."""

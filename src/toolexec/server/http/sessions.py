@@ -17,11 +17,12 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from toolexec.errors import StateError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller
 from toolexec.model.shares import NoShareError, giving_way
 from toolexec.server.auth.credentials import CALLER
 from toolexec.server.http.replies import caller_key, header, is_stream, owner_of, reply_json
-from toolexec.server.http.restoring import reopened
+from toolexec.server.http.restoring import post, reopened
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.stream import SessionLog
 from toolexec.server.http.streams import RETRY_MS, Streams
@@ -103,7 +104,7 @@ class Sessions:
     """
 
     def __init__(self, lowlevel: Server[Any], http: HttpSettings, room: SessionRoom | None = None) -> None:
-        self.streams: Streams = Streams(lowlevel, keeps=not http.json_response)
+        self.streams: Streams = Streams(lowlevel, self._hand_in, keeps=not http.json_response)
         self._manager = StreamableHTTPSessionManager(
             lowlevel,
             event_store=None if http.json_response else self.streams,
@@ -283,6 +284,17 @@ class Sessions:
             self.streams.end(self._room.open.pop(session_id).log)
             if scope["method"] == "DELETE":
                 await self.forget(session_id)
+
+    async def _hand_in(self, log: SessionLog, message: JSONDict) -> None:
+        """Give a session a message of its client that another server got."""
+        session = self._room.open.get(log.id)
+        if session is not None and session.log is log:
+            headers = [
+                (b"mcp-session-id", (session.inner or log.id).encode("latin-1")),
+                (b"content-type", b"application/json"),
+                (b"accept", b"application/json, text/event-stream"),
+            ]
+            await post(self._manager.asgi_app, session.scope, headers, message)
 
     async def end_one(self, session_id: str, session: _Session) -> None:
         """End a session as its own client would."""

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolexec.errors import StateError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.poll import pauses
+from toolexec.server.http.asked import Asked, HandIn, reply_in
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.replies import header, refuse
 from toolexec.server.http.stream import Ended, SessionLog, Stream
@@ -51,16 +52,20 @@ class Streams(EventStore):
     servers over the same store. A client that comes back for what no server has gets an error that says how the call
     stands: it never waits for nothing, and nothing is run twice.
 
+    What a call asks its client has an answer in a request of its own, which may reach another server; see `Asked`.
+    *hand_in* takes those that come from there.
+
     Without *keeps* there are no such streams: what a client says that it has got last is not looked at.
 
     The SDK asks for events by the names of requests, without their session. So each request is passed on by `serve`,
     and the work of a session is begun in its `within`; both say in a context variable whose events they are.
     """
 
-    def __init__(self, lowlevel: Server[Any], *, keeps: bool = True) -> None:
+    def __init__(self, lowlevel: Server[Any], hand_in: HandIn, *, keeps: bool = True) -> None:
         self._lowlevel = lowlevel
         self._keeps = keeps
         self._kept: KeptStreams | None = lowlevel.kept_streams if isinstance(lowlevel, KeepsStreams) else None
+        self._asked = Asked(self._kept.replies if self._kept is not None else None, hand_in)
         self.ended: Ended = Ended()
         self._log: ContextVar[SessionLog] = ContextVar("toolexec_session_log", default=_SENTINEL)
         self._stream: ContextVar[Stream | None] = ContextVar("toolexec_stream", default=None)
@@ -77,6 +82,7 @@ class Streams(EventStore):
         finally:
             if self._beating is not None:
                 self._beating.cancel()
+            await self._asked.aclose()
             if self._jobs:
                 await asyncio.wait(self._jobs)
             if self._kept is not None and self._beating is not None:
@@ -105,16 +111,19 @@ class Streams(EventStore):
                     return
                 await app(scope, receive, send)
                 return
-            stream = Stream(log, self._kept)
-            is_primed = (header(scope, b"mcp-protocol-version") or "") >= _PRIMED
+            parts = [await receive()]  # a body comes in one part; see `BodyLimits`
+            body: bytes = parts[0].get("body", b"")
 
             async def read() -> Message:
-                message = await receive()
-                if body := message.get("body"):
-                    stream.body = body
-                    if not is_primed:
-                        self._open_unprimed(stream)
-                return message
+                return parts.pop() if parts else await receive()
+
+            if (answer := reply_in(body)) is not None:
+                await self._asked.take(log, answer, app, scope, read, send)
+                return
+            stream = Stream(log, self._kept)
+            stream.body = body
+            if (header(scope, b"mcp-protocol-version") or "") < _PRIMED:
+                self._open_unprimed(stream)
 
             async def write(message: Message) -> None:
                 await send(message)
@@ -134,6 +143,7 @@ class Streams(EventStore):
     def end(self, log: SessionLog) -> None:
         """Forget the streams of a session that is over, and that this server works on its calls."""
         for stream in log.streams.values():
+            self._asked.end(stream)
             if stream in self._at_work:
                 self._do(self._over(stream))
         self.ended.end(log)
@@ -157,8 +167,10 @@ class Streams(EventStore):
         if stream is None or stream.is_over:
             return ""
         is_last = isinstance(message, JSONRPCResponse | JSONRPCError)
+        await self._asked.sending(log, stream, message)
         number = stream.add(message.model_dump_json(by_alias=True, exclude_unset=True), last=is_last)
         if is_last:
+            self._asked.end(stream)
             self.ended.add(stream)
             if not stream.readers:
                 await self._keep(stream)
