@@ -74,6 +74,14 @@ class Depot:
         return last
 
 
+YES = {"action": "accept", "content": {"answer": "once"}}
+
+
+def paying(order: int) -> dict[str, Any]:
+    """Return the call that pays an order, which asks a person."""
+    return {"name": "run_tool", "arguments": {"tool_id": "shop:pay", "args": {"order": order}}}
+
+
 def at(url: str) -> Link:
     return Link(Running(url, asyncio.Event(), asyncio.get_running_loop().create_future()), None)  # type: ignore[arg-type]
 
@@ -82,6 +90,18 @@ async def outcome(link: Link, session: dict[str, str], last: str) -> Any:
     """Come back for a call; return its answer, or how it stands."""
     _, [(_, message)] = await link.back(session, last)
     return message["error"]["data"]["outcome"] if "error" in message else text(message)
+
+
+async def answers_at(depot: Depot, first: str, second: str) -> None:
+    """Pay an order at one server, with the person's answer at another one."""
+    link, other = at(first), at(second)
+    session = await link.open()
+    async with link.called(session, 11, paying(11)) as answer:
+        await anext(answer)
+        _, question = await anext(answer)
+        assert depot.did("paid") == []
+        assert await other.answer(session, question["id"], YES) == 202
+        assert text((await anext(answer))[1]) == "11"
 
 
 async def test_answers_survive_a_kill(tmp_path: Path) -> None:
@@ -103,3 +123,26 @@ async def test_answers_survive_a_kill(tmp_path: Path) -> None:
         assert await asyncio.gather(*waiting) == ["11", "unknown", "not_run"]
         assert (await link.back({**session, "authorization": "Bearer bob's"}, runs))[0] == 404
     assert (depot.did("shipped"), depot.did("paid")) == ([11, 12], [])
+
+
+async def test_an_answer_at_another_process(tmp_path: Path) -> None:
+    """A person's answer that reaches another process makes the call where it waits, once. Once the process that asked
+    was killed, the answer is refused, and the call is `not_run`: nothing makes it."""
+    depot = Depot(tmp_path)
+    with depot.serve() as second:
+        with depot.serve() as first:
+            await answers_at(depot, first, second)
+            session, last, question = await left_asking(first, 12)
+        assert await at(second).answer(session, question, YES) == 400
+        assert await outcome(at(second), session, last) == "not_run"
+    assert depot.did("paid") == [11]
+
+
+async def left_asking(url: str, order: int) -> tuple[dict[str, str], str, str]:
+    """Lose the connection of a call that asks a person; return its session, its first event, and its question."""
+    link = at(url)
+    session = await link.open()
+    async with link.called(session, order, paying(order)) as answer:
+        last, _ = await anext(answer)
+        _, question = await anext(answer)
+    return session, last, question["id"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -167,6 +167,8 @@ class Streams(EventStore):
         if stream is None or stream.is_over:
             return ""
         is_last = isinstance(message, JSONRPCResponse | JSONRPCError)
+        if isinstance(message, JSONRPCRequest) and (marking := self._mark(stream)) is not None:
+            await marking  # a person takes long
         await self._asked.sending(log, stream, message)
         number = stream.add(message.model_dump_json(by_alias=True, exclude_unset=True), last=is_last)
         if is_last:
@@ -240,14 +242,14 @@ class Streams(EventStore):
 
     # -- what other servers know --------------------------------------------------------------------------------
 
-    def _mark(self, stream: Stream) -> None:
-        """Have other servers know of a call that is not over."""
+    def _mark(self, stream: Stream) -> asyncio.Task[None] | None:
+        """Have other servers know of a call that is not over; return what does, where they do not know of it yet."""
         if self._kept is None or not stream.name or stream.is_over or stream.is_marked:
-            return
+            return None
         self._at_work.add(stream)
-        self._do(stream.mark())
         if self._beating is None or self._beating.done():
             self._beating = asyncio.get_running_loop().create_task(self._beat(self._kept))
+        return self._do(stream.mark())
 
     async def _beat(self, kept: KeptStreams) -> None:
         while self._at_work:
@@ -264,10 +266,11 @@ class Streams(EventStore):
         if self._kept is not None:
             await self._kept.over(stream.call)
 
-    def _do(self, job: Coroutine[Any, Any, None]) -> None:
+    def _do(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(job)
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
+        return task
 
     # -- streams of other servers -------------------------------------------------------------------------------
 
