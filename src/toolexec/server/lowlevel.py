@@ -13,7 +13,7 @@ from mcp_types import ServerCapabilities
 from toolexec.server.callers import RequestContext
 from toolexec.server.kept_sessions import KeptSessions
 from toolexec.server.kept_streams import KeptStreams
-from toolexec.server.served_tasks import MARK, capabilities_with_tasks
+from toolexec.server.task_messages import MARK, capabilities_with_tasks
 
 __all__ = ["Lowlevel", "announce_task"]
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp.server.lowlevel import Server
@@ -26,19 +23,9 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     ElicitRequest,
-    InputResponses,
     PaginatedRequestParams,
-    RequestParams,
-    ServerCapabilities,
-    ServerTasksCapability,
-    ServerTasksRequestsCapability,
-    TasksCallCapability,
-    TasksCancelCapability,
-    TasksListCapability,
-    TasksToolsCapability,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from toolexec.discovery.pages import CursorSeal
 from toolexec.durable.journal import Wait
@@ -51,9 +38,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.exec.facade import Exec
-from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import Approver
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
 from toolexec.process.poll import pauses
@@ -66,26 +51,20 @@ from toolexec.server.callers import (
     is_modern,
     offers_tasks,
 )
-from toolexec.server.durable import DurableCall, questions_of, send_answer, words_of
+from toolexec.server.durable import DurableCall, questions_of, send_answer
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
+from toolexec.server.live_tasks import LiveTask, outcome_of
 from toolexec.server.settings import ServeSettings
 from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
+from toolexec.server.task_messages import MARK, TaskParams, UpdateTaskParams, on_wire, to_handshake, to_wire
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
 
-__all__ = ["MARK", "ServedTasks", "capabilities_with_tasks"]
+__all__ = ["ServedTasks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
-MARK: Final = f"toolexec/task-{secrets.token_hex(8)}"
-"""The key of `_meta` under which the announcement of a task passes the SDK; a tool cannot know it."""
-_CAPABILITY: Final = ServerTasksCapability(
-    list=TasksListCapability(),
-    cancel=TasksCancelCapability(),
-    requests=ServerTasksRequestsCapability(tools=TasksToolsCapability(call=TasksCallCapability())),
-)
 _RELATED: Final = "io.modelcontextprotocol/related-task"
-_POLL_MS: Final = 1000
 _TEND_SECONDS: Final = 0.5
 _SOON_SECONDS: Final = 0.1
 _ADOPT_SECONDS: Final = 5.0
@@ -95,25 +74,6 @@ _Resume: TypeAlias = Callable[[StoredTask, SuspendedRun], Awaitable[Outcome]]
 _BEAT_SECONDS: Final = 1.0
 _MESSAGE: Final = 1000
 _PAGE: Final = 50
-
-
-class _TaskParams(RequestParams):
-    """The parameters of all requests about one task."""
-
-    task_id: str
-
-
-class _UpdateTaskParams(_TaskParams):
-    """The parameters of `tasks/update`."""
-
-    input_responses: InputResponses
-
-
-def capabilities_with_tasks(found: ServerCapabilities, version: str | None) -> ServerCapabilities:
-    """Return the capabilities of a server that makes tasks, for the protocol *version*; None means any older one."""
-    if version in MODERN_PROTOCOL_VERSIONS:
-        return found.model_copy(update={"extensions": {**(found.extensions or {}), TASKS_EXTENSION: {}}})
-    return found.model_copy(update={"tasks": _CAPABILITY})
 
 
 class ServedTasks:
@@ -135,7 +95,7 @@ class ServedTasks:
         self._closing = False
         self._cancelling: set[asyncio.Task[None]] = set()
         self._store: TaskStore | None = None
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveTask] = {}
         self._tending: asyncio.Task[None] | None = None
         self._seal = CursorSeal()
         self._shared = shared
@@ -155,10 +115,10 @@ class ServedTasks:
 
     def serve(self, server: Server[Any]) -> None:
         """Add the requests about tasks to *server*."""
-        server.add_request_handler("tasks/get", _TaskParams, self._get)
-        server.add_request_handler("tasks/cancel", _TaskParams, self._cancel)
-        server.add_request_handler("tasks/update", _UpdateTaskParams, self._update)
-        server.add_request_handler("tasks/result", _TaskParams, self._result)
+        server.add_request_handler("tasks/get", TaskParams, self._get)
+        server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
+        server.add_request_handler("tasks/update", UpdateTaskParams, self._update)
+        server.add_request_handler("tasks/result", TaskParams, self._result)
         server.add_request_handler("tasks/list", PaginatedRequestParams, self._list)
 
     def marked(self, entries: list[JSONDict], ctx: RequestContext) -> list[JSONDict]:
@@ -218,11 +178,11 @@ class ServedTasks:
             if self._beating is None or self._beating.done():
                 self._beating = asyncio.create_task(self._beat())
             await asyncio.wait([live.shared])
-        return {"resultType": "task", **_to_wire(task)}
+        return {"resultType": "task", **to_wire(task)}
 
-    def _watch(self, task: StoredTask, run: SuspendedRun) -> _Live:
+    def _watch(self, task: StoredTask, run: SuspendedRun) -> LiveTask:
         assert run.task is not None
-        live = self._live[task.id] = _Live(task, run, run.task)
+        live = self._live[task.id] = LiveTask(task, run, run.task)
         run.task.add_done_callback(lambda _: self._ended(live))
         self._begin_to_tend()
         return live
@@ -233,26 +193,26 @@ class ServedTasks:
 
     def for_handshake(self, announcement: JSONDict) -> JSONDict:
         """Return the answer that announces a task to a client of 2025-11-25, as the SDK lets it pass."""
-        return {"content": [], "_meta": {MARK: _to_handshake(announcement)}}
+        return {"content": [], "_meta": {MARK: to_handshake(announcement)}}
 
     # -- requests about tasks -----------------------------------------------------------------------------------
 
-    async def _get(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+    async def _get(self, ctx: RequestContext, params: TaskParams) -> JSONDict:
         task = await self._find(ctx, params.task_id)
-        data = _to_wire(task)
+        data = to_wire(task)
         if not is_modern(ctx):
-            return _to_handshake(data)
+            return to_handshake(data)
         if task.status == "input_required":
             questions = await self._questions(task)
             if questions and can_elicit(ctx):
-                data["inputRequests"] = {key: _on_wire(request) for key, request in questions.items()}
+                data["inputRequests"] = {key: on_wire(request) for key, request in questions.items()}
             elif task.run is not None:  # this client cannot answer: the operator of the server can
                 data["status"] = "working"
         elif task.status in ("completed", "failed"):
             data["result" if task.status == "completed" else "error"] = task.outcome
         return {"resultType": "complete", **data}
 
-    async def _cancel(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+    async def _cancel(self, ctx: RequestContext, params: TaskParams) -> JSONDict:
         task = await self._find(ctx, params.task_id)
         if task.is_over and not is_modern(ctx):
             raise MCPError(code=INVALID_PARAMS, message=f"the task is over already: {task.status}")
@@ -261,9 +221,9 @@ class ServedTasks:
             await live.stop(TaskOutcome("cancelled", "cancelled by its client"))
         elif not task.is_over and not self.store.cancel_task(task.id) and self._shared is not None:
             await _reached(self._shared.stop(task))  # its server does
-        return {} if is_modern(ctx) else _to_handshake(_to_wire(await self._find(ctx, params.task_id)))
+        return {} if is_modern(ctx) else to_handshake(to_wire(await self._find(ctx, params.task_id)))
 
-    async def _update(self, ctx: RequestContext, params: _UpdateTaskParams) -> JSONDict:
+    async def _update(self, ctx: RequestContext, params: UpdateTaskParams) -> JSONDict:
         if not is_modern(ctx):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data="tasks/update")
         task = await self._find(ctx, params.task_id)
@@ -272,7 +232,7 @@ class ServedTasks:
             if live is not None:
                 live.run.answer(params.input_responses)
             elif self._shared is not None:
-                replies = {key: _on_wire(reply) for key, reply in params.input_responses.items()}
+                replies = {key: on_wire(reply) for key, reply in params.input_responses.items()}
                 await _reached(self._shared.answer(task, replies))
             return {}
         waits = await self._waits(task)
@@ -288,7 +248,7 @@ class ServedTasks:
                 raise MCPError(code=INVALID_PARAMS, message=text, data={"code": "not_asked"})
         return {}
 
-    async def _result(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+    async def _result(self, ctx: RequestContext, params: TaskParams) -> JSONDict:
         """Wait for the result of a task of 2025-11-25, and put its questions to the client meanwhile."""
         _only_of_its_era(ctx, "tasks/result")
         task = await self._find(ctx, params.task_id)
@@ -324,7 +284,7 @@ class ServedTasks:
         found = self.store.list_tasks(**whose, limit=_PAGE + 1, offset=start)
         if self._shared is not None and len(found) <= _PAGE:
             found += await _reached(self._of_others(self._shared, requester, whose, start + len(found)))
-        page: JSONDict = {"tasks": [_to_handshake(_to_wire(self._now(task))) for task in found[:_PAGE]]}
+        page: JSONDict = {"tasks": [to_handshake(to_wire(self._now(task))) for task in found[:_PAGE]]}
         if len(found) > _PAGE:
             page["nextCursor"] = self._seal.make(start + _PAGE, 0, about)
         return page
@@ -446,7 +406,7 @@ class ServedTasks:
                     if (live := self._live.get(task_id)) is not None:
                         live.begin_to_stop(TaskOutcome("cancelled", "cancelled, but not by its client"))
 
-    def _keep(self, live: _Live) -> None:
+    def _keep(self, live: LiveTask) -> None:
         if live.outcome is not None:
             self._ended(live)  # it could not be kept when it ended
             return
@@ -457,13 +417,13 @@ class ServedTasks:
             self.store.note(now.id, now.status, now.message)
             live.kept = now
 
-    def _ended(self, live: _Live) -> None:
+    def _ended(self, live: LiveTask) -> None:
         if self._closing and live.outcome is None and live.run.durable is not None and live.work.cancelled():
             with suppress(ConfigurationError):  # else the next server finds that this one has died
                 self.store.release(live.task.id)
             self._live.pop(live.task.id, None)
             return
-        live.outcome = live.outcome or _outcome_of(live.work, live.run.durable)
+        live.outcome = live.outcome or outcome_of(live.work, live.run.durable)
         if live.shared is not None and self._shared is not None and not live.is_finishing:
             live.is_finishing = True
             finishing = asyncio.create_task(self._finish(self._shared, live.shared, live.task, live.outcome))
@@ -488,14 +448,14 @@ class ServedTasks:
             await asyncio.sleep(_BEAT_SECONDS)
             await asyncio.gather(*(self._beat_one(live) for live in shared if live.outcome is None))
 
-    async def _beat_one(self, live: _Live) -> None:
+    async def _beat_one(self, live: LiveTask) -> None:
         assert self._shared is not None
         try:
-            asks = {key: _on_wire(request) for key, request in (await self._questions(live.task)).items()}
+            asks = {key: on_wire(request) for key, request in (await self._questions(live.task)).items()}
             found = await self._shared.beat(live.look(), asks)
             if found is not None and found.answers:
                 given = {"taskId": live.task.id, "inputResponses": found.answers}
-                live.run.answer(_UpdateTaskParams.model_validate(given).input_responses)
+                live.run.answer(UpdateTaskParams.model_validate(given).input_responses)
             if found is not None and found.stop:
                 live.begin_to_stop(TaskOutcome("cancelled", "cancelled by its client"))
         except (ToolExecError, ValidationError) as error:
@@ -531,7 +491,7 @@ class ServedTasks:
                 except (MCPError, ValidationError) as error:
                     logger.info("what the task %s asks was not answered: %s", task.id, type(error).__name__)
                 else:
-                    await _reached(self._shared.answer(task, {key: _on_wire(reply)}))
+                    await _reached(self._shared.answer(task, {key: on_wire(reply)}))
 
     async def _of_others(
         self, shared: SharedTasks, requester: Requester, whose: Mapping[str, str], start: int
@@ -566,57 +526,6 @@ class ServedTasks:
             self._store.close()
 
 
-class _Live:
-    """A task whose work is done by this server. `kept` is what the file says of it, `outcome` how it ends."""
-
-    def __init__(self, task: StoredTask, run: SuspendedRun, work: asyncio.Task[Any]) -> None:
-        self.task = task
-        self.run = run
-        self.work = work
-        self.kept = task
-        self.outcome: TaskOutcome | None = None
-        self.shared: asyncio.Task[bool] | None = None  # whether others know of it
-        self.is_finishing = False
-        self._seen = task
-        self._asking = asyncio.Lock()
-
-    def look(self) -> StoredTask:
-        """Return the task as it is now."""
-        before = self._seen
-        if self.outcome is not None:
-            status, message, data = self.outcome.status, self.outcome.message, self.outcome.data
-        else:
-            durable = self.run.durable
-            waits = durable.open_waits if durable is not None else ()
-            asks = self.run.asks or any(wait.kind != "time" for wait in waits)
-            status = "input_required" if asks else "working"
-            message, data = words_of(waits) or _in_words(self.run.line.latest), None
-        if (status, message) != (before.status, before.message):
-            self._seen = replace(before, status=status, message=message, updated=time.time(), outcome=data)
-        return self._seen
-
-    async def wait(self, ask: Approver | None) -> None:
-        """Wait until the task is over; with *ask*, have it put the questions of the work, one request at a time."""
-        if ask is None:
-            await asyncio.wait([self.work])
-            return
-        async with self._asking:
-            while self.outcome is None and not self.work.done():
-                await self.run.stirred()
-                await self.run.put(ask)
-
-    def begin_to_stop(self, outcome: TaskOutcome) -> None:
-        """Have the work end, and the task with this *outcome*, unless it is over."""
-        if not self.work.done() and self.outcome is None:
-            self.outcome = outcome
-            self.work.cancel()
-
-    async def stop(self, outcome: TaskOutcome) -> None:
-        """End the work, whatever it does, and the task with this *outcome*, unless it is over."""
-        self.begin_to_stop(outcome)
-        await self.run.stop()
-
-
 async def _reached(asked: Awaitable[T]) -> T:
     """Return what the store of shared tasks gives; raises MCPError where it cannot be reached."""
     try:
@@ -630,62 +539,10 @@ async def _reached(asked: Awaitable[T]) -> T:
         ) from None
 
 
-def _on_wire(message: BaseModel) -> JSONDict:
-    return message.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
 def _refused(error: ToolExecError) -> MCPError:
     """Return what a client reads of an answer that was not taken."""
     message = visible_line(redactor.text(str(error)), _MESSAGE)
     return MCPError(code=INVALID_PARAMS, message=message, data={"code": error.code})
-
-
-def _outcome_of(work: asyncio.Task[Any], durable: DurableCall | None) -> TaskOutcome:
-    """Return how work ended that nothing has stopped."""
-    if durable is not None and durable.cancelled:
-        return TaskOutcome("cancelled", "its run was cancelled")
-    if durable is not None and durable.lost:
-        lost = "interrupted: the server that ran it ended before its run was written down"
-        return TaskOutcome("failed", lost, {"code": INTERNAL_ERROR, "message": lost})
-    if work.cancelled():
-        return TaskOutcome("cancelled", "the server stopped it")
-    error = work.exception()
-    if error is None:
-        return TaskOutcome("completed", "", work.result())
-    if isinstance(error, MCPError):
-        return TaskOutcome("failed", error.message, error.error.model_dump(exclude_none=True))
-    logger.error("the work of a task failed inside of the server", exc_info=error)
-    return TaskOutcome("failed", "internal error", {"code": INTERNAL_ERROR, "message": "internal error"})
-
-
-def _in_words(progress: Progress | None) -> str:
-    if progress is None:
-        return ""
-    total = "" if progress.total is None else f" of {progress.total:g}"
-    return f"{visible_line(redactor.text(progress.message), _MESSAGE)} ({progress.done:g}{total})".lstrip()
-
-
-def _to_wire(task: StoredTask) -> JSONDict:
-    """Return a task as the newer era spells it."""
-    data: JSONDict = {
-        "taskId": task.id,
-        "status": task.status,
-        "createdAt": _timestamp(task.created),
-        "lastUpdatedAt": _timestamp(task.updated),
-        "ttlMs": round(task.ttl * 1000),
-        "pollIntervalMs": _POLL_MS,
-    }
-    return data | {"statusMessage": task.message} if task.message else data
-
-
-def _to_handshake(data: JSONDict) -> JSONDict:
-    """Return a task, or what announces it, as 2025-11-25 spells it."""
-    names = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
-    return {names.get(name, name): value for name, value in data.items() if name != "resultType"}
-
-
-def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _only_of_its_era(ctx: RequestContext, method: str) -> None:

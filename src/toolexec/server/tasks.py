@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import open_database, transaction, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.server.settings import TaskSettings
 
@@ -321,13 +321,8 @@ class TaskStore:
         with self._lock:
             database = self._open()
             try:
-                database.execute("BEGIN IMMEDIATE")
-                try:
+                with transaction(database):
                     yield database
-                    database.execute("COMMIT")
-                finally:
-                    if database.in_transaction:
-                        database.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise self._cannot(error) from error
 
