@@ -37,6 +37,7 @@ from toolexec.server.tools.running import RUN_TOOL
 __all__ = ["Dispatcher", "How", "Listed"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_HEADER = "x-mcp-header"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,13 @@ class Dispatcher:
         return Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
 
     def input_schema(self, name: str) -> JSONObject | None:
-        """Return the input schema of a tool by its name here, for any caller; None when there is none."""
-        if name in self._own:
-            return self._own[name].tool.input_schema
-        tool = self._by_name(name)
-        schema = tool.input_schema.to_json() if tool is not None else None
+        """Return the input schema of a tool by its name here, for any caller; None when there is none, or it names no
+        header that repeats an argument: the SDK, which looks for those at each call, has then nothing to look for."""
+        tool = self._by_name(name) if name not in self._own else None
+        text = tool.input_schema.text if tool is not None else ""
+        if tool is None or not (_HEADER in text or "\\u" in text):
+            return None
+        schema = tool.input_schema.to_json()
         return schema if isinstance(schema, dict) else None
 
     def cause(self, name: str) -> Cause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from toolexec.server.http.replies import Refuse
 from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
+from toolexec.server.http.writing import Together
 
 __all__ = ["Connection", "connections"]
 
@@ -37,7 +38,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Note that a client is there."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", Together(transport, self.loop)))
         if self._seat is None:
             self.tell("connections")
             transport.write(_FULL)

@@ -1,0 +1,56 @@
+"""Writing the head of an answer and its body at once, as one packet where they are short."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+__all__ = ["Together"]
+
+
+class Together:
+    """A transport that keeps the first write of a turn of the event loop until the next one, at most until the turn is
+    over. Everything else is that of *transport*, after what was kept."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._kept = b""
+        self._timer: asyncio.Handle | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write *data*, or keep it for now."""
+        if self._timer is None:
+            self._kept = data
+            self._timer = self._loop.call_soon(self._flush)
+        else:
+            kept = self._take()
+            self._transport.writelines((kept, data))
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes were not sent yet."""
+        return len(self._kept) + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Close the connection once everything is sent."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._take()
+        self._transport.abort()
+
+    def _take(self) -> bytes:
+        kept, self._kept = self._kept, b""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return kept
+
+    def _flush(self) -> None:
+        if kept := self._take():
+            self._transport.write(kept)
