@@ -22,7 +22,9 @@ from tests.waiting import until
 
 from toolexec.cli.app import app
 from toolexec.cli.backend import complete_name
+from toolexec.config.admin import FileAdmin
 from toolexec.config.admin_socket import ask_server, sockets_in
+from toolexec.errors import ConfigurationError
 from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
@@ -253,6 +255,22 @@ async def test_a_server_over_stdio_takes_over_its_file_too(file: Path) -> None:
         await until(lambda: "ToolListChangedNotification" in received)
         assert "two__echo" in [tool.name for tool in (await client.list_tools()).tools]
         assert not (await client.call_tool("two__echo", {"n": 1})).is_error
+
+
+async def test_an_admin_does_not_wait_for_ever(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another admin changes the settings, one waits for a time, and learns then what to do; the file stays."""
+    from toolexec.process.lock import lock
+
+    def load() -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr("toolexec.config.admin._PATIENCE", 0.0)
+    admin, before = FileAdmin((file,), load, tmp_path), file.read_text()
+    with (tmp_path / "settings.lock").open("w") as held:
+        lock(held.fileno())
+        with pytest.raises(ConfigurationError, match=r"another admin .* nothing was changed, .* try again"):
+            await admin.add("two", {"command": "x"})
+    assert file.read_text() == before
 
 
 @pytest.mark.full

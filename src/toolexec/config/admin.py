@@ -110,7 +110,10 @@ class FileAdmin:
         number = os.open(self._state / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if not await asyncio.to_thread(lock, number, within=_PATIENCE):
-                raise ConfigurationError("another change of the settings takes too long; nothing was changed")
+                raise ConfigurationError(
+                    f"another admin has been changing the settings for {_PATIENCE:g} s; nothing was changed, look at "
+                    "what became of that (toolexec backend list) and try again"
+                )
             yield
         finally:
             os.close(number)
