@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator
-from typing import cast
 
 import pytest
 
@@ -19,7 +18,7 @@ async def ends() -> AsyncGenerator[tuple[Together, socket.socket]]:
     far.setblocking(False)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
-    yield Together(cast("asyncio.Transport", transport), loop), far
+    yield Together(transport, loop), far
     transport.abort()
     far.close()
 
