@@ -106,7 +106,7 @@ async def test_only_an_open_question_takes_one_answer(tmp_path: Path) -> None:
 
 
 async def test_a_question_that_is_taken_back() -> None:
-    """What takes a question back names it as its client knows it, and the answer that comes after that is refused."""
+    """The notice that takes a question back names it as its client knows it; an answer after that is refused."""
 
     async def never(log: SessionLog, message: JSONDict) -> None:
         raise NotImplementedError

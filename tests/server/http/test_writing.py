@@ -24,7 +24,7 @@ async def ends() -> AsyncGenerator[tuple[Together, socket.socket]]:
 
 
 async def test_a_head_and_its_body_are_one(ends: tuple[Together, socket.socket]) -> None:
-    """What is written first is sent with what is written next, in order, and without that when the turn is over."""
+    """Bytes that are written first are sent with the next ones, in order, and alone when the turn is over."""
     near, far = ends
     near.write(b"head ")
     assert near.get_write_buffer_size() == 5
@@ -38,7 +38,7 @@ async def test_a_head_and_its_body_are_one(ends: tuple[Together, socket.socket])
 
 
 async def test_the_end_loses_nothing(ends: tuple[Together, socket.socket]) -> None:
-    """What is kept is sent before the connection is closed."""
+    """Bytes that are kept are sent before the connection is closed."""
     near, far = ends
     near.write(b"last")
     near.close()

@@ -23,6 +23,8 @@ class Together:
 
     def write(self, data: bytes) -> None:
         """Write *data*, or keep it for now."""
+        if not data:  # how uvicorn ends a body that said its length
+            return
         if self._timer is None:
             self._kept = data
             self._timer = self._loop.call_soon(self._flush)
