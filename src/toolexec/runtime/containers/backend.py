@@ -61,6 +61,12 @@ _LONGEST_PAUSE: Final = 30.0
 _CONTAINED: Final = ("memory_bytes", "cpus", "pids", "disk_bytes")
 
 
+@lru_cache(maxsize=256)
+def _contained(asked: Limits, ours: Limits) -> Limits:
+    """Return the limits that a container gets: those asked for, else those of the configuration."""
+    return Limits(**{name: getattr(asked, name) or getattr(ours, name) for name in _CONTAINED})
+
+
 class _Kind(NamedTuple):
     """What makes guests alike: any of them can run a request of the same kind."""
 
@@ -275,7 +281,7 @@ class ContainerBackend:
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
                 self,
             )
-        held = self._contained(request.limits)
+        held = _contained(request.limits, self.config.limits)
         session = GuestSession(self, partial(self._run_in_session, guest, held), partial(self._close_session, guest))
         self._sessions.add(session)
         return session
@@ -373,17 +379,12 @@ class ContainerBackend:
 
     async def _kind(self, language: str, profile: str, limits: Limits) -> _Kind:
         image = await self.engine.resolve(self.config.image)
-        return _Kind(image, profile or "standard", self._contained(limits), language)
+        return _Kind(image, profile or "standard", _contained(limits, self.config.limits), language)
 
     def _bounded(self, request: ExecuteRequest) -> ExecuteRequest:
         """Return the request with the limits that its container really has."""
-        limits, held = request.limits, self._contained(request.limits)
-        return replace(request, limits=replace(limits, **{name: getattr(held, name) for name in _CONTAINED}))
-
-    def _contained(self, limits: Limits) -> Limits:
-        """Return the limits that a container gets: those asked for, else those of the configuration."""
-        ours = self.config.limits
-        return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
+        held = _contained(request.limits, self.config.limits)
+        return request.given(limits=request.limits.narrow(held))
 
     def spec_for_request(self, request: ExecuteRequest, spec: ContainerSpec) -> ContainerSpec:
         """Return the container for *request*: *spec*, which is for all requests of its kind, or another one where it
