@@ -126,6 +126,7 @@ class Executor:
         elif engine is not None:
             config = replace(config, engine=engine)
         self.config: CodeConfig = config
+        self._unasked = Limits(max_tool_calls=config.default_tool_calls)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run code.
@@ -191,7 +192,7 @@ class Executor:
             return ceilings.narrow(asked), default_timeout(timeout, config.max_timeout)
         limits = ceilings.grant(asked)
         if not asked.max_tool_calls:
-            limits = limits.narrow(Limits(max_tool_calls=config.default_tool_calls))
+            limits = limits.narrow(self._unasked)
         return limits, granted(request.timeout, config.default_timeout, config.max_timeout)
 
     async def run(self, request: ExecuteRequest, tools: Tools, work: Any) -> CodeResult:

@@ -124,6 +124,8 @@ class CodeRuns:
         self._recordings = recordings
         self._options = options
         self._gate = options.own_gate
+        # a gate must not be asked about a run that asks for too much; without one the executor refuses it as early
+        self._asked = self._merged if self._gate is None else self.request
         self._scope = scope
         self._sources = sources
         self._runner = runner
@@ -240,6 +242,12 @@ class CodeRuns:
     def request(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
         """Return the request for one run; raises ConfigurationError for unknown settings and invalid values, and
         InvalidLimitsError."""
+        request = self._merged(code, settings, *more)
+        self.executor.granted(request)
+        return request
+
+    def _merged(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
+        """Return the request before it is known whether it asks for too much: the executor refuses that, too."""
         groups = [group for group in (settings, *more) if group]
         for group in groups:
             check_settings("execute_code", CodeSettings, group)
@@ -260,12 +268,11 @@ class CodeRuns:
             request = replace(request, metadata={**request.metadata, _OPT_IN: True})
         if request.now is not None:
             check_ranges("code", least={"now": request.now})
-        self.executor.granted(request)
         return request
 
     async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
-        return await self.run_request(self.request(code, settings))
+        return await self.run_request(self._asked(code, settings))
 
     async def run_workflow(
         self,

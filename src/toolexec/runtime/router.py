@@ -332,7 +332,9 @@ class Runtime:
             if lapsed := await self.lapsed(backend, profile):
                 refused.append(lapsed)
                 continue
-            return backend, enforceable(backend, request.given(language=spoken))
+            if spoken != language:
+                request = request.given(language=spoken)
+            return backend, enforceable(backend, request)
         if denied is not None and len([*self.offered(profile, only)]) == 1:
             raise denied
         if waiting is not None:  # it may be there in a moment, and waits for that itself

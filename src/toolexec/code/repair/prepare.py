@@ -51,7 +51,10 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     if any(mark in code for mark in MARKS):
         code = without_fence(code, language)
     if language == "python":
-        code = without_nested_loops(without_indent(code) if code.lstrip("\n")[:1] in _INDENT else code)
+        if code.lstrip("\n")[:1] in _INDENT:
+            code = without_indent(code)
+        if "asyncio" in code or ".run_until_complete(" in code:
+            code = without_nested_loops(code)
     elif language == "javascript":
         code = without_types(code, is_typed=is_typed)
     else:
