@@ -71,7 +71,8 @@ def test_the_text_of_a_task_finds_its_tools() -> None:
 
 @pytest.mark.full
 def test_the_text_of_a_task_finds_its_tools_by_words_and_meaning() -> None:
-    """With embeddings beside the words more of a task's tools are among the first five, not fewer."""
+    """With embeddings beside the words more of a task's tools are among the first five, not fewer, also for the half of
+    the tasks that was not used for tuning."""
     made = InMemoryIndex(HybridSearcher(BM25Searcher(), EmbeddingSearcher(StaticEmbedder())))
     ex = Exec()
     for tool in definitions().values():
@@ -82,8 +83,9 @@ def test_the_text_of_a_task_finds_its_tools_by_words_and_meaning() -> None:
     def search(text: str, depth: int) -> list[str]:
         return made.search(text, depth).ids()
 
-    assert recall(search, tasks(), 5) >= 0.48
-    assert recall(search, tasks(), 20) >= 0.78
+    assert recall(search, tasks(), 5) >= 0.505
+    assert recall(search, tasks(), 20) >= 0.80
+    assert recall(search, halves(tasks())[1], 5) >= 0.45
 
 
 def test_each_answer_is_stable(index: InMemoryIndex) -> None:

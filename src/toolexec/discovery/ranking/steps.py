@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from toolexec.discovery.ranking.stems import STOP_WORDS
 from toolexec.discovery.words import split_words
 
-__all__ = ["LONG", "clauses_of", "is_task", "spread"]
+__all__ = ["LONG", "clause_texts", "clauses_of", "is_task", "spread"]
 
 LONG: Final = 9
 """From so many words on, stop words aside, a query is about more than one tool. (Of the 599 labelled queries for one
@@ -52,6 +53,16 @@ def clauses_of(text: str) -> dict[str, int]:
         for word in split_words(clause):
             found.setdefault(word, number)
     return found
+
+
+def clause_texts(text: str) -> list[str]:
+    """Return the clauses of a query that have a word that is no stop word.
+
+    >>> clause_texts("Close the ticket, and mail Kim about it, please; that is all.")
+    ['Close the ticket', 'mail Kim about it', 'please']
+    """
+    clauses = [clause.strip() for clause in re.split(_END, text)]
+    return [clause for clause in clauses if not STOP_WORDS.issuperset(split_words(clause))]
 
 
 def spread(

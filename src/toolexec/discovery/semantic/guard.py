@@ -59,19 +59,27 @@ class GuardedEmbedder:
 
     def query(self, text: str, seconds: float) -> Vector | Fault:
         """Return the vector of a query; those of the last 256 are kept."""
+        found = self.queries([text], seconds)
+        return found if isinstance(found, Fault) else found[0]
+
+    def queries(self, strings: Sequence[str], seconds: float) -> Sequence[Vector] | Fault:
+        """Return the vector of each query; those that are not kept are made in one call, *batch* at most."""
         with self._lock:
-            known = self._queries.get(text)
-            if known is not None:
+            known = {text: self._queries[text] for text in strings if text in self._queries}
+            for text in known:
                 self._queries.move_to_end(text)
-                return known
-        vectors = self.vectors([text], "query", seconds)
-        if isinstance(vectors, Fault):
-            return vectors
+        missing = [text for text in dict.fromkeys(strings) if text not in known]
+        for start in range(0, len(missing), self.batch):
+            batch = missing[start : start + self.batch]
+            vectors = self.vectors(batch, "query", seconds)
+            if isinstance(vectors, Fault):
+                return vectors
+            known.update(zip(batch, vectors, strict=True))
         with self._lock:
-            self._queries[text] = vectors[0]
-            if len(self._queries) > _KNOWN_QUERIES:
+            self._queries.update((text, known[text]) for text in missing)
+            while len(self._queries) > _KNOWN_QUERIES:
                 self._queries.popitem(last=False)
-        return vectors[0]
+        return [known[text] for text in strings]
 
     def vectors(self, strings: Sequence[str], purpose: Purpose, seconds: float) -> Sequence[Vector] | Fault:
         """Return one vector for each text, or why not."""

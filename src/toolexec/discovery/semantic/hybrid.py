@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from toolexec.discovery.explanation import Explains, Explanation
-from toolexec.discovery.ranking.expansion import word_count
-from toolexec.discovery.ranking.steps import is_task
-from toolexec.discovery.search import Accept, Hits, Searcher, best
+from toolexec.discovery.ranking.expansion import MAX_QUERY, word_count
+from toolexec.discovery.ranking.steps import clause_texts, is_task
+from toolexec.discovery.search import Accept, Hit, Hits, Searcher, best
 from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
 from toolexec.discovery.semantic.searcher import EmbeddingSearcher
+from toolexec.discovery.semantic.steps import MAX_STEPS, Namespaces, by_words, gains_of
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
@@ -31,10 +32,10 @@ class HybridSearcher:
 
     *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`; for a query that
     is a task (nine words or more, or five in three clauses), two fifths of the weight of the cosine go to the lexical
-    side: its text as a whole is close to tools for none of its parts. `rrf` goes by ranks, with *k*, see
-    `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
-    asked, with 0 only the other. The best *candidates* of each side are ranked, so an answer never has more than twice
-    as many.
+    side, and each clause is embedded by itself, see `steps`: the text as a whole is close to tools for none of its
+    parts. `rrf` goes by ranks, with *k*, see `reciprocal_rank`. In both, *alpha* is the weight of the lexical side:
+    with 1 only that is asked, with 0 only the other. The best *candidates* of each side are ranked, and for a task the
+    tools of their namespaces.
 
     The query is embedded as the caller wrote it, whatever the lexical side makes of it.
 
@@ -68,6 +69,7 @@ class HybridSearcher:
         self.k = k
         self.candidates = candidates
         self.deterministic: bool = lexical.deterministic and embedding.deterministic
+        self._namespaces = Namespaces()
 
     @property
     def blocks(self) -> bool:
@@ -78,16 +80,21 @@ class HybridSearcher:
         """Take in a new tool, or the new form of a known one."""
         self.lexical.add(tool, bindings)
         self.embedding.add(tool, bindings)
+        self._namespaces.add(tool.id)
 
     def remove(self, tool_id: str) -> None:
         """Forget a tool; unknown IDs are ignored."""
         self.lexical.remove(tool_id)
         self.embedding.remove(tool_id)
+        self._namespaces.remove(tool_id)
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
         """Return the best hits, with what both sides have to say about them."""
         if limit < 1 or not query.strip():
             return Hits(self.lexical.search(query, limit, accept))
+        steps = self._steps_of(query)
+        if steps:
+            self.embedding.cosines([query, *steps], ())  # embedded in one call
         words = self.lexical.search(query, self.candidates, accept) if self.alpha > 0 else []
         said = words if isinstance(words, Hits) else Hits()
         close = self.embedding.search(query, self.candidates, accept) if self.alpha < 1 else Hits()
@@ -97,15 +104,28 @@ class HybridSearcher:
             cosines = {hit.tool_id: hit.score for hit in close}
             others = [hit.tool_id for hit in words if hit.tool_id not in cosines]
             cosines |= self.embedding.scores(query, others) if others and self.alpha < 1 else {}
-            scores = weighted_sum(words, cosines, alpha=self._alpha_for(query))
+            alpha = self.alpha + (_TASK * (1 - self.alpha) if steps else 0.0)
+            scores = weighted_sum(words, cosines, alpha=alpha)
+            if steps:
+                self._add_steps(scores, steps, words, accept)
         note = "; ".join(text for text in (said.note, close.note) if text)
         meant = said.did_you_mean if words or not scores else None  # without hits of its own it only supposes something
         return Hits(best(scores, limit), did_you_mean=meant, note=note)
 
-    def _alpha_for(self, query: str) -> float:
-        """Return the weight of the lexical side, higher for the text of a task."""
-        shift = _TASK if 0 < self.alpha < 1 and is_task(query, word_count(query)) else 0.0
-        return self.alpha + shift * (1 - self.alpha)
+    def _steps_of(self, query: str) -> list[str]:
+        """Return the clauses of a query that is the text of a task, where both sides have a say; else nothing."""
+        if self.fusion != "alpha" or not 0 < self.alpha < 1 or not is_task(query, word_count(query)):
+            return []
+        return clause_texts(query[:MAX_QUERY])[:MAX_STEPS]
+
+    def _add_steps(
+        self, scores: dict[str, float], steps: Sequence[str], words: Sequence[Hit], accept: Accept | None
+    ) -> None:
+        """Add to *scores* what the steps of a task say by themselves."""
+        spaces = self._namespaces.chosen(scores, accept)
+        cosines = self.embedding.cosines(steps, [tool_id for ids in spaces.values() for tool_id in ids])
+        for tool_id, gain in gains_of(cosines, spaces, by_words(words)).items():
+            scores[tool_id] = scores.get(tool_id, 0.0) + (1 - self.alpha) * gain
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """Return the words that matched on the lexical side, and each side's own score as a part: of `bm25` (or

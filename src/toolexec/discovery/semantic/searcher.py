@@ -11,7 +11,7 @@ from itertools import islice
 
 from toolexec.discovery.explanation import Explanation
 from toolexec.discovery.search import Accept, Hits, best
-from toolexec.discovery.semantic.embedder import Embed, Embedder, as_embedder
+from toolexec.discovery.semantic.embedder import Embed, Embedder, Vector, as_embedder
 from toolexec.discovery.semantic.guard import Fault, GuardedEmbedder
 from toolexec.discovery.semantic.vectors import InMemoryVectors, VectorEntry, VectorStore
 from toolexec.discovery.summary import Metadata
@@ -148,20 +148,25 @@ class EmbeddingSearcher:
     def scores(self, query: str, tool_ids: Iterable[str]) -> dict[str, float]:
         """Return the cosines above `min_score` of these tools, where there are vectors already; none for a query
         without words, or when the embedder fails."""
-        text = plain_text(query)
-        if not words_of(text):
-            return {}
-        vector = self._guard.query(text, self._timeout)
-        if isinstance(vector, Fault):
-            return {}
+        (cosines,) = self.cosines([query], tool_ids)
+        return {tool_id: cosine for tool_id, cosine in cosines.items() if cosine > self._min_score}
+
+    def cosines(self, queries: Sequence[str], tool_ids: Iterable[str]) -> list[dict[str, float]]:
+        """Return for each query the cosines of these tools, where there are vectors already, however low; none for a
+        query without words, or when the embedder fails. Queries that were not asked lately are embedded in one call."""
+        texts = [plain_text(query) for query in queries]
+        vectors = self._vectors([text for text in texts if words_of(text)])
         with self._lock:
             known = [tool_id for tool_id in tool_ids if tool_id in self._fresh]
         try:
-            scores = self._store.scores(vector, known)
+            return [self._store.scores(vectors[text], known) if text in vectors else {} for text in texts]
         except Exception as error:
             _store_fault(error)
-            return {}
-        return {tool_id: score for tool_id, score in scores.items() if score > self._min_score}
+            return [{} for _ in texts]
+
+    def _vectors(self, texts: Sequence[str]) -> dict[str, Vector]:
+        vectors = self._guard.queries(texts, self._timeout)
+        return {} if isinstance(vectors, Fault) else dict(zip(texts, vectors, strict=True))
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """Return the cosine as the part `embedding`; None when the query does not find the tool."""
