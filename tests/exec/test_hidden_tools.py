@@ -45,7 +45,7 @@ async def test_a_denied_tool_is_refused_by_each_of_its_names(language: str, prog
 
 @pytest.mark.parametrize("program", ["tools.my_ns.Do_It()", "tools.my_ns.Do_At()", "tools['my-ns:Do.It']()"])
 async def test_a_tool_of_another_endpoint_is_not_there_by_any_name(program: str) -> None:
-    """What is outside of the toolset of an endpoint is answered as what there is nowhere, and its ID is not named."""
+    """A tool outside of the toolset of an endpoint is answered as one that there is nowhere; its ID is not named."""
     rules = endpoint_rules(
         {"": RulesAt(policy=Policy()), "team": RulesAt(policy=_DENIED, toolset=Toolset(allow=["files:*", "other:*"]))}
     )

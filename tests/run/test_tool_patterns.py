@@ -29,7 +29,7 @@ from toolexec.run.layers.rate_limit import RateLimit
 from toolexec.run.policy import Policy, Rule
 
 _OTHER_GLOBS: Final = {
-    "run/policy_conditions.py": "texts among arguments",
+    "run/policy_conditions.py": "strings among arguments",
     "run/policy_globs.py": "paths among arguments",
     "runtime/contract.py": "probes",
     "backend/providers/openapi/selection.py": "operations of a document",

@@ -181,16 +181,15 @@ class AllowList:
                 'allowed_tools must be a list of IDs or patterns, such as ["math:*"]; None means all tools'
             )
         self._index = index
-        self._limited = allowed is not None
         self._allowed = frozenset(allowed or ())
-        self._patterns = IDPatterns("allowed_tools", self._allowed)
+        self._patterns = None if allowed is None else IDPatterns("allowed_tools", self._allowed)
 
     def __bool__(self) -> bool:
-        return self._limited
+        return self._patterns is not None
 
     def accepts(self, tool_id: str) -> bool:
         """Return whether the list means the tool that the ID leads to."""
-        if not self._limited:
+        if self._patterns is None:
             return True
         found = self._index.find(tool_id)
         return self._patterns.match(found.tool.id if found is not None else tool_id)
@@ -206,7 +205,7 @@ class AllowList:
 
     def without_hints(self, error: ToolNotFoundError) -> ToolNotFoundError:
         """Return the error, its suggestions without the tools that the code may not know of."""
-        if not self._limited:
+        if self._patterns is None:
             return error
         close = [tool_id for tool_id in error.details.get("close", ()) if self.accepts(tool_id)]
         return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")

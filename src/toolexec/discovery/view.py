@@ -61,8 +61,8 @@ class IndexView:
     What it shows is computed when it is first asked for, and then only of the tools that have changed, so a view that
     is kept costs little. *states* are what *visible* goes by beside the tool: they say of which tools it may have
     changed its mind. With *stable* false nothing is kept: for a *visible* that may change its mind without a state.
-    *ranked* says that a change of one tool may show or hide others. *whole* is what a caller may name without being
-    told that it is not there: calls of what is hidden in it are refused, and say why.
+    *ranked* says that a change of one tool may show or hide others. *whole* has what there is for a caller,
+    hidden tools, too: their calls are refused as denied, not as unknown.
     """
 
     _seal = CursorSeal()

@@ -49,9 +49,9 @@ class IDPatterns:
         """Return whether one of them fits this text, which need not be an ID, as a whole."""
         return text in self._exact or (bool(self._wild) and _compiled(self._wild).match(text) is not None)
 
-    def fit_any(self, texts: Iterable[str]) -> bool:
-        """Return whether one of them fits one of these texts."""
-        return any(map(self.fits, texts))
+    def fit_any(self, strings: Iterable[str]) -> bool:
+        """Return whether one of them fits one of these strings."""
+        return any(map(self.fits, strings))
 
 
 @lru_cache(maxsize=1024)
