@@ -257,7 +257,7 @@ async def test_rates_are_exchanged_and_what_did_not_change_keeps_its_count() -> 
 
 
 async def test_another_rate_gives_no_caller_new_calls() -> None:
-    """What a caller has used of one rate stays used when another one changes, or is taken away."""
+    """The use that a caller has made of one rate stays when another one changes, or is taken away."""
     async with serving(f'{ONE}[limits]\nrate_per_caller = "2/h"\nrate_per_tool = "9/h"\n') as (built, reload):
         for _ in range(2):
             await built.ex.run_tool("one:add", {"a": 1, "b": 1})
@@ -282,7 +282,7 @@ async def test_runs_of_code_that_go_on_count_for_the_new_share() -> None:
 
 
 async def test_an_open_breaker_stays_open_when_other_settings_change() -> None:
-    """What keeps calls going is the same object, unless its own settings have changed."""
+    """The breaker and the bulkhead are the same objects, unless their own settings have changed."""
     kept = "[resilience]\nbreaker_failures = 3\nmax_concurrent = 4\n"
     async with serving(ONE + kept) as (built, reload):
         assert built.gate is not None

@@ -275,7 +275,7 @@ async def test_rules_name_resources_and_prompts(tmp_path):
 
 @pytest.mark.parametrize("served", [True, False])
 async def test_attempts_that_a_rule_refuses_are_on_record(tmp_path, served: bool):
-    """Also those at what the rule hides: its caller learns nothing, and the audit log has who asked for what."""
+    """Attempts at what the rule hides are, too: the caller learns nothing, and the audit log has who asked for what."""
     hidden = [Rule("deny", tools="docs:shared-same:+resource"), Rule("deny", tools="docs:review:+prompt")]
     log = AuditLog.open(tmp_path / "audit.jsonl", args="redacted")
     ex = Exec(gate=Gate(policy=Policy(hidden), audit=Audit(log)))

@@ -47,21 +47,21 @@ async def touch(client: Client) -> None:
 
 @asynccontextmanager
 async def watching(running: Running, who: str, era: str) -> AsyncGenerator[list[str]]:
-    """Subscribe to the resource, and give the URIs of what is heard of."""
-    heard: list[str] = []
+    """Subscribe to the resource, and give the URIs of the notices."""
+    seen: list[str] = []
 
     async def note(message: Any) -> None:
         if isinstance(message, ResourceUpdatedNotification):
-            heard.append(str(message.params.uri))
+            seen.append(str(message.params.uri))
 
     async with running.client("/mcp", who, era, message_handler=note) as client:
         if era == "legacy":
             with pytest.warns(match="resources/subscribe"):
                 await client.subscribe_resource(URI)
-            yield heard
+            yield seen
         else:
             async with client.listen(resource_subscriptions=[URI]):
-                yield heard
+                yield seen
 
 
 @asynccontextmanager
@@ -75,15 +75,15 @@ async def served(text: str) -> AsyncGenerator[tuple[Running, Client]]:
 
 @pytest.mark.parametrize("rule", [RULE, RULE + UNDER], ids=["all", "by its URI"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_who_may_not_read_a_resource_hears_nothing_of_it(era: str, rule: str) -> None:
-    """From the moment that a rule forbids it, and again once none does; others hear of each change."""
+async def test_changes_reach_only_those_who_may_read_the_resource(era: str, rule: str) -> None:
+    """Subscribers are notified until a rule forbids it, and again once none does; others are of each change."""
     async with served(settings()) as (running, root), watching(running, "ann", era) as ann:
-        async with watching(running, "root", era) as heard:
+        async with watching(running, "root", era) as seen:
             await touch(root)
-            await until(lambda: len(ann) == len(heard) == 1)
+            await until(lambda: len(ann) == len(seen) == 1)
             await reload(running, settings(rule))
             await touch(root)
-            await until(lambda: len(heard) == 2)
+            await until(lambda: len(seen) == 2)
             await reload(running, settings())
             await touch(root)
             await until(lambda: len(ann) > 1)
@@ -91,7 +91,7 @@ async def test_who_may_not_read_a_resource_hears_nothing_of_it(era: str, rule: s
 
 
 async def test_a_rule_about_the_uri_refuses_the_subscription() -> None:
-    """As it refuses to read it."""
+    """Subscribing is refused as reading is."""
     async with served(settings(RULE + UNDER)) as (running, _), running.client("/mcp", "ann", "legacy") as ann:
         for ask in (ann.read_resource, ann.subscribe_resource):
             with pytest.warns(match="resources/subscribe") if ask == ann.subscribe_resource else nullcontext():
@@ -102,7 +102,7 @@ async def test_a_rule_about_the_uri_refuses_the_subscription() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_subscription_goes_on_at_a_server_that_takes_the_place_of_another(era: str) -> None:
-    """Its client hears that the resource may have changed meanwhile, and then of each change; so after a restart."""
+    """The client is notified that the resource may have changed meanwhile, and then of each change, as after a restart."""
     async with served(settings()) as (running, root), watching(running, "ann", era) as ann:
         await touch(root)
         await until(lambda: len(ann) == 1)

@@ -129,7 +129,7 @@ class Resources:
         return None if offered is None else (backend, parts[1], offered)
 
     async def _refuse(self, offered: Offered, args: JSONObject) -> None:
-        """Have the gate refuse what a rule forbids, which puts it on record; nobody else is asked."""
+        """Have the gate refuse what a rule forbids, which puts it on record; no server is asked."""
         try:
             self._scope.check_denied(offered.entry, args)
         except PolicyError:
@@ -142,8 +142,8 @@ class Resources:
         return next((one for one in self.backends() if parts is not None and one.name == parts[0]), None)
 
     async def watchable(self, uri: str) -> tuple[OffersMore, str]:
-        """Return who has the resource, and what it is called there, for those who may hear of its changes: no rule
-        forbids them to read it. Raises NotOfferedError, and PolicyError."""
+        """Return who has the resource, and what it is called there, for those who may be notified of its changes:
+        no rule forbids them to read it. Raises NotOfferedError, and PolicyError."""
         backend, own_uri, offered = await self.resource(uri)
         self._scope.check_denied(offered.entry, {"uri": own_uri})
         return backend, own_uri

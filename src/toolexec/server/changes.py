@@ -62,7 +62,7 @@ class NoticeBus:
         return stop
 
     async def publish(self, event: ServerEvent) -> None:
-        """Give an event to those that may hear of it."""
+        """Give an event to those that may be notified of it."""
         watchers = await self._watchers(event.uri) if isinstance(event, ResourceUpdated) else None
         for owner, listener in list(self._listeners.values()):
             if watchers is None or owner in watchers:

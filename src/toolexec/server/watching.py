@@ -38,8 +38,8 @@ class _Watch:
 class Watching:
     """Which clients watch which of *resources*, each client by an *owner*: its connection, or a stream of its own.
 
-    A client hears of what it may read, and of nothing else, whatever the rules were when it subscribed. A server that
-    takes the place of another one is watched in its place. Used on one event loop.
+    A client is notified of what it may read, and of nothing else, whatever the rules were when it subscribed. A server
+    that takes the place of another one is watched in its place. Used on one event loop.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -93,15 +93,15 @@ class Watching:
         self._watches.pop(owner, None)
 
     async def watchers(self, uri: str) -> set[object]:
-        """Return the owners that are to hear of a change of the resource now."""
+        """Return the owners that are to be notified of a change of the resource now."""
         found: set[object] = set()
         for owner, watches in list(self._watches.items()):
             watch = watches.get(uri)
-            if watch is not None and await self._may_hear(uri, watch.origin):
+            if watch is not None and await self._may_read(uri, watch.origin):
                 found.add(owner)
         return found
 
-    async def _may_hear(self, uri: str, origin: Origin) -> bool:
+    async def _may_read(self, uri: str, origin: Origin) -> bool:
         with acting(origin):
             try:
                 await self._resources.watchable(uri)

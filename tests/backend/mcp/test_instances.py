@@ -140,6 +140,15 @@ async def test_one_caller_cannot_take_all_instances() -> None:
             pass
 
 
+async def test_an_only_instance_does_not_give_way() -> None:
+    """Callers with one each keep theirs; one more is refused, and the operator reads what to set."""
+    async with counting(isolation="caller", max_instances=1) as (ex, _):
+        await call(ex, ANN, "remember", note="of ann")
+        with pytest.raises(BackendUnavailableError, match="another caller's only one; set a higher max_instances"):
+            await call(ex, BOB, "recall")
+        assert (await call(ex, ANN, "recall"))[1:] == ["of ann"]
+
+
 async def test_an_idle_instance_is_closed() -> None:
     """Its process ends, and the next call begins with another one."""
     async with counting(isolation="caller", instance_idle=0.01) as (ex, backend):

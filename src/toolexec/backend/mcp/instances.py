@@ -139,18 +139,24 @@ class Instances:
             try:
                 victim = giving_way(self._open, owner)
             except NoShareError:
-                raise BackendUnavailableError(
-                    f"there are {len(self._open)} instances of the MCP server {self._name}, and all of this caller's "
-                    "are in use; wait until one of its calls has ended",
-                    backend=self._name,
-                    details={"limit": self._most, "retry_after": _RETRY_AFTER},
-                ) from None
+                raise self._refusal(owner) from None
             if victim is not None:
                 logger.info("there are %d instances of MCP server %s; one gives way", len(self._open), self._name)
                 self._end(victim)
         now = asyncio.get_running_loop().time()
         instance = self._open[key] = _Instance(owner, caller_key(origin.caller), session, self._make(origin), now)
         return instance
+
+    def _refusal(self, owner: str) -> BackendUnavailableError:
+        if any(each.owner == owner for each in self._open.values()):
+            why = "all of this caller's are in use; wait until one of its calls has ended"
+        else:
+            why = "each is another caller's only one; set a higher max_instances, or a shorter instance_idle"
+        return BackendUnavailableError(
+            f"there are {len(self._open)} instances of the MCP server {self._name}, and {why}",
+            backend=self._name,
+            details={"limit": self._most, "retry_after": _RETRY_AFTER},
+        )
 
     def _end(self, key: _Key) -> None:
         backend = self._open.pop(key).backend
