@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import WSMessage, WSMsgType
 from packages.remote.tests.servers import KEY
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from toolexec_remote.messages import RemoteMessage, encode_remote
 from toolexec_remote.server.duplex_connection import DuplexConnection
@@ -20,8 +20,9 @@ class Roomy:
     """A socket whose other side reads and writes faster than anything here."""
 
     def __init__(self, kind: WSMsgType = WSMsgType.BINARY, arrived: int = 0) -> None:
-        """So many messages of one kind have *arrived* already."""
+        """Have *arrived* messages of one kind to be read already."""
         self.sent = self.ponged = self.read = 0
+        self.closed = False
         self.is_read = asyncio.Event()
         """Whether the other side reads what it is sent."""
         self.is_read.set()
@@ -36,6 +37,10 @@ class Roomy:
     async def pong(self, data: bytes) -> None:
         """Answer a ping without a pause."""
         self.ponged += 1
+
+    async def close(self, *, code: int) -> None:
+        """Close it."""
+        self.closed = True
 
     def __aiter__(self) -> Roomy:
         return self
@@ -97,7 +102,7 @@ async def test_it_reads_little_at_a_time(kind: WSMsgType) -> None:
 
 
 async def test_it_is_read_as_its_answers_are() -> None:
-    """Who does not read what is answered is not read either, until it does."""
+    """A client that does not read what is answered is not read either, until it does."""
     socket = Roomy(arrived=5000)
     socket.is_read.clear()
     connection = connected(socket)
@@ -113,7 +118,7 @@ async def test_it_is_read_as_its_answers_are() -> None:
 
 
 async def test_one_that_is_closed_waits_for_no_room() -> None:
-    """Its reading ends, though nothing that was answered is read."""
+    """Reading ends, though nothing that was answered is read."""
     socket = Roomy(arrived=5000)
     connection = connected(socket)
     reading = asyncio.create_task(connection._read())
@@ -122,3 +127,13 @@ async def test_one_that_is_closed_waits_for_no_room() -> None:
     assert not reading.done()
     connection._end()
     await reading
+
+
+async def test_one_that_cannot_send_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever goes wrong with a message: its client comes back, where it would wait for the next one for ever."""
+    socket = Roomy()
+    connection = connected(socket)
+    connection.put(RemoteMessage("gone", "run-1", {"state": float("nan")}))
+    await asyncio.wait_for(connection._send(), PATIENCE)
+    await until(lambda: socket.closed)
+    assert "run-1" in caplog.text

@@ -225,6 +225,10 @@ class DuplexConnection:
                     self._end()
                     self._outbox.clear()
                     return
+                except Exception:  # nothing would be sent any more: over the next connection, all of it is
+                    logger.exception("a message of the run %s of %s cannot be sent", message.run, self.key.id)
+                    self.close_soon()
+                    return
             self._wake.clear()
             await self._wake.wait()
 
