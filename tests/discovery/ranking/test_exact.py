@@ -6,7 +6,8 @@ import pytest
 
 from toolexec import InMemoryIndex, LocalBinding, Tool
 from toolexec.discovery import BM25Searcher, Filters
-from toolexec.discovery.ranking.exact import Exact
+from toolexec.discovery.ranking.exact import Exact, codes_of
+from toolexec.discovery.ranking.vocabulary import Vocabulary
 
 NAME = "repos_get"
 QUERY = "get a repository"
@@ -107,3 +108,15 @@ def test_many_and_none() -> None:
     exact.take(3, ("ab", ""))
     assert 3 not in exact.slots("ab")
     assert exact.slots("") == exact.slots("abc") == []
+
+
+def test_a_title_of_the_same_words_is_kept_once() -> None:
+    """A title that says what the name says takes no room of its own, and all of a slot goes with the tool, also what a
+    snapshot of an older version has twice."""
+    words = Vocabulary()
+    assert len(codes_of(tool("create_issue", "Create Issue"), words)) == 1
+    assert len(codes_of(tool("create_issue", "New issue"), words)) == 2
+    exact = Exact()
+    exact.put(7, ("ab", "ab"))
+    exact.take(7, ("ab",))
+    assert exact.slots("ab") == []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from toolexec.discovery.bm25 import BM25Searcher
-from toolexec.discovery.ranking.steps import clause_texts, is_task
+from toolexec.discovery.ranking.steps import is_task, telling_clauses
 from toolexec.discovery.search import Hit
 from toolexec.discovery.semantic import EmbeddingSearcher, HybridSearcher
 from toolexec.discovery.semantic.steps import Namespaces, by_words, gains_of
@@ -16,7 +16,7 @@ from toolexec.model import Tool
 from .conftest import WordEmbedder
 
 MakeTool = Callable[..., Tool]
-TASK = "Bill the client of the old invoice, prepare the room for the board, tell Kim about lunch."
+TASK = "Bill the client of the old invoice, prepare the room for the board, write Kim about lunch."
 
 
 @pytest.fixture
@@ -60,8 +60,7 @@ def test_a_removed_tool_is_not_added(searcher: HybridSearcher) -> None:
 
 
 def test_the_clauses_are_embedded_in_one_call(embedder: WordEmbedder, searcher: HybridSearcher) -> None:
-    """An embedder over a network is asked once for a task and its clauses, as far as its batch goes, and not again for
-    the same task."""
+    """An embedder is asked once for a task and its clauses, where its batch has room, and not again for the same task."""
     searcher.search("warm up", 1)
     embedder.calls.clear()
     searcher.search(TASK, 5)
@@ -95,7 +94,7 @@ def test_pages_follow_one_another(searcher: HybridSearcher) -> None:
 def test_clauses_without_a_telling_word_are_left_out() -> None:
     """A clause of stop words says nothing."""
     assert is_task(TASK, 12)
-    assert clause_texts("Close it, and then mail Kim, if it is there.") == ["Close it", "mail Kim"]
+    assert telling_clauses("Close it, and then mail Kim, if it is there.") == ["Close it", "mail Kim"]
 
 
 def test_a_clause_is_about_one_namespace() -> None:

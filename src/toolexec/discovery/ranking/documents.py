@@ -66,10 +66,13 @@ def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> dict[str, int]
         for text in _parameters(tool.input_schema.text):
             found += words.phrases[text]
         pieces += found * fields.parameters
-    pieces += [*map(every, tool.name.split("_"))] * fields.name
-    pieces += [every(tool.namespace)] * fields.namespace
-    pieces += [*map(every, tool.tags)] * fields.tags
     counts = Counter(pieces)
+    for text in tool.name.split("_") if fields.name else ():
+        counts[every(text)] += fields.name
+    if fields.namespace:
+        counts[every(tool.namespace)] += fields.namespace
+    for text in tool.tags if fields.tags else ():
+        counts[every(text)] += fields.tags
     counts.pop("", None)  # of stop words
     if len("".join(counts)) != len(counts):  # some identifiers among them
         for piece in [piece for piece in counts if len(piece) != 1]:

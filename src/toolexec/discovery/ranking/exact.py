@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from codecs import utf_32_le_encode
 from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
@@ -20,10 +21,11 @@ _SLOT: Final = (1 << 32) - 1
 
 def codes_of(tool: Tool, words: Vocabulary) -> tuple[str, ...]:
     """Return the words of a tool's name and of its title, each as a string of their characters in *words*, without stop
-    words."""
+    words; once where both have the same."""
     telling = words.telling.__getitem__
     name = "".join(map(telling, tool.name.split("_")))
-    return (name, "".join(map(telling, tool.title.split()))) if tool.title else (name,)
+    title = "".join(map(telling, tool.title.split())) if tool.title else name
+    return (name,) if title == name else (name, title)
 
 
 class Exact:
@@ -46,7 +48,7 @@ class Exact:
         for one in codes:
             key = _key(one) | slot
             place = bisect_left(self.keys, key)
-            if place < len(self.keys) and self.keys[place] == key:
+            while place < len(self.keys) and self.keys[place] == key:  # twice in a snapshot of an older version
                 del self.keys[place]
 
     def slots(self, codes: str) -> list[int]:
@@ -77,4 +79,4 @@ def _key(codes: str) -> int:
     """Return a number for a set of words that leaves room for a slot; 0 when there are none."""
     if not codes:
         return 0
-    return crc32("".join(sorted(set(codes))).encode("utf-32-le", "surrogatepass")) << 32
+    return crc32(utf_32_le_encode("".join(sorted(set(codes))), "surrogatepass")[0]) << 32

@@ -15,7 +15,7 @@ from typing import Final
 from toolexec.discovery.ranking.stems import STOP_WORDS
 from toolexec.discovery.words import split_words
 
-__all__ = ["LONG", "clause_texts", "clauses_of", "is_task", "spread"]
+__all__ = ["LONG", "clauses_of", "is_task", "spread", "telling_clauses"]
 
 LONG: Final = 9
 """From so many words on, stop words aside, a query is about more than one tool. (Of the 599 labelled queries for one
@@ -55,10 +55,10 @@ def clauses_of(text: str) -> dict[str, int]:
     return found
 
 
-def clause_texts(text: str) -> list[str]:
-    """Return the clauses of a query that have a word that is no stop word.
+def telling_clauses(text: str) -> list[str]:
+    """Return the clauses of a query that have words other than stop words.
 
-    >>> clause_texts("Close the ticket, and mail Kim about it, please; that is all.")
+    >>> telling_clauses("Close the ticket, and mail Kim about it, please; that is all.")
     ['Close the ticket', 'mail Kim about it', 'please']
     """
     clauses = [clause.strip() for clause in re.split(_END, text)]

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.discovery.explanation import Explains, Explanation
 from toolexec.discovery.ranking.expansion import MAX_QUERY, word_count
-from toolexec.discovery.ranking.steps import clause_texts, is_task
+from toolexec.discovery.ranking.steps import is_task, telling_clauses
 from toolexec.discovery.search import Accept, Hit, Hits, Searcher, best
 from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
 from toolexec.discovery.semantic.searcher import EmbeddingSearcher
@@ -116,7 +116,7 @@ class HybridSearcher:
         """Return the clauses of a query that is the text of a task, where both sides have a say; else nothing."""
         if self.fusion != "alpha" or not 0 < self.alpha < 1 or not is_task(query, word_count(query)):
             return []
-        return clause_texts(query[:MAX_QUERY])[:MAX_STEPS]
+        return telling_clauses(query[:MAX_QUERY])[:MAX_STEPS]
 
     def _add_steps(
         self, scores: dict[str, float], steps: Sequence[str], words: Sequence[Hit], accept: Accept | None

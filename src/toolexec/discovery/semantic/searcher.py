@@ -154,19 +154,19 @@ class EmbeddingSearcher:
     def cosines(self, queries: Sequence[str], tool_ids: Iterable[str]) -> list[dict[str, float]]:
         """Return for each query the cosines of these tools, where there are vectors already, however low; none for a
         query without words, or when the embedder fails. Queries that were not asked lately are embedded in one call."""
-        texts = [plain_text(query) for query in queries]
-        vectors = self._vectors([text for text in texts if words_of(text)])
+        strings = [plain_text(query) for query in queries]
+        vectors = self._vectors([text for text in strings if words_of(text)])
         with self._lock:
             known = [tool_id for tool_id in tool_ids if tool_id in self._fresh]
         try:
-            return [self._store.scores(vectors[text], known) if text in vectors else {} for text in texts]
+            return [self._store.scores(vectors[text], known) if text in vectors else {} for text in strings]
         except Exception as error:
             _store_fault(error)
-            return [{} for _ in texts]
+            return [{} for _ in strings]
 
-    def _vectors(self, texts: Sequence[str]) -> dict[str, Vector]:
-        vectors = self._guard.queries(texts, self._timeout)
-        return {} if isinstance(vectors, Fault) else dict(zip(texts, vectors, strict=True))
+    def _vectors(self, strings: Sequence[str]) -> dict[str, Vector]:
+        vectors = self._guard.queries(strings, self._timeout)
+        return {} if isinstance(vectors, Fault) else dict(zip(strings, vectors, strict=True))
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """Return the cosine as the part `embedding`; None when the query does not find the tool."""
