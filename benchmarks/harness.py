@@ -72,6 +72,7 @@ PROGRAMS = (
             ("search-memory-peers", "peer_search_memory", "bm25s"),
         )
     ),
+    Program(name="first-search", module="first_search", rounds=1),
     Program(name="ranking", module="search_ranking", rounds=1),
     Program(name="ranking-peers", module="peer_search_ranking", rounds=1, peer="bm25s", quick=False),
     Program(name="context", module="context", rounds=1, quick=False),

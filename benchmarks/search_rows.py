@@ -130,9 +130,21 @@ def _memory() -> tuple[Row, ...]:
     return tuple(rows)
 
 
+_FIRST = (
+    Row(
+        key="first_search.index",
+        what="from `Exec()` with an index of 1,000 tools to the first answer, imports included",
+        bar=35 * _MS,
+        beside=("search_peers.1000.tantivy.first",),
+    ),
+    Row(key="first_search.add", what="the same with `Exec.add` for each tool, which compiles their schemas"),
+)
+
+
 SEARCH_GROUPS: dict[str, tuple[Row, ...]] = {
     "Finding the right tool: labelled queries over a thousand tools": _found(),
     **{f"A catalogue of {size:,} tools: search": _speed(size) for size in _SIZES},
+    "The first search of a process": _FIRST,
     "Memory of a tool": _memory(),
 }
 SEARCH_NAMES = {
@@ -143,6 +155,7 @@ SEARCH_NAMES = {
         for engine, name in _PEERS.items()
         for figure in _FIGURES
     },
+    "search_peers.1000.tantivy.first": "tantivy, from tools to the first answer in a process that has imported it",
     **{
         f"search_memory_peers.{size}.{engine}": name if engine == "fastmcp" else f"{name}, the index alone"
         for size in _SIZES[1:]

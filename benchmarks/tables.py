@@ -29,6 +29,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     **{f"search-peers-{size}": (f"search_peers.{size}.",) for size in ("1000", *_LARGE)},
     **{f"search-memory-{size}": (f"search_memory.{size}.",) for size in _LARGE},
     **{f"search-memory-peers-{size}": (f"search_memory_peers.{size}.",) for size in _LARGE},
+    "first-search": ("first_search.",),
     "ranking": ("ranking.toolexec", "ranking.fts5", "ranking.size"),
     "ranking-peers": ("ranking.",),
     "context": ("context.",),
