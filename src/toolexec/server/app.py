@@ -150,7 +150,9 @@ class ToolServer:
             tools = meta_tools(expose, code_enabled=code, list_all=settings.list_all, language=language)
             unlisted = () if settings.list_all else unlisted_tools(expose, code_enabled=code, language=language)
         self.state: ServerState = ServerState(settings, endpoint)
-        self._kept_results = KeptResults(results, self.state.store, settings.state_results, self.state.keys)
+        self._kept_results: KeptResults | None = None
+        if self.state.is_kept:
+            self._kept_results = KeptResults(results, self.state.store, settings.state_results, self.state.keys)
         self._dispatcher = Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
         own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
@@ -302,7 +304,7 @@ class ToolServer:
             server.middleware.append(announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
-        if settings.state_path or settings.state_url:
+        if self._kept_results is not None:
             server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
             server.kept_streams = KeptStreams(self.state.store, self._kept_results, self.endpoint, self.state.keys)
             server.middleware.append(server.kept_sessions.note)
@@ -406,9 +408,9 @@ class ToolServer:
         requester = Requester.of(ctx)
         self._note_session(ctx, requester)
         args: JSONObject = params.arguments if params.arguments is not None else {}
-        digest, left = digest_of(params.name, args), None
+        left = None
         if params.request_state is not None:
-            run = await self._resumed(params, requester, digest)
+            run = await self._resumed(params, requester, digest_of(params.name, args))
             if run.task is not None:
                 async with run.line.open(ctx):
                     return await self._advance(run, ctx, params.name, requester)
@@ -424,7 +426,7 @@ class ToolServer:
         if wants_task and left is None:
             return await self._begin_task(job, ctx, params, requester, durable)
         if left is not None or (is_modern(ctx) and (can_be_asked(ctx) or takes_task)):
-            run = left or SuspendedRun(self._suspended, requester.key, digest, requester.source)
+            run = left or self._suspendable(requester, params.name, args)
             if durable is not None:
                 run.make_durable(durable)
             ask = run.ask if can_elicit(ctx) else None
@@ -486,7 +488,8 @@ class ToolServer:
         line = Line()
         async with line.open(ctx):
             answer = client_answerer(ctx, timeout, None)
-            begun = None if (work := work_of(ctx)) is None else work.begin
+            work = work_of(ctx) if self._kept_results is not None else None
+            begun = work.begin if work is not None else None
             return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, begun, logins)
 
     async def _answer(
@@ -495,22 +498,25 @@ class ToolServer:
         """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
         requester = Requester.of(ctx)
         self._note_session(ctx, requester)
-        digest, left = digest_of(what, args), None
+        left = None
         if params.request_state is not None:
-            run = await self._resumed(params, requester, digest)
+            run = await self._resumed(params, requester, digest_of(what, args))
             if run.task is not None:
                 async with run.line.open(ctx):
                     return await self._replied(run)
             left = run
         if left is None and not (is_modern(ctx) and can_be_asked(ctx)):
             return await self._at_once(ctx, requester, job)
-        run = left or SuspendedRun(self._suspended, requester.key, digest, requester.source)
+        run = left or self._suspendable(requester, what, args)
         ask = run.ask if can_elicit(ctx) else None
         answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
         async with run.line.open(ctx):
             logins, begun = self._login_ask(requester), run.record.begin
             run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, begun, logins))
             return await self._replied(run)
+
+    def _suspendable(self, requester: Requester, what: str, args: JSONObject) -> SuspendedRun:
+        return SuspendedRun(self._suspended, requester.key, digest_of(what, args), requester.source)
 
     async def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
         """Return the call that a request goes on with; without work where another server has left it."""
@@ -566,7 +572,10 @@ class ToolServer:
             how = How(str(kept.get("version")), run.durable)
             args = kept.get("args") or {}
             job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
-            return await self._kept_results.after(job(origin, run.line.progress), origin, bool(origin.caller.id))
+            reply = job(origin, run.line.progress)
+            if self._kept_results is None or not origin.caller.id:
+                return await reply
+            return await self._kept_results.after(reply, origin)
 
     def _task_after(self, ctx: RequestContext) -> float | None:
         """Return after how many seconds the call of a request becomes a task; None if it does not."""
@@ -631,7 +640,9 @@ class ToolServer:
         origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect, login_link=link)
         with acting(origin):
             reply = job(origin, line.progress if wants_progress else None)
-            return await self._kept_results.after(reply, origin, requester.is_known_again)
+            if self._kept_results is None or not requester.is_known_again:
+                return await reply
+            return await self._kept_results.after(reply, origin)
 
 
 def _wants_progress(ctx: RequestContext) -> bool:

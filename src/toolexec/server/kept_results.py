@@ -62,17 +62,15 @@ class KeptResults:
         self._locks: dict[_Owner, asyncio.Lock] = {}
         results.note_new()
 
-    async def after(self, reply: Awaitable[T], origin: Origin, is_known_again: bool) -> T:
-        """Return a reply, or raise its error, once what it may have handles of is written down, where another server
-        would know whose it is."""
+    async def after(self, reply: Awaitable[T], origin: Origin) -> T:
+        """Return a reply, or raise its error, once what it may have handles of is written down: for an *origin* of whom
+        another server would know whose it is."""
         try:
             found = await reply
         except Exception:
-            if is_known_again:
-                await self.keep(origin)
-            raise
-        if is_known_again:
             await self.keep(origin)
+            raise
+        await self.keep(origin)
         return found
 
     async def keep(self, origin: Origin) -> None:

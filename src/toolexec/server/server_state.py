@@ -56,11 +56,17 @@ class ServerState:
         """Have the records of any *store* be encrypted where the settings have keys."""
         return SealedState(store, self.keys) if self.keys else store
 
-    def tasks(self, results: KeptResults) -> SharedTasks | None:
+    @property
+    def is_kept(self) -> bool:
+        """Whether the settings name a place for it."""
+        return bool(self._settings.state_path or self._settings.state_url)
+
+    def tasks(self, results: KeptResults | None) -> SharedTasks | None:
         """Return the tasks that servers on many machines share, with long outcomes in *results*; None where it is kept
         on one machine, whose file of tasks all of its servers have."""
-        settings = self._settings
-        return SharedTasks(self.store, results, self.keys, self.endpoint) if settings.state_url else None
+        if results is None or not self._settings.state_url:
+            return None
+        return SharedTasks(self.store, results, self.keys, self.endpoint)
 
     async def sealed(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Open the state that a client sends back, and seal what it is sent; it is bound to the caller."""

@@ -16,7 +16,8 @@ class LiveKeys:
 
     def __init__(self, auth: AuthSettings) -> None:
         self._auth = auth
-        self._keys = ApiKeys(auth.api_keys)
+        self.identify: Callable[[str], Identity] = ApiKeys(auth.api_keys).identify
+        """Returns who has a key; raises BadCredentialError."""
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
     @property
@@ -29,10 +30,6 @@ class LiveKeys:
 
     def __contains__(self, caller_id: object) -> bool:
         return any(key.id == caller_id for key in self._auth.api_keys)
-
-    def identify(self, key: str) -> Identity:
-        """Return who has the key; raises BadCredentialError."""
-        return self._keys.identify(key)
 
     def on_removed(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Have *listener* receive the IDs of the keys that were taken out or changed."""
@@ -49,7 +46,7 @@ class LiveKeys:
         Raises ConfigurationError for two with one ID or one hash, and then nothing has changed.
         """
         gone, auth = self.gone(keys), replace(self._auth, api_keys=tuple(keys))
-        self._auth, self._keys = auth, ApiKeys(auth.api_keys)
+        self._auth, self.identify = auth, ApiKeys(auth.api_keys).identify
         if gone:
             for listener in self._listeners:
                 listener(gone)

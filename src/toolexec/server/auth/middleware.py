@@ -55,6 +55,7 @@ class Authentication:
         self._app = app
         self._endpoint = endpoint
         self._auth = auth
+        self._is_on = auth.on
         self._keys = keys if keys is not None else LiveKeys(auth)
         self._keys.on_removed(self._end_streams)
         self._streams: dict[str, set[anyio.CancelScope]] = {}  # by the ID of the API key
@@ -84,14 +85,17 @@ class Authentication:
         scope[CALLER] = replace(caller, endpoint=self._endpoint) if self._endpoint else caller
         if identity is not _NOBODY:
             scope["user"] = identity.user()  # the SDK ties sessions to it
-        seconds = max(identity.expires - time.time(), 0) if is_stream(scope) else math.inf
-        with anyio.move_on_after(seconds) as limit, self._known_stream(scope, identity, limit):
+        if not is_stream(scope):
+            await self._app(scope, receive, send)
+            return
+        seconds = max(identity.expires - time.time(), 0)
+        with anyio.move_on_after(seconds) as limit, self._known_stream(identity, limit):
             await self._app(scope, receive, send)  # no stream outlives the proof of its caller
 
     @contextmanager
-    def _known_stream(self, scope: Scope, identity: Identity, limit: anyio.CancelScope) -> Generator[None, None, None]:
+    def _known_stream(self, identity: Identity, limit: anyio.CancelScope) -> Generator[None, None, None]:
         """Let a stream be ended when the key of its caller is taken out."""
-        if not is_stream(scope) or identity.caller.method != "api_key":
+        if identity.caller.method != "api_key":
             yield
             return
         streams = self._streams.setdefault(identity.caller.id, set())
@@ -110,7 +114,7 @@ class Authentication:
 
     async def _admit(self, scope: Scope, send: Send) -> Identity | None:
         """Who sent the request; None when it was answered already."""
-        if not self._auth.on and not len(self._keys):  # with keys once, never without
+        if not self._is_on and not len(self._keys):  # with keys once, never without
             return _NOBODY
         peer = peer_of(scope)
         try:

@@ -40,7 +40,10 @@ Headers: TypeAlias = Sequence[tuple[str, str]]
 
 def header(scope: Scope, name: bytes) -> str | None:
     """Return the first header of this (lower-case) name, or None."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return value.decode("latin-1")
+    return None
 
 
 def peer_of(scope: Scope) -> str:
