@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -18,7 +19,8 @@ from tests.server.task_clients import TaskClient, taking_tasks
 from tests.waiting import until
 
 from toolexec import ConfigurationError, Exec, tool
-from toolexec.durable.journal import Wait
+from toolexec.durable.journal import RunRecord, Wait
+from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.run.gate import Gate
 from toolexec.server.app import ToolServer
 from toolexec.server.durable import NO_ANSWER, answer_to, questions_of
@@ -60,7 +62,7 @@ class Shop:
         self.paid: list[int] = []
 
     def exec(self, **options: Any) -> Exec:
-        ex = Exec(journal=self.directory / "runs.db", linger=0.05, **options)
+        ex = Exec(**{"journal": self.directory / "runs.db", "linger": 0.05, **options})
         ex.add(lambda order: self.paid.append(order) or order, "shop:pay")
         ex.add(lambda text: f"sent: {text}", "shop:mail")
         ex.add_skill(SKILL)
@@ -71,6 +73,28 @@ class Shop:
         tasks = TaskSettings(**{"mode": "always", "durable": durable, "path": str(self.directory / "tasks.db"), **more})
         async with serving(ex or self.exec(), tasks=tasks) as server:
             yield server
+
+
+class HeldJournal(SQLiteJournal):
+    """A journal that is read in threads; its first reader of a run waits for `free`. It counts who takes a run."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, sync="each")
+        self.held = False
+        self.free = threading.Event()
+        self.claims = 0
+
+    def get(self, run_id: str) -> RunRecord:
+        """Read a run."""
+        if not self.held:
+            self.held = True
+            assert self.free.wait(60)
+        return super().get(run_id)
+
+    def claim(self, run_id: str, owner: str, lease: float) -> RunRecord:
+        """Take a run."""
+        self.claims += 1
+        return super().claim(run_id, owner, lease)
 
 
 @pytest.fixture
@@ -132,6 +156,30 @@ async def test_a_run_that_waits_outlives_its_server(era: str, kind: str, shop: S
     assert "sent: 5" in str(result)
     assert again == result
     assert shop.paid == [7]
+
+
+@pytest.mark.parametrize("kind", CALLS)
+async def test_a_run_is_answered_before_its_next_server_has_looked(kind: str, shop: Shop) -> None:
+    """An answer is taken at once, of a run that the server has not read yet; only then is the program run again."""
+    async with shop.serve() as server, tasks_of(server, "auto") as client:
+        task_id = (await client.call(*CALLS[kind]))["taskId"]
+        task = await client.until(task_id, "input_required")
+        await until(lambda: is_waiting(server.ex, task_id))
+    with HeldJournal(shop.directory / "runs.db") as journal:
+        async with shop.serve(ex=shop.exec(journal=journal)) as server, tasks_of(server, "auto") as client:
+            await until(lambda: journal.held)
+            replies = {key: {"action": "accept", "content": {"answer": 5}} for key in task["inputRequests"]}
+            await client.ask("tasks/update", task_id, inputResponses=replies)
+            claims = journal.claims
+            journal.free.set()
+            result = await client.result(task_id)
+    assert "sent: 5" in str(result)
+    assert (claims, journal.claims, shop.paid) == (0, 1, [7])
+
+
+async def is_waiting(ex: Exec, run_id: str) -> bool:
+    """Return whether a run is suspended."""
+    return (await ex.runs.get(run_id)).state == "waiting"
 
 
 async def test_a_run_at_work_outlives_its_server(shop: Shop) -> None:

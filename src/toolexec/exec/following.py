@@ -32,16 +32,16 @@ class Followers:
         woken = self._followed.setdefault(run_id, asyncio.Event())
         try:
             while True:
+                # first of all: what waits was repeated up to there before, and would be once more for nothing
+                by_workers = self._durable.engine is None and await self._is_for_workers(run_id)
+                await self._until_woken(run_id, woken, on_waits, by_workers=by_workers)
                 try:
-                    if self._durable.engine is None and await self._is_for_workers(run_id):
-                        await self._until_woken(run_id, woken, on_waits, by_workers=True)
                     result = await self._durable.resume(run_id, hooks=hooks)
                 except RunBusyError:  # another process goes on with it
                     await asyncio.sleep(_LOOK_AGAIN)
                     continue
                 if not isinstance(result.error, RunWaitingError):
                     return result
-                await self._until_woken(run_id, woken, on_waits)
         finally:
             self._followed.pop(run_id, None)
 

@@ -45,9 +45,10 @@ _KEPT: Final = frozenset(
 class DurableCall:
     """One call that is the durable run *run_id* of *ex*; a *resumed* one was begun by another process.
 
-    `waits` is what the run waits for just now, `changed` is called when that changes. `cancelled` says that the run was
-    cancelled, `lost` that there is none. *kept* is what the reply is made with. `answered` has the keys of questions
-    whose answers were sent and not taken yet, `closed` those of which they were taken.
+    `waits` is what the run waits for just now, `has_looked` that this is known, `changed` is called when it changes.
+    `cancelled` says that the run was cancelled, `lost` that there is none. *kept* is what the reply is made with.
+    `answered` has the keys of questions whose answers were sent and not taken yet, `closed` those of which they were
+    taken.
     """
 
     def __init__(self, ex: Exec, run_id: str, *, resumed: bool = False, kept: JSONObject | None = None) -> None:
@@ -56,6 +57,7 @@ class DurableCall:
         self.resumed = resumed
         self.kept: JSONObject = kept or {}
         self.waits: tuple[Wait, ...] = ()
+        self.has_looked: bool = not resumed
         self.answered: set[str] = set()
         self.closed: set[str] = set()
         self.cancelled: bool = False
@@ -102,6 +104,7 @@ class DurableCall:
 
     def _note(self, waits: tuple[Wait, ...]) -> None:
         self.waits = waits
+        self.has_looked = True
         taken = self.answered - {_key(wait) for wait in waits}
         self.answered -= taken
         self.closed |= taken

@@ -46,6 +46,8 @@ class LiveTask:
             status, message, data = self.outcome.status, self.outcome.message, self.outcome.data
         else:
             durable = self.run.durable
+            if durable is not None and not durable.has_looked:
+                return before
             waits = durable.open_waits if durable is not None else ()
             asks = self.run.asks or any(wait.kind != "time" for wait in waits)
             status = "input_required" if asks else "working"

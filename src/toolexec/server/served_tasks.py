@@ -326,8 +326,9 @@ class ServedTasks:
     async def _waits(self, task: StoredTask) -> dict[str, tuple[Wait, ElicitRequest]]:
         """Return what a durable run waits for, with its questions, by key; also of one that another server has."""
         live = self._live.get(task.id)
-        if live is not None and live.run.durable is not None:
-            return questions_of(live.run.durable.open_waits)
+        durable = live.run.durable if live is not None else None
+        if durable is not None and durable.has_looked:
+            return questions_of(durable.open_waits)
         with suppress(ToolExecError):
             run = await self._ex.runs.get(task.id)
             return questions_of(run.waits if run.state == "waiting" else ())
