@@ -10,6 +10,8 @@ import pytest
 
 from toolexec import Exec, Gate, Policy, Rule
 from toolexec.errors import PolicyError
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
+from toolexec.run.layers.approval import Approval
 from toolexec.run.live_gate import LiveGate
 
 OPEN = Gate(policy=Policy())
@@ -67,6 +69,56 @@ async def test_chains_and_code_pass_the_rules_of_the_moment_as_a_whole() -> None
         gate.exchange(Gate(policy=Policy([Rule("deny", runs="chain", reason="no chains")])))
         with pytest.raises(PolicyError, match="no chains"):
             await ex.run_chain(steps)
+
+
+@pytest.mark.parametrize("forbids", [True, False], ids=["forbidden", "allowed"])
+async def test_an_approved_call_is_made_only_if_the_rules_of_that_moment_do_not_forbid_it(forbids: bool) -> None:
+    """The rules may change while somebody is asked. Ones that forbid more count; ones that ask again do not."""
+    made: list[int] = []
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.set()
+        await answer.wait()
+        return "once"
+
+    asks = Policy([Rule("ask", tools="t:*")])
+    gate = LiveGate(Gate(policy=asks, approval=Approval(asks.decide, ask=approve)))
+    async with Exec(gate=gate) as ex:
+        ex.add(lambda: made.append(1), "t:one")
+        call = asyncio.create_task(ex.run_tool("t:one"))
+        await asked.wait()
+        gate.exchange(CLOSED if forbids else Gate(policy=Policy([Rule("ask", tools="t:*")])))
+        answer.set()
+        if forbids:
+            with pytest.raises(PolicyError, match=r"the policy has changed.*closed") as refused:
+                await call
+            assert refused.value.code == "policy_denied"
+        else:
+            await call
+    assert made == ([] if forbids else [1])
+
+
+async def test_an_approved_run_begins_only_if_the_rules_of_that_moment_do_not_forbid_it() -> None:
+    """As it is for calls."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.set()
+        await answer.wait()
+        return "once"
+
+    asks = Policy([Rule("ask", runs="chain")])
+    gate = LiveGate(Gate(policy=asks, approval=Approval(asks.decide, ask=approve)))
+    async with Exec(gate=gate) as ex:
+        ex.add(lambda: 1, "t:one")
+        steps: Sequence[Any] = [{"tool": "t:one"}]
+        run = asyncio.create_task(ex.run_chain(steps))
+        await asked.wait()
+        gate.exchange(Gate(policy=Policy([Rule("deny", runs="chain", reason="no chains")])))
+        answer.set()
+        with pytest.raises(PolicyError, match="no chains"):
+            await run
 
 
 async def test_rules_that_cannot_be_put_around_the_calls_change_nothing() -> None:

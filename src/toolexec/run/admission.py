@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from typing import Literal, Protocol, runtime_checkable
 
 from toolexec.discovery.index import Registered
-from toolexec.errors import ToolExecError
+from toolexec.errors import PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.run.gate import RECORDED, Gate, GroupScope
 from toolexec.run.policy_rules import Verdict
@@ -87,6 +87,7 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
     if not isinstance(gate.approval, ApprovesRuns):
         raise unapproved(run, verdict)
     await gate.approval.approve_run(run, verdict)
+    await admit(gate, run, asks=False)  # the rules may have changed before somebody answered
     return True
 
 
@@ -105,13 +106,18 @@ async def admit_durable(gate: Gate, run: RunRequest, *, asks: bool = True) -> bo
         raise
 
 
-def check_denied(gate: Gate, entry: Registered, call: ToolCall) -> None:
-    """Raise PolicyError where the policy of *gate* forbids *call*, a call of *entry* that is not made: what would give
-    a part of its answer is refused as the call is. One that has to be approved is not forbidden."""
+def check_denied(
+    gate: Gate,
+    entry: Registered,
+    call: ToolCall,
+    refusal: Callable[[Registered, Verdict], PolicyError] = denied,
+) -> None:
+    """Raise *refusal*, a PolicyError, where the policy of *gate* forbids *call*, a call of *entry* that it did not
+    decide on. One that has to be approved is not forbidden."""
     if isinstance(gate.policy, DecidesCalls):
         verdict = gate.policy.decide(entry, call)
         if verdict.effect == "deny":
-            raise denied(entry, verdict)
+            raise refusal(entry, verdict)
 
 
 def _path(run: RunRequest) -> Literal["chain", "code"]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.here import Wait
@@ -22,7 +22,10 @@ from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound,
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess"]
+__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess", "StillAllowed"]
+
+StillAllowed: TypeAlias = Callable[[Registered, ToolCall], None]
+"""Raises PolicyError where the rules of this moment forbid a call that those of its beginning let pass."""
 
 
 @runtime_checkable
@@ -106,13 +109,14 @@ class Admitting(Layer):
     """Stands behind the rules that decide: what comes here, they have all let pass.
 
     With *keeps* it keeps a copy of the arguments: layers of the user stand between here and the door, and may change
-    them in place.
+    them in place. *still* raises where the rules have changed since they decided, and forbid the call now.
     """
 
-    def __init__(self, inner: Runner, find: Find, *, keeps: bool = False) -> None:
+    def __init__(self, inner: Runner, find: Find, *, keeps: bool = False, still: StillAllowed | None = None) -> None:
         super().__init__(inner)
         self._find = find
         self._keeps = keeps
+        self._still = still
 
     def before(self, call: ToolCall) -> Coroutine[Any, Any, None] | None:
         """Admit the call, with this tool, this binding and these arguments; many are copied off the event loop."""
@@ -123,6 +127,8 @@ class Admitting(Layer):
 
     def _admit(self, call: ToolCall) -> None:
         entry = resolved(call, self._find)
+        if self._still is not None:
+            self._still(entry, call)
         known = call.resolution
         if not isinstance(known, Resolution) or known.find != self._find:
             call.resolution = known = Resolution(self._find, entry)

@@ -17,7 +17,7 @@ from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
-from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess
+from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess, StillAllowed
 from toolexec.run.gated import Allows, Gated, GatedByPolicy
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
@@ -241,19 +241,31 @@ class Gate:
 
         Innermost is the `Door`: all that reaches *runner* is an Attempt that the rules have admitted.
         """
+        return self.wrap_while(None, runner, find, layers)
+
+    def wrap_while(
+        self,
+        still: StillAllowed | None,
+        runner: Runner,
+        find: Find,
+        layers: Sequence[Callable[[Runner], Runner]] = (),
+    ) -> Runner:
+        """Do what `wrap` does for rules that may not be the present ones any more when a call has passed them, as one
+        that waited for an approver: then *still* decides, too."""
         records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
         keeps = bool(layers)
         door = Door(runner, find, records, keeps=keeps)
-        door.undecided = self._in_place(door, find, records, keeps=keeps)
+        admitting = partial(Admitting, find=find, keeps=keeps, still=still)
+        door.undecided = self._in_place(admitting(door), find, records)
         made: Runner = door
         for layer in reversed(layers):
             made = layer(made)
         for part in reversed(self._inside):
             if isinstance(part, CallsOthers):
-                made = part.wrap_with(made, find, self._in_place(made, find, records, keeps=keeps))
+                made = part.wrap_with(made, find, self._in_place(admitting(made), find, records))
             else:
                 made = part.wrap(made, find)
-        made = _wrapped(self._deciding, Admitting(made, find, keeps=keeps), find)
+        made = _wrapped(self._deciding, admitting(made), find)
         made = _wrapped(self._outside, RefusesExcess(made), find)
         allows = None if layers else self._allows()
         return Gated(made, find) if allows is None else GatedByPolicy(made, find, runner, allows)
@@ -268,9 +280,9 @@ class Gate:
             return None  # one of another class may do more
         return policy.allows if self.parts == (policy, approval) else None
 
-    def _in_place(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool) -> Runner:
+    def _in_place(self, admitting: Admitting, find: Find, records: RecordsAttempts | None) -> Runner:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
-        runner = _wrapped(self._deciding, Admitting(inner, find, keeps=keeps), find)
+        runner = _wrapped(self._deciding, admitting, find)
         return RecordedAttempt(runner, find, records) if records is not None else runner
 
     def replaced(self, parts: Mapping[str, GatePart | None], *, code_shares: CodeShares | None) -> Gate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,9 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
+from toolexec.run.admission import check_denied
 from toolexec.run.gate import Gate, GroupScope
+from toolexec.run.refusals import denied_since
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
@@ -25,6 +28,8 @@ __all__ = ["Era", "LiveGate"]
 
 class LiveGate(Gate):
     """The rules of *gate*, until `exchange` takes others: a call, and a view, goes by those of the moment it begins.
+    One that is to be made when there are others already, as after a long wait for an approver, is refused where these
+    forbid it.
 
     Its parts are those of the present rules. Nothing of the former ones is kept for later: no plan, no view.
     """
@@ -139,7 +144,13 @@ class _LiveRunner:
 
     def made_by(self, gate: Gate) -> Runner:
         """Return what makes calls by the rules of *gate*."""
-        return gate.wrap(self._runner, self._find, self._layers)
+        return gate.wrap_while(partial(self._check, gate), self._runner, self._find, self._layers)
+
+    def _check(self, gate: Gate, entry: Registered, call: ToolCall) -> None:
+        """Raise PolicyError where *gate*, which has let the call pass, is over, and the present rules forbid it."""
+        now = self._era().gate
+        if now is not gate:
+            check_denied(now, entry, call, refusal=denied_since)
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""

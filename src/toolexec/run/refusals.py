@@ -7,19 +7,28 @@ from toolexec.errors import ApprovalRequiredError, PolicyError
 from toolexec.run.policy_rules import Verdict
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["denied", "denied_run", "unapproved"]
+__all__ = ["denied", "denied_run", "denied_since", "unapproved"]
 
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:
     """Return the error for a call that a rule forbids."""
+    return _denied(entry, verdict, "the policy")
+
+
+def _denied(entry: Registered, verdict: Verdict, who: str) -> PolicyError:
     reason = f": {verdict.reason}" if verdict.reason else ""
     return PolicyError(
-        f"the policy ({verdict.rule}) forbids this call of {entry.tool.id}{reason}; do not repeat it, but use another "
+        f"{who} ({verdict.rule}) forbids this call of {entry.tool.id}{reason}; do not repeat it, but use another "
         "tool, or ask whoever set up the policy",
         tool_id=entry.tool.id,
         op="policy",
         details={"rule": verdict.rule, "reason": verdict.reason},
     )
+
+
+def denied_since(entry: Registered, verdict: Verdict) -> PolicyError:
+    """Return the error for a call that was let pass, and that a rule forbids which came before it was made."""
+    return _denied(entry, verdict, "the policy has changed since this call began: now it")
 
 
 def denied_run(run: RunRequest, verdict: Verdict) -> PolicyError:
