@@ -296,6 +296,43 @@ async def test_attempts_that_a_rule_refuses_are_on_record(tmp_path, served: bool
     ]
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("held", ["rule", "argument", "pin"])
+async def test_refused_subscriptions_and_what_a_pin_holds_are_on_record(tmp_path, held: str, era: str):
+    """Each is one record with its caller's error, as that of a read is; a change that is not told leaves none."""
+    log = AuditLog.open(tmp_path / "audit.jsonl", args="redacted")
+    denies = Rule("deny", tools="docs:shared-same:+resource")
+    if held == "argument":
+        denies = Rule.from_dict(
+            {"effect": "deny", "tools": "docs:*:+resource", "when": {"uri": {"matches": "shared:.*"}}}
+        )
+    gate = (
+        Gate(pinning=Pins(tmp_path / "pins.db", accept_first=False), audit=Audit(log))
+        if held == "pin"
+        else Gate(policy=Policy([denies]), audit=Audit(log))
+    )
+    uri, outcomes = "toolexec://docs/shared://same", 1
+    async with through(Exec(gate=gate), "new", era) as client:
+        if era == "legacy":
+            with pytest.warns(match="resources/subscribe"), pytest.raises(MCPError):
+                await client.subscribe_resource(uri)
+        else:
+            async with client.listen(resource_subscriptions=[uri]):
+                pass
+        with pytest.raises(MCPError):
+            await client.read_resource(uri)
+        if held == "pin":
+            outcomes = 2
+            with pytest.raises(MCPError, match="no prompt"):
+                await client.get_prompt("docs:review", {"code": "x"})
+    log.close()
+    records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    made = [(each["tool"], each["outcome"]) for each in records if each["kind"] == "call"]
+    refused = "definition_changed" if held == "pin" else "policy_denied"
+    resource = "docs:shared-same:+resource"
+    assert made == [(resource, refused), (resource, refused), ("docs:review:+prompt", refused)][: 1 + outcomes]
+
+
 async def test_pins_watch_definitions(tmp_path):
     """A prompt that is not accepted is not shown and cannot be read, as it is with tools."""
     pins = Pins(tmp_path / "pins.db", accept_first=False)

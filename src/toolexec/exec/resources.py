@@ -109,7 +109,7 @@ class Resources:
         return found
 
     async def to_read(self, uri: str) -> tuple[str, Offered]:
-        """Return what `resource` does of one that is to be read. The attempt to read one that a rule hides is on
+        """Return what `resource` does of one that is to be read. The attempt to read one that is hidden is on
         record, as that of a call is; raises NotOfferedError."""
         found = await self._found(uri)
         if found is None:
@@ -129,7 +129,7 @@ class Resources:
         return None if offered is None else (backend, parts[1], offered)
 
     async def _refuse(self, offered: Offered, args: JSONObject) -> None:
-        """Have the gate refuse what a rule forbids, which puts it on record; no server is asked."""
+        """Have the gate refuse what a rule forbids or a pin holds, which puts it on record; no server is asked."""
         try:
             self._scope.check_denied(offered.entry, args)
         except PolicyError:
@@ -147,6 +147,17 @@ class Resources:
         backend, own_uri, offered = await self.resource(uri)
         self._scope.check_denied(offered.entry, {"uri": own_uri})
         return backend, own_uri
+
+    async def to_watch(self, uri: str) -> tuple[OffersMore, str]:
+        """Return what `watchable` does, for one who asks to be notified. A refused attempt is on record, as that
+        to read is."""
+        try:
+            return await self.watchable(uri)
+        except (PolicyError, NotOfferedError):
+            found = await self._found(uri)
+            if found is not None:
+                await self._refuse(found[2], {"uri": found[1]})
+            raise
 
     async def get(self, name: str, args: Mapping[str, str] | None, timeout: float | None = None) -> PromptReply:
         """Return the prompt with its arguments; see `Exec.get_prompt`."""
@@ -168,7 +179,7 @@ class Resources:
         raise NotOfferedError(f"no prompt {name[:200]!r}; {hint}", details={"name": name[:200], "close": close})
 
     async def to_get(self, name: str, args: JSONObject) -> Offered:
-        """Return the prompt of that name, to be asked for with *args*. The attempt to get one that a rule hides is on
+        """Return the prompt of that name, to be asked for with *args*. The attempt to get one that is hidden is on
         record, as that of a call is; raises NotOfferedError."""
         try:
             return await self.prompt(name)

@@ -83,7 +83,8 @@ class Scope:
         return self._gate is None or self._gate.shows(entry, current_origin())
 
     def check_denied(self, entry: Registered, args: JSONObject) -> None:
-        """Raise PolicyError where a rule forbids the `current_origin` this call of what a backend offers."""
+        """Raise PolicyError where a rule forbids the `current_origin` this call of what a backend offers, or a pin
+        holds that."""
         if self._gate is not None:
             from toolexec.run.admission import check_denied
 

@@ -16,6 +16,7 @@ from toolexec.run.run_request import RunRequest
 
 __all__ = [
     "ApprovesRuns",
+    "ChecksDefinitions",
     "DecidesCalls",
     "DecidesRuns",
     "admit",
@@ -41,6 +42,15 @@ class DecidesCalls(Protocol):
 
     def decide(self, entry: Registered, call: ToolCall) -> Verdict:
         """Return what becomes of *call*."""
+        ...
+
+
+@runtime_checkable
+class ChecksDefinitions(Protocol):
+    """A part of a gate that refuses tools by their definition, as pins do."""
+
+    def check(self, entry: Registered) -> None:
+        """Raise DefinitionChangedError for a tool that is not accepted."""
         ...
 
 
@@ -113,11 +123,13 @@ def check_denied(
     refusal: Callable[[Registered, Verdict], PolicyError] = denied,
 ) -> None:
     """Raise *refusal*, a PolicyError, where the policy of *gate* forbids *call*, a call of *entry* that it did not
-    decide on. One that has to be approved is not forbidden."""
+    decide on, and DefinitionChangedError where its pins hold *entry*. One that has to be approved is not forbidden."""
     if isinstance(gate.policy, DecidesCalls):
         verdict = gate.policy.decide(entry, call)
         if verdict.effect == "deny":
             raise refusal(entry, verdict)
+    if isinstance(gate.pinning, ChecksDefinitions):
+        gate.pinning.check(entry)
 
 
 def _path(run: RunRequest) -> Literal["chain", "code"]:

@@ -50,9 +50,9 @@ class Watching:
     async def watch(self, owner: object, stack: AsyncExitStack, uri: str) -> None:
         """Watch a resource for the current origin until *stack* is closed.
 
-        Raises what `Resources.watchable` and `OffersMore.watch` do, and MCPError for more than 1,000 of one owner.
+        Raises what `Resources.to_watch` and `OffersMore.watch` do, and MCPError for more than 1,000 of one owner.
         """
-        backend, own_uri = await self._resources.watchable(uri)
+        backend, own_uri = await self._resources.to_watch(uri)
         watches = self._watches.get(owner)
         if watches is None:
             watches = self._watches[owner] = {}
