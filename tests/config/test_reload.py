@@ -20,6 +20,9 @@ from toolexec.config.load import load_settings
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.reload import Reload
 from toolexec.errors import ConfigurationError, PolicyError, RateLimitedError, ToolNotFoundError
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Origin, acting
+from toolexec.server.auth import ApiKey, AuthSettings, LiveKeys
+from toolexec.server.auth.credentials import caller_of
 
 TOOLS = '''
 import asyncio
@@ -124,6 +127,43 @@ async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None
             await built.ex.run_tool("one:wait")
         tools.go_on.set()
         assert (await running).value == "it went on"
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "why"),
+    [
+        ([], "policy_denied", "the key of its caller has been taken out"),
+        ([ApiKey(id="ann", sha256="0" * 64)], "policy_denied", "roles have changed since this call began"),
+        ([ApiKey(id="ann", sha256="1" * 64, roles=("staff",))], "", ""),
+    ],
+    ids=["taken out", "without the role", "another key"],
+)
+async def test_an_approved_call_is_made_only_for_what_its_caller_is_by_then(
+    keys: list[ApiKey], code: str, why: str
+) -> None:
+    """Somebody is asked, and the key of the caller is changed before the answer, as that may take long for a task. A key
+    with the same roles is the same caller."""
+    asks = '[policy]\ndefault = "deny"\n[[policy.rules]]\neffect = "ask"\ntools = "one:add"\nroles = "staff"\n'
+    held = LiveKeys(AuthSettings(api_keys=(ApiKey(id="ann", sha256="0" * 64, roles=("staff",)),)))
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.set()
+        await answer.wait()
+        return "once"
+
+    async with serving(ONE + asks, keys=held) as (built, _):
+        with acting(Origin(caller=caller_of(held.auth.api_keys[0]), ask=approve)):
+            call = asyncio.create_task(built.ex.run_tool("one:add", {"a": 1, "b": 2}))
+        await asked.wait()
+        held.replace(keys)
+        answer.set()
+        if not code:
+            assert (await call).value == 3
+            return
+        with pytest.raises(PolicyError, match=why) as refused:
+            await call
+        assert refused.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from toolexec.run.live_gate import LiveGate
 
 if TYPE_CHECKING:
     from toolexec.backend.base import Backend
+    from toolexec.model.origin import Caller
     from toolexec.run.gate import Gate
     from toolexec.run.live_gate import Era
     from toolexec.server.auth import ApiKey, LiveKeys
@@ -80,6 +81,7 @@ class Reload:
         self._notify = notify
         self._endpoints = endpoints
         self._loaded = built.loaded
+        gate.present = self._present
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         self.problem: str = ""
@@ -241,6 +243,12 @@ class Reload:
             starting.append(self._begin(_started(backend)))
         if starting:
             await asyncio.wait(starting, timeout=ex.options.start_timeout)
+
+    def _present(self, caller: Caller) -> Caller | None:
+        """Return the caller by the keys of this moment; see `LiveKeys.present`."""
+        if caller.endpoint:
+            return caller if self._endpoints is None else self._endpoints.present(caller)
+        return caller if self._keys is None else self._keys.present(caller)
 
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
@@ -15,10 +16,10 @@ from toolexec.discovery.index import Index, Registered
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
-from toolexec.model.origin import Origin
+from toolexec.model.origin import Caller, Origin
 from toolexec.run.admission import check_denied
 from toolexec.run.gate import Gate, GroupScope
-from toolexec.run.refusals import denied_since
+from toolexec.run.refusals import denied_since, out_since
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
@@ -29,7 +30,7 @@ __all__ = ["Era", "LiveGate"]
 class LiveGate(Gate):
     """The rules of *gate*, until `exchange` takes others: a call, and a view, goes by those of the moment it begins.
     One that is to be made when there are others already, as after a long wait for an approver, is refused where these
-    forbid it.
+    forbid it to its caller as that is `present` then.
 
     Its parts are those of the present rules. Nothing of the former ones is kept for later: no plan, no view.
     """
@@ -39,11 +40,18 @@ class LiveGate(Gate):
     def __init__(self, gate: Gate) -> None:
         # The parts are not copied: an attribute that is missing here is that of the present rules.
         self._era = Era(gate)
+        self.present: Callable[[Caller], Caller | None] = _as_it_was
+        """Gives a caller with the roles and scopes of this moment; None for one that is no caller any more."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "_era":  # of one that is only half made
             raise AttributeError(name)
         return getattr(self._era.gate, name)
+
+    @property
+    def era(self) -> Era:
+        """The time in which the rules of this moment hold."""
+        return self._era
 
     @property
     def current(self) -> Gate:
@@ -66,7 +74,7 @@ class LiveGate(Gate):
     def wrap(self, runner: Runner, find: Find, layers: Sequence[Callable[[Runner], Runner]] = ()) -> Runner:
         """Return *runner* with the rules of the moment around it; see `Gate.wrap`. *layers* are put around it again at
         each exchange."""
-        made = _LiveRunner(lambda: self._era, runner, find, layers)
+        made = _LiveRunner(self, runner, find, layers)
         self._era.runners[made] = made.made_by(self._era.gate)
         return made
 
@@ -85,6 +93,10 @@ class LiveGate(Gate):
         """Open the scope of a chain or of code; see `Gate.group`. Its calls go by the rules of their own moments."""
         with self._era.gate.group(kind, origin, details, run_id) as scope:
             yield scope
+
+
+def _as_it_was(caller: Caller) -> Caller:
+    return caller
 
 
 class Era:
@@ -132,12 +144,12 @@ class _LiveRunner:
 
     def __init__(
         self,
-        era: Callable[[], Era],
+        live: LiveGate,
         runner: Runner,
         find: Find,
         layers: Sequence[Callable[[Runner], Runner]],
     ) -> None:
-        self._era = era
+        self._live = live
         self._runner = runner
         self._find = find
         self._layers = layers
@@ -147,20 +159,27 @@ class _LiveRunner:
         return gate.wrap_while(partial(self._check, gate), self._runner, self._find, self._layers)
 
     def _check(self, gate: Gate, entry: Registered, call: ToolCall) -> None:
-        """Raise PolicyError where *gate*, which has let the call pass, is over, and the present rules forbid it."""
-        now = self._era().gate
-        if now is not gate:
-            check_denied(now, entry, call, refusal=denied_since)
+        """Raise PolicyError where the call has passed *gate*, and by now its caller is none any more, or the rules
+        forbid it what they let pass."""
+        now, origin = self._live.current, call.origin
+        caller = self._live.present(origin.caller)
+        if caller is None:
+            raise out_since(entry)
+        if caller != origin.caller:
+            call = replace(call, origin=replace(origin, caller=caller))
+        elif now is gate:
+            return
+        check_denied(now, entry, call, refusal=denied_since)
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
-        era = self._era()
+        era = self._live.era
         with era.call():
             return await era.runners[self].run(call)
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
-        era = self._era()
+        era = self._live.era
         with era.call():
             events = era.runners[self].stream(call)
             try:
@@ -171,12 +190,12 @@ class _LiveRunner:
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         """Return whether `run_in_thread` would make the call; see `ThreadRunner.runs_in_thread`."""
-        made = thread_runner(self._era().runners[self])
+        made = thread_runner(self._live.era.runners[self])
         return made is not None and made.runs_in_thread(call, within)
 
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call in this thread; see `ThreadRunner.run_in_thread`."""
-        era = self._era()
+        era = self._live.era
         made = thread_runner(era.runners[self])
         if made is None:
             return None

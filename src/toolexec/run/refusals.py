@@ -7,12 +7,21 @@ from toolexec.errors import ApprovalRequiredError, PolicyError
 from toolexec.run.policy_rules import Verdict
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["denied", "denied_run", "denied_since", "unapproved"]
+__all__ = ["denied", "denied_run", "denied_since", "out_since", "unapproved"]
 
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:
     """Return the error for a call that a rule forbids."""
     return _denied(entry, verdict, "the policy")
+
+
+def out_since(entry: Registered) -> PolicyError:
+    """Return the error for a call whose caller had its key taken away before it was made."""
+    return PolicyError(
+        f"{entry.tool.id} is not called: the key of its caller has been taken out since this call began",
+        tool_id=entry.tool.id,
+        op="policy",
+    )
 
 
 def _denied(entry: Registered, verdict: Verdict, who: str) -> PolicyError:
@@ -28,7 +37,7 @@ def _denied(entry: Registered, verdict: Verdict, who: str) -> PolicyError:
 
 def denied_since(entry: Registered, verdict: Verdict) -> PolicyError:
     """Return the error for a call that was let pass, and that a rule forbids which came before it was made."""
-    return _denied(entry, verdict, "the policy has changed since this call began: now it")
+    return _denied(entry, verdict, "the policy or the caller's roles have changed since this call began: the policy")
 
 
 def denied_run(run: RunRequest, verdict: Verdict) -> PolicyError:

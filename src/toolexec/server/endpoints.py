@@ -11,6 +11,7 @@ from typing import Any
 from toolexec.discovery.index import Index
 from toolexec.discovery.view import IndexView
 from toolexec.exec.facade import Exec
+from toolexec.model.origin import Caller
 from toolexec.run.results import ResultStore
 from toolexec.server.app import ToolServer
 from toolexec.server.auth import LiveKeys
@@ -100,6 +101,11 @@ class Endpoints:
         for name, served in prepared.opened.items():
             self._served[name] = served
             self._open(served)
+
+    def present(self, caller: Caller) -> Caller | None:
+        """Do what `LiveKeys.present` does for a caller of one of the endpoints."""
+        served = self._served.get(caller.endpoint)
+        return caller if served is None else served.keys.present(caller)  # the rules refuse one of a closed endpoint
 
     def notify_changes(self) -> None:
         """Notify the clients of all endpoints that they may see other tools than before."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CALLER", "ApiKeys", "BadCredentialError", "Identity", "UncheckableError", "hash_key", "new_key"]
 
+API_KEY = "api_key"
+"""The `method` of a `Caller` that an API key has proven."""
+
 CALLER = "toolexec.caller"
 """Where an accepted request's ASGI scope has its `Caller`."""
 
@@ -69,6 +72,11 @@ def hash_key(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def caller_of(key: ApiKey) -> Caller:
+    """Return who has the key, at the main endpoint."""
+    return Caller(id=key.id, roles=tuple(key.roles), scopes=tuple(key.scopes), tenant=key.tenant, method=API_KEY)
+
+
 class ApiKeys:
     """The keys that are accepted; *clock* gives the seconds since 1970."""
 
@@ -91,11 +99,4 @@ class ApiKeys:
         entry, expires = found
         if expires <= self._clock():
             raise BadCredentialError("the API key has expired")
-        caller = Caller(
-            id=entry.id,
-            roles=tuple(entry.roles),
-            scopes=tuple(entry.scopes),
-            tenant=entry.tenant,
-            method="api_key",
-        )
-        return Identity(caller=caller, expires=expires, client=f"api_key:{entry.id}", subject=entry.id)
+        return Identity(caller=caller_of(entry), expires=expires, client=f"api_key:{entry.id}", subject=entry.id)

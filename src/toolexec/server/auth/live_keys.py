@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from toolexec.server.auth.credentials import ApiKeys, Identity
+from toolexec.model.origin import Caller
+from toolexec.server.auth.credentials import API_KEY, ApiKeys, Identity, caller_of
 from toolexec.server.auth.settings import ApiKey, AuthSettings
 
 __all__ = ["LiveKeys"]
@@ -18,6 +19,8 @@ class LiveKeys:
         self._auth = auth
         self.identify: Callable[[str], Identity] = ApiKeys(auth.api_keys).identify
         """Returns who has a key; raises BadCredentialError."""
+        self._callers = {key.id: caller_of(key) for key in auth.api_keys}
+        self._out: set[str] = set()
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
     @property
@@ -29,7 +32,17 @@ class LiveKeys:
         return len(self._auth.api_keys)
 
     def __contains__(self, caller_id: object) -> bool:
-        return any(key.id == caller_id for key in self._auth.api_keys)
+        return caller_id in self._callers
+
+    def present(self, caller: Caller) -> Caller | None:
+        """Return the caller with what its key gives it now; None where that was taken out. Others are returned as they
+        are, as is one with a key that there was not since the start."""
+        if caller.method != API_KEY:
+            return caller
+        known = self._callers.get(caller.id)
+        if known is None:
+            return None if caller.id in self._out else caller
+        return replace(known, endpoint=caller.endpoint)
 
     def on_removed(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Have *listener* receive the IDs of the keys that were taken out or changed."""
@@ -47,6 +60,8 @@ class LiveKeys:
         """
         gone, auth = self.gone(keys), replace(self._auth, api_keys=tuple(keys))
         self._auth, self.identify = auth, ApiKeys(auth.api_keys).identify
+        self._callers = {key.id: caller_of(key) for key in auth.api_keys}
+        self._out |= gone
         if gone:
             for listener in self._listeners:
                 listener(gone)
