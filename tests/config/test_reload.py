@@ -141,7 +141,7 @@ async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None
 async def test_an_approved_call_is_made_only_for_what_its_caller_is_by_then(
     keys: list[ApiKey], code: str, why: str
 ) -> None:
-    """Somebody is asked, and the key of the caller is changed before the answer, as that may take long for a task. A key
+    """An approver is asked, and the key of the caller is changed before the answer, as that may take long for a task. A key
     with the same roles is the same caller."""
     asks = '[policy]\ndefault = "deny"\n[[policy.rules]]\neffect = "ask"\ntools = "one:add"\nroles = "staff"\n'
     held = LiveKeys(AuthSettings(api_keys=(ApiKey(id="ann", sha256="0" * 64, roles=("staff",)),)))

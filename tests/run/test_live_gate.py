@@ -73,7 +73,7 @@ async def test_chains_and_code_pass_the_rules_of_the_moment_as_a_whole() -> None
 
 @pytest.mark.parametrize("forbids", [True, False], ids=["forbidden", "allowed"])
 async def test_an_approved_call_is_made_only_if_the_rules_of_that_moment_do_not_forbid_it(forbids: bool) -> None:
-    """The rules may change while somebody is asked. Ones that forbid more count; ones that ask again do not."""
+    """The rules may change while an approver is asked. Ones that forbid more count; ones that ask again do not."""
     made: list[int] = []
     asked, answer = asyncio.Event(), asyncio.Event()
 

@@ -299,7 +299,7 @@ async def test_attempts_that_a_rule_refuses_are_on_record(tmp_path, served: bool
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("held", ["rule", "argument", "pin"])
 async def test_refused_subscriptions_and_what_a_pin_holds_are_on_record(tmp_path, held: str, era: str):
-    """Each is one record with its caller's error, as that of a read is; a change that is not told leaves none."""
+    """Each is one record with its caller's error, as that of a read is; a change that is not notified of leaves none."""
     log = AuditLog.open(tmp_path / "audit.jsonl", args="redacted")
     denies = Rule("deny", tools="docs:shared-same:+resource")
     if held == "argument":

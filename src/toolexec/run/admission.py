@@ -97,7 +97,7 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
     if not isinstance(gate.approval, ApprovesRuns):
         raise unapproved(run, verdict)
     await gate.approval.approve_run(run, verdict)
-    await admit(gate, run, asks=False)  # the rules may have changed before somebody answered
+    await admit(gate, run, asks=False)  # the rules may have changed before the answer
     return True
 
 
