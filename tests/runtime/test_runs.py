@@ -17,8 +17,9 @@ from tests.waiting import reached
 from toolexec import Exec
 from toolexec.errors import ClosedError, CodeTimeoutError
 from toolexec.model.declare import declare
+from toolexec.process.caller_runs import CallerRuns
 from toolexec.runtime.containers.bubblewrap import BubblewrapBackend
-from toolexec.runtime.runs import Alarms, CallerRuns, Deadline
+from toolexec.runtime.runs import Alarms, Deadline
 from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm.guest_run import GuestRuns
 from toolexec.runtime.wasm.instance import Instance
@@ -278,6 +279,32 @@ class TestRunsOfCallers:
         with pytest.raises(ClosedError):
             await task
         assert task.cancelling() == 0
+
+    async def test_work_around_what_was_stopped_goes_on_with_that(self) -> None:
+        """The innermost work is stopped, with the notes of its cancellation; closing waits for what is around it."""
+        runs, begun, steps = CallerRuns(), asyncio.Event(), list[str]()
+
+        async def inner() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as cancelled:
+                cancelled.add_note("a note")
+                raise
+
+        async def outer() -> list[str]:
+            with pytest.raises(ClosedError) as stopped:
+                await runs.run(inner())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            steps.append("went on")
+            return stopped.value.__notes__
+
+        task = asyncio.create_task(runs.run(outer()))
+        await reached(begun, task)
+        assert await runs.aclose()
+        assert steps == ["went on"]
+        assert await task == ["a note"]
 
     async def test_work_that_closes_what_it_runs_in_goes_on(self) -> None:
         """Closing does not wait for the work that it is called from."""

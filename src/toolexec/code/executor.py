@@ -227,13 +227,15 @@ class Executor:
         except asyncio.CancelledError as cancelled:
             tools.close()
             if tools.undoes and not tools.is_dry and not tools.is_durable:  # else it goes on elsewhere
-                await self._undone(tools.tool_calls(), tools, cancelled)
+                await self._undone(tools.tool_calls(), tools, cut_off=cancelled)
             raise
         finally:
             tools.close()
         result.tool_calls = tools.tool_calls()
-        if result.error is not None and tools.undoes and not tools.is_dry:
-            result.undone = await self._undone(result.tool_calls, tools)
+        closed = result.error if isinstance(result.error, ClosedError) else None
+        goes_on = closed is not None and tools.is_durable
+        if result.error is not None and tools.undoes and not tools.is_dry and not goes_on:
+            result.undone = await self._undone(result.tool_calls, tools, cut_off=closed)
         result.stdout = _both(result.stdout, tools.output.text("stdout"))
         result.stderr = _both(result.stderr, tools.output.text("stderr"))
         if result.error is None and result.value is not None and request.note:
@@ -245,7 +247,10 @@ class Executor:
         return result
 
     async def _undone(
-        self, calls: Sequence[ToolCallRecord], tools: Tools, cancelled: asyncio.CancelledError | None = None
+        self,
+        calls: Sequence[ToolCallRecord],
+        tools: Tools,
+        cut_off: asyncio.CancelledError | ClosedError | None = None,
     ) -> list[UndoneStep]:
         """Undo what the calls of a run have done, the one that ended last first; see `undo`."""
         ended = sorted(enumerate(calls), key=lambda each: each[1].started + each[1].duration)
@@ -255,7 +260,7 @@ class Executor:
         ]
         cut = {number for number, call in ended if call.cut}
         assert self.config.run is not None
-        undone = await undo(self.config.run, tools.index, steps, tools.origin, cut, cancelled=cancelled)
+        undone = await undo(self.config.run, tools.index, steps, tools.origin, cut, cut_off=cut_off)
         if tools.unrecorded:
             why = f"{tools.unrecorded} calls after it were not recorded"
             undone.insert(0, UndoneStep(len(calls) - 1, calls[-1].tool_id, reason=why))

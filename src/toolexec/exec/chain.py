@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from toolexec.discovery.index import Index
-from toolexec.errors import InvalidChainError, ToolExecError
+from toolexec.errors import ClosedError, InvalidChainError, ToolExecError
 from toolexec.errors.base import reworded
 from toolexec.model.arguments import bounded
 from toolexec.model.call import ProgressCallback
@@ -22,7 +22,7 @@ from toolexec.run.checks import check_first
 from toolexec.run.large import walked
 from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
-from toolexec.run.steps import ChainResult, Step, Unknown, execute_chain, read_chain_steps, unknown_step
+from toolexec.run.steps import ChainResult, Step, Unknown, execute_chain, read_chain_steps, stop_chain, unknown_step
 from toolexec.run.types import OnError
 from toolexec.run.undo import DryRun, tried_by, undo
 
@@ -63,6 +63,18 @@ class Chains:
         asks: bool = True,
     ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`, and `begun` for *asks*."""
+        work = self._run(steps, on_progress, on_error, dry_run=dry_run, asks=asks)
+        return await self._sources.under_way.run(work)
+
+    async def _run(
+        self,
+        steps: Sequence[Step | JSONObject],
+        on_progress: ProgressCallback | None,
+        on_error: OnError,
+        *,
+        dry_run: bool,
+        asks: bool,
+    ) -> ChainResult:
         if on_error not in _ON_ERROR:
             raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
         if on_progress is not None and not callable(on_progress):  # pyright: ignore[reportUnnecessaryComparison]
@@ -104,13 +116,19 @@ class Chains:
         result = ChainResult()
         try:
             unknown = self._unknown(chain)
-            await execute_chain(
+            work = execute_chain(
                 runner, self._index, chain, result, on_progress=on_progress, origin=origin, unknown=unknown
             )
+            await self._sources.under_way.run(work)
         except asyncio.CancelledError as cancelled:
             if on_error == "undo" and not self._goes_on:
-                await undo(self._runner, self._index, result.steps, origin, cancelled=cancelled)
+                await undo(self._runner, self._index, result.steps, origin, cut_off=cancelled)
             raise
+        except ClosedError as closed:
+            stop_chain(result, chain, closed)
+            if on_error == "undo" and not self._goes_on:
+                result.undone = await undo(self._runner, self._index, result.steps, origin, cut_off=closed)
+            return result
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result

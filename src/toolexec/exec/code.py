@@ -21,6 +21,7 @@ from toolexec.exec.home import Home
 from toolexec.exec.options import Options
 from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
+from toolexec.exec.under_way import UnderWay
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
 from toolexec.model.languages import ALIASES, base_language
@@ -91,8 +92,9 @@ class _Languages:
 
     keeps_deadline = True
 
-    def __init__(self, runtime: Callable[[], Runtime]) -> None:
+    def __init__(self, runtime: Callable[[], Runtime], under_way: UnderWay) -> None:
         self._runtime = runtime
+        self._under_way = under_way
         self._workflows: Engine | None = None
 
     @property
@@ -101,12 +103,12 @@ class _Languages:
 
     async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
         if request.language != "workflow":
-            return await self._runtime().execute(request, tools)
+            return await self._under_way.run(self._runtime().execute(request, tools))
         if self._workflows is None:
             from toolexec.workflow.engine import WorkflowEngine
 
             self._workflows = WorkflowEngine()
-        return await self._workflows.execute(request, tools)
+        return await self._under_way.run(self._workflows.execute(request, tools))
 
 
 class CodeRuns:
@@ -157,6 +159,11 @@ class CodeRuns:
             else:
                 self._runtime = Runtime(backends)
         return self._runtime
+
+    @property
+    def under_way(self) -> UnderWay:
+        """The runs of the Exec that closing stops."""
+        return self._sources.under_way
 
     @property
     def recordings(self) -> RunRecordings | None:
@@ -228,7 +235,7 @@ class CodeRuns:
                     index=self._scope.index,
                     docs=self._scope.docs,
                     run=self._runner,
-                    engine=_Languages(lambda: self.runtime),
+                    engine=_Languages(lambda: self.runtime, self.under_way),
                     default_timeout=options.default_timeout,
                     max_timeout=options.max_timeout,
                     default_language=options.default_language,
@@ -304,6 +311,11 @@ class CodeRuns:
     ) -> CodeResult:
         """Run what `request` has made, as one run that the gate knows of; starts the backends first. *change* puts the
         parts of a durable run into the executor; see `begun` for *asks*."""
+        return await self.under_way.run(self._run_request(request, change, asks=asks))
+
+    async def _run_request(
+        self, request: ExecuteRequest, change: Callable[[CodeConfig], CodeConfig] | None, *, asks: bool
+    ) -> CodeResult:
         if self._sources.pending:
             await self._sources.start()
         recordings = self.recordings if change is None else None
@@ -464,6 +476,9 @@ class CodeSession:
     async def _execute(
         self, session: SandboxSession, request: ExecuteRequest, recorded: RecordedCode | None
     ) -> CodeResult:
+        return await self._runs.under_way.run(self._run(session, request, recorded))
+
+    async def _run(self, session: SandboxSession, request: ExecuteRequest, recorded: RecordedCode | None) -> CodeResult:
         if recorded is not None:
             request = recorded.request
         async with self._runs.run(request, counts=False) as run:
@@ -474,7 +489,8 @@ class CodeSession:
                 tools.handles = self._handles
             request = request.given(gateway=tools, output=tools.output)
             engine = config.engine if request.language == "workflow" else None
-            work = session.execute(request) if engine is None else engine.execute(request, tools)
+            under_way = self._runs.under_way
+            work = under_way.run(session.execute(request)) if engine is None else engine.execute(request, tools)
             result = await executor.run(request, tools, work)
             run.failure = result.error
             return result

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
+    from toolexec.exec.under_way import Kept
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
@@ -120,13 +121,13 @@ class DurableRuns(JournalAccess):
         dry_run: bool,
     ) -> ChainResult:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
-        program = await self.programs.chain(steps, on_error=on_error, dry_run=dry_run)
+        program = await self._sources.under_way.run(self.programs.chain(steps, on_error=on_error, dry_run=dry_run))
         hooks = RunHooks(on_progress=on_progress)
         return cast("ChainResult", await self._begin(run_id, program, hooks))
 
     async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
         """Run code as the run *run_id*; see `Exec.execute_code`."""
-        program = await self.programs.code(code, settings)
+        program = await self._sources.under_way.run(self.programs.code(code, settings))
         hooks = RunHooks(on_event=settings.get("on_event"))
         return cast("CodeResult", await self._begin(run_id, program, hooks))
 
@@ -188,6 +189,22 @@ class DurableRuns(JournalAccess):
         approved: bool = False,
         offline: bool = False,
     ) -> RunResult:
+        with self._sources.under_way.kept() as kept:  # until the journal has what became of it
+            return await self._go_on_with(
+                run, owner, hooks, kept, accept_changes=accept_changes, approved=approved, offline=offline
+            )
+
+    async def _go_on_with(
+        self,
+        run: RunRecord,
+        owner: str,
+        hooks: RunHooks,
+        kept: Kept,
+        *,
+        accept_changes: bool,
+        approved: bool,
+        offline: bool,
+    ) -> RunResult:
         if not offline:
             await self.start()
         was_there = run.updated > run.created
@@ -208,7 +225,7 @@ class DurableRuns(JournalAccess):
             execution = self._execution(run, owner, calls, groups, snapshot, offline=offline)
             made = execution.runner
             work = self.offline.work(run, made) if offline else self.work(run, made, hooks, approved=approved)
-            result = await execution.run(work)
+            result = await execution.run(kept.run(work))
         except RunWaitingError as error:
             return failed_result(run, error)
         except (RunError, JournalError) as error:

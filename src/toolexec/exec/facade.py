@@ -171,11 +171,13 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         await self._parts.sources.start()
 
     async def aclose(self) -> None:
-        """Stop all code and every backend, end every process; then raise an ExceptionGroup of what failed to stop, if
+        """Stop all runs and every backend, end every process; then raise an ExceptionGroup of what failed to stop, if
         anything.
 
-        No task of yours is cancelled: code that it awaits ends with a ClosedError in its result, calls of Python
-        functions end by themselves. Handlers that ignore their cancellation have 2 seconds to end. In a child that was
+        No task of yours is cancelled: a chain, a workflow or code that it awaits ends with a ClosedError in its result,
+        or raised before it has begun; single calls of Python functions end by themselves. Durable runs can be resumed
+        at once, elsewhere; others with `on_error="undo"` are undone first, in at most 30 seconds. Handlers that ignore
+        their cancellation have 2 seconds to end. In a child that was
         forked while this Exec was in use it does nothing, for all of it is the parent's. Raises ConfigurationError on
         another event loop than the one that runs its code.
         """
@@ -280,7 +282,8 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         Failures of steps are in the result, together with what was done before. With *on_error* `undo`, a failure that
         stops the chain has the finished steps undone, the last one first, each by the tool that its own names as
         `toolexec/undo` in its `meta`; `ChainResult.undone` says what could not be. A chain that is cancelled is undone,
-        too, in at most 30 seconds; the CancelledError then has a note of what became of the steps. With *dry_run*,
+        too, in at most 30 seconds; the CancelledError then has a note of what became of the steps. So is one that
+        `aclose` stops, and `undone` says what became of them. With *dry_run*,
         tools that are not read-only are not called, but those that they name as `toolexec/dry_run`, with the same
         arguments. Raises InvalidChainError, before anything runs, for a chain that cannot work, or cannot be tried.
 

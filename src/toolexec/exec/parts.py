@@ -229,12 +229,13 @@ class Parts:
         return ProviderCalls(self.options, self.sources, host)
 
     async def aclose(self) -> None:
-        """Stop all code and every backend, end every process; see `Exec.aclose`."""
+        """Stop all runs and every backend, end every process; see `Exec.aclose`."""
         if self.home.is_left:
             return
         if self.code_is_in_use:
             self.home.enter()
         try:
+            await self.sources.under_way.aclose(self.close_patience)
             if "code" in self.__dict__:
                 await self.code.aclose()
         finally:

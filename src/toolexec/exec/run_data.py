@@ -294,7 +294,8 @@ def _traced(call: CallRecord, began: float) -> ToolCallRecord:
 def why_stopped(result: ChainResult | CodeResult) -> ToolExecError | None:
     """Return the error of a result that says nothing about its run but that its process or sandbox ended; else None."""
     if isinstance(result, ChainResult):
-        return next((step.error for step in result.steps if isinstance(step.error, ClosedError)), None)
+        errors = (result.error, *(step.error for step in result.steps))
+        return next((error for error in errors if isinstance(error, ClosedError)), None)
     error = result.error
     stops = isinstance(error, ClosedError) or (
         isinstance(error, SandboxError) and not isinstance(error, InvalidRequestError)

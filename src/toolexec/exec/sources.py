@@ -19,6 +19,7 @@ from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError, InvalidSchemaError
 from toolexec.errors.hints import did_you_mean
 from toolexec.exec.home import Home
+from toolexec.exec.under_way import UnderWay
 from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Sources:
         self._lock = asyncio.Lock()
         self.closed: bool = False
         """Whether the Exec was closed."""
+        self.under_way: UnderWay = UnderWay()
+        """The runs that use them, which end before they do."""
         self.pending: list[Backend] = []
         """Backends that are not started yet."""
         self._recorded: BackendRegistry | None = None

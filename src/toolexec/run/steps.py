@@ -291,6 +291,15 @@ async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -
     return some_large
 
 
+def stop_chain(outcome: ChainResult, steps: Sequence[Step], why: ToolExecError) -> None:
+    """Write down that a chain was stopped half-way: the steps after the last one that was run are skipped."""
+    outcome.error, outcome.value = why, None
+    if outcome.steps:
+        outcome.tool_id = outcome.steps[-1].tool_id
+    for number in range(len(outcome.steps), len(steps)):
+        outcome.steps.append(StepResult(number, steps[number].tool_id, steps[number].name, skipped=True))
+
+
 def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:
     """Return the step that was under way when the chain was cancelled."""
     error = ToolExecError(f"{step.tool_id} was stopped: the chain was cancelled", tool_id=step.tool_id)

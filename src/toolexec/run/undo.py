@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from toolexec.discovery.index import Index, Registered
-from toolexec.errors import InvalidChainError, Outcome
+from toolexec.errors import ClosedError, InvalidChainError, Outcome
 from toolexec.model.arguments import RefusedArgs
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -39,14 +39,15 @@ async def undo(
     origin: Origin,
     cut: Collection[int] = (),
     *,
-    cancelled: asyncio.CancelledError | None = None,
+    cut_off: asyncio.CancelledError | ClosedError | None = None,
 ) -> list[UndoneStep]:
     """Undo the *steps* that have done something, the last one first, each by a call from *origin*; return what became
     of each. Arguments or values of the steps in *cut* were not kept.
 
     Steps of read-only tools, and those that were not run or did nothing, need no undoing and are left out. A failure
     does not keep the steps before it from being undone, and a cancellation only after `UNDO_SECONDS`: that, or the one
-    that the run was *cancelled* by, is then raised with a note of what became of the steps.
+    that the run was *cut_off* by, is then raised with a note of what became of the steps. A run that was cut off by
+    closing has as long.
     """
     plan = list(_plan(index, steps, cut))
     undone = [each if isinstance(each, UndoneStep) else _left(each, "there was no time left for it") for each in plan]
@@ -56,7 +57,7 @@ async def undo(
             if isinstance(each, StepResult):
                 undone[place] = await _undo(runner, index, each, index.find(each.tool_id), origin)
 
-    await to_the_end(work(), undone, cancelled)
+    await to_the_end(work(), undone, cut_off)
     return undone
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from toolexec.errors import ClosedError
 from toolexec.run.types import UndoneStep
 
 __all__ = ["UNDO_SECONDS", "to_the_end"]
@@ -18,27 +19,33 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 async def to_the_end(
-    work: Coroutine[Any, Any, None], undone: Sequence[UndoneStep], cancelled: asyncio.CancelledError | None = None
+    work: Coroutine[Any, Any, None],
+    undone: Sequence[UndoneStep],
+    cut_off: asyncio.CancelledError | ClosedError | None = None,
 ) -> None:
     """Await *work*, which undoes a run and writes down in *undone* what became of its steps.
 
-    A cancellation of the run, which was *cancelled* before or is now, leaves it `UNDO_SECONDS` to end, and is then
-    raised, with a note of what became of the steps. Another cancellation changes nothing.
+    A cancellation of the run, which was *cut_off* by it before or is now, leaves it `UNDO_SECONDS` to end, and is then
+    raised, with a note of what became of the steps. Another cancellation changes nothing. A run that was cut off by
+    closing has as long, and returns.
     """
     task = asyncio.create_task(work)
-    if cancelled is None:
+    if cut_off is None:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
-            cancelled = error
+            cut_off = error
         else:
             return task.result()
     await _bounded(task)
+    is_closed = isinstance(cut_off, ClosedError)
     if undone:
         report = _report(undone)
-        cancelled.add_note(report)
-        logger.warning("a run was cancelled: %s", report)
-    raise cancelled
+        cut_off.add_note(report)
+        logger.warning("a run was %s: %s", "stopped by closing" if is_closed else "cancelled", report)
+    if not is_closed:
+        raise cut_off
+    return None
 
 
 async def _bounded(task: asyncio.Task[None]) -> None:
@@ -52,7 +59,7 @@ async def _bounded(task: asyncio.Task[None]) -> None:
             continue  # the caller gets its cancellation when this is over
     task.cancel()
     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("undoing a cancelled run failed: %s: %s", type(error).__name__, error)
+        logger.error("undoing a run that was cut off failed: %s: %s", type(error).__name__, error)
 
 
 def _report(undone: Sequence[UndoneStep]) -> str:

@@ -25,6 +25,7 @@ from toolexec.errors import (
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.languages import ALIASES
 from toolexec.model.settings import checked
+from toolexec.process.caller_runs import CallerRuns
 from toolexec.runtime.base import (
     PROFILES,
     ExecuteRequest,
@@ -41,7 +42,7 @@ from toolexec.runtime.measured import Experiment
 from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.roster import Roster
 from toolexec.runtime.routed_session import RoutedSession
-from toolexec.runtime.runs import CallerRuns, OwnRuns
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["CANDIDATES", "Runtime", "effective_profile"]
 

@@ -10,7 +10,7 @@ import heapq
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
@@ -20,6 +20,7 @@ from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.process import slots
+from toolexec.process.caller_runs import STOPPED
 from toolexec.process.settling import retrieve, settle
 from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
 from toolexec.runtime.outcome import Ending, judge
@@ -28,7 +29,6 @@ __all__ = [
     "ALARMS",
     "Alarm",
     "Alarms",
-    "CallerRuns",
     "Deadline",
     "OwnRuns",
     "Slots",
@@ -39,7 +39,6 @@ __all__ = [
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_OFF: Final = 1000
-_CLOSED: Final = "the run was stopped: what it runs in was closed; make a new one and run it again"
 
 
 class Alarm:
@@ -162,64 +161,6 @@ class Deadline:
                     self._loop.call_soon_threadsafe(settle, self.passed, None)
 
 
-class _CallerRun:
-    """Work in the task of a caller: `ended` is there once `aclose` has cancelled it, and done at its end."""
-
-    __slots__ = ("before", "ended", "task")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = task
-        self.before = task.cancelling()
-        self.ended: asyncio.Future[None] | None = None
-
-
-class CallerRuns:
-    """Runs work in the tasks of its callers, until `aclose` stops it; the caller then gets a ClosedError.
-
-    It takes no turn of the event loop, as a task of its own does at its start and its end. It is for work that does not
-    cancel the task it is in, and that may be interrupted as often as its caller is cancelled; all else has a task of
-    its own (`OwnRuns`).
-    """
-
-    def __init__(self) -> None:
-        self._runs: dict[asyncio.Task[Any], _CallerRun] = {}
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    async def run(self, work: Awaitable[T]) -> T:
-        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`. Work within
-        other work of the same task is stopped with that."""
-        task = asyncio.current_task()
-        assert task is not None
-        if task in self._runs:
-            return await work
-        run = self._runs[task] = _CallerRun(task)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if run.ended is not None and task.cancelling() - 1 <= run.before:
-                raise ClosedError(_CLOSED) from None
-            raise
-        finally:
-            del self._runs[task]
-            if run.ended is not None:
-                task.uncancel()  # it was not the caller who was cancelled
-                if not run.ended.done():
-                    run.ended.set_result(None)
-
-    async def aclose(self) -> None:
-        """Cancel all work and wait until it has ended; work that closes what it runs in does not wait for itself."""
-        current, loop = asyncio.current_task(), asyncio.get_running_loop()
-        runs = [run for task, run in self._runs.items() if task is not current]
-        for run in runs:
-            if run.ended is None:
-                run.ended = loop.create_future()
-                run.task.cancel()
-        if runs:
-            await asyncio.wait([run.ended for run in runs if run.ended is not None])
-
-
 class OwnRuns:
     """Runs work for callers, each in a task that `aclose` cancels; the caller then gets a ClosedError.
 
@@ -252,7 +193,7 @@ class OwnRuns:
             retrieve(task)  # the caller receives the cancellation
             raise
         if task.cancelled():
-            raise ClosedError(_CLOSED)
+            raise ClosedError(STOPPED)
         return task.result()
 
     async def aclose(self) -> None:
