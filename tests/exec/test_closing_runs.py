@@ -127,7 +127,7 @@ async def test_a_run_is_undone_before_its_tools_are_gone(run: Run, tmp_path: Pat
 
 @UNDOABLE
 async def test_a_durable_run_is_not_undone(run: Run, tmp_path: Path) -> None:
-    """It goes on elsewhere, from what it has done."""
+    """Durable runs go on elsewhere, from what they have done."""
     scene = Scene(tmp_path / "runs.db")
     result = await scene.close_during(run(scene.ex, durable="r", on_error="undo"))
     assert isinstance(result.error, ClosedError), result
@@ -202,7 +202,7 @@ async def test_a_run_that_ignores_its_cancellation_is_left(tmp_path: Path, caplo
 @UNDOABLE
 @pytest.mark.parametrize("more", [{}, {"durable": "r"}], ids=["plain", "durable"])
 async def test_a_tool_that_closes_its_own_exec(run: Run, more: dict[str, Any], tmp_path: Path) -> None:
-    """Such a tool does not wait for its own run: that ends, and so does the closing."""
+    """Closing from a tool does not wait for the run of that tool: the run ends, and so does the closing."""
     scene = Scene(tmp_path / "runs.db")
 
     @tool("t:close")

@@ -90,8 +90,8 @@ class SyncExec:
         self._wait(self.exec.start())
 
     def close(self) -> None:
-        """Stop all backends and the event loop; calls that are under way in other threads raise ClosedError, and chains,
-        workflows and code have it in their result."""
+        """Stop all backends and the event loop; calls that are under way in other threads raise ClosedError;
+        chains, workflows and code have it in their result."""
         if self._is_left():
             self._closed = True
             return

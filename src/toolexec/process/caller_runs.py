@@ -35,7 +35,7 @@ class _CallerRun:
             self.task.cancel()
 
     def takes(self) -> bool:
-        """Take a cancellation that arrives; return whether it is that of `cancel`, and nobody else's."""
+        """Take a cancellation that arrives; return whether it is that of `cancel` alone."""
         if self.stopped is None or self.stopped.done():
             return False
         is_own = self.task.cancelling() - 1 <= self.before
