@@ -16,6 +16,7 @@ from toolexec.discovery.index import Registered
 from toolexec.model.call import ToolCall
 from toolexec.model.content import audio, image, resource_link, text
 from toolexec.model.origin import Origin
+from toolexec.model.schema import Schema
 from toolexec.run.gate import Gate
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
@@ -355,15 +356,20 @@ def test_names() -> None:
 
 
 async def test_schemas_for_headers() -> None:
-    """The transport finds the input schema of any tool by its name."""
+    """The transport finds the schema of a tool by its name if that names a header, also in escaped form, and no
+    other."""
+    named = {"type": "object", "properties": {"q": {"type": "string", "x-mcp-header": "Q"}}}
+    escaped = '{"type": "object", "properties": {"q": {"type": "string", "x-mcp-h\\u0065ader": "Q"}}}'
     ex = Exec()
-    ex.add(Tool(name="x", input_schema={"type": "object", "title": "X"}), handler=lambda args: None)
+    ex.add(Tool(name="x", input_schema=named), handler=lambda args: None)
+    ex.add(Tool(name="e", input_schema=Schema.of(escaped)), handler=lambda args: None)
+    ex.add(Tool(name="plain", input_schema={"type": "object", "title": "X"}), handler=lambda args: None)
     async with serving(ex, expose="direct") as server:
         schema_of = server.lowlevel.get_tool_input_schema
         assert schema_of is not None
-        assert schema_of("x") == {"type": "object", "title": "X"}
-        assert schema_of("read_result") is not None
-        assert schema_of("y") is None
+        assert schema_of("x") == named
+        assert schema_of("e") == named
+        assert [schema_of(name) for name in ("plain", "read_result", "y")] == [None, None, None]
     async with serving(ex) as server:
         schema_of = server.lowlevel.get_tool_input_schema
         assert schema_of is not None
