@@ -147,9 +147,12 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
         """Try all that a pod needs. Raises SandboxError."""
         from toolexec_kubernetes import checks
         from toolexec_kubernetes.pools import find_pools
-        from toolexec_kubernetes.sandboxes import has_sandboxes
 
         config, cluster = self.config, (await self._connect()).client
+        from toolexec_kubernetes.sandboxes import (
+            has_sandboxes,
+        )  # after `_connect`, which imports the client in a thread
+
         client = cluster.client
         self._version, numbers = await checks.server_version(client)
         await checks.look_at_namespace(client)
