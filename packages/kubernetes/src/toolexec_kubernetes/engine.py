@@ -145,13 +145,11 @@ class KubernetesEngine(DaemonLauncher["_Cluster", _ClusterImages]):
 
     async def _examine(self) -> Availability:
         """Try all that a pod needs. Raises SandboxError."""
+        config, cluster = self.config, (await self._connect()).client
+        # Only now: `_connect` has imported the client in a thread, which holds the loop for half a second otherwise.
         from toolexec_kubernetes import checks
         from toolexec_kubernetes.pools import find_pools
-
-        config, cluster = self.config, (await self._connect()).client
-        from toolexec_kubernetes.sandboxes import (
-            has_sandboxes,
-        )  # after `_connect`, which imports the client in a thread
+        from toolexec_kubernetes.sandboxes import has_sandboxes
 
         client = cluster.client
         self._version, numbers = await checks.server_version(client)
