@@ -125,6 +125,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     process, and what its plugin begins in all that it takes for a run without workers. Each would trace all tests once
     more."""
     plugin: Any = session.config.pluginmanager.getplugin("_cov")
+    if plugin is not None and plugin.cov_controller is not None:
+        # Whenever `sys.path` has changed, coverage looks for the packages again, and takes out of the interpreter what was
+        # imported meanwhile: also what another thread is importing, which then fails with a KeyError of importlib.
+        sys.modules["coverage.inorout"].sys_modules_saved = contextlib.nullcontext  # type: ignore[attr-defined]
     if not _IS_WORKER or plugin is None or plugin.cov_controller is None:
         return
     plugin.cov_controller.cov.stop()  # the one that began last must end first

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,5 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules.get(name), "__file__", None)).startswith(str(tmp_path)):
-            with suppress(Exception):  # a thread of a reload that was refused may be importing it still
-                importlib.import_module(name)
-            sys.modules.pop(name, None)
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
