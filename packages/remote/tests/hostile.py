@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from packages.remote.tests.servers import OTHER, Client, identity
 from tests.waiting import PATIENCE, until
@@ -23,6 +24,8 @@ __all__ = ["WAYS", "Way", "clients"]
 Way = Callable[[str], AbstractAsyncContextManager[None]]
 _MEGABYTE: Final = 1 << 20
 _PART: Final = b"x" * (256 << 10)
+_OWN: Final = uuid4().hex[:8]
+"""Part of the names of runs: a server runs none again that it knows from an earlier process."""
 
 
 async def clients(stack: AsyncExitStack, endpoint: str, number: int) -> list[Client]:
@@ -131,7 +134,7 @@ async def large_requests(endpoint: str) -> AsyncGenerator[None]:
         files = {"large.bin": b"x" * (4 * _MEGABYTE)}
         for number in range(50):
             with suppress(ConnectionError):
-                await client.execute(f"large-{number}", "while True: pass", timeout=600, files=files)
+                await client.execute(f"large-{_OWN}-{number}", "while True: pass", timeout=600, files=files)
         yield
 
 
@@ -140,7 +143,7 @@ async def unacknowledged(endpoint: str) -> AsyncGenerator[None]:
     """Read large results, and acknowledge none."""
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
-        runs = [f"result-{number}" for number in range(120)]
+        runs = [f"result-{_OWN}-{number}" for number in range(120)]
         for run in runs:
             await client.execute(run, f"return 'x' * {2 * _MEGABYTE}", timeout=600)
         for run in runs:
@@ -155,7 +158,7 @@ async def unread(endpoint: str) -> AsyncGenerator[None]:
         for client in await clients(stack, endpoint, 6):
             _transport(client).pause_reading()
             for number in range(20):
-                await client.execute(f"{client._name}-{number}", f"return 'x' * {2 * _MEGABYTE}", timeout=600)
+                await client.execute(f"{client._name}-{_OWN}-{number}", f"return 'x' * {2 * _MEGABYTE}", timeout=600)
         yield
 
 
@@ -165,7 +168,7 @@ async def places(endpoint: str) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
         for number in range(500):
-            await client.execute(f"place-{number}", "while True: pass", timeout=600)
+            await client.execute(f"place-{_OWN}-{number}", "while True: pass", timeout=600)
         yield
 
 
@@ -175,7 +178,7 @@ async def unconfirmed(endpoint: str) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
         for number in range(50):
-            await client.execute(f"held-{number}", "return 1", go=False)
+            await client.execute(f"held-{_OWN}-{number}", "return 1", go=False)
         await client.expect("ready")
         yield
 
@@ -186,8 +189,8 @@ async def sessions(endpoint: str) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
         for number in range(20):
-            body = encode_request(ExecuteRequest(code="0"), run=f"session-{number}")
-            await client.begin("open", f"session-{number}", body)
+            body = encode_request(ExecuteRequest(code="0"), run=f"session-{_OWN}-{number}")
+            await client.begin("open", f"session-{_OWN}-{number}", body)
         await client.expect("opened")
         yield
 
@@ -198,7 +201,7 @@ async def hanging_calls(endpoint: str) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         [client] = await clients(stack, endpoint, 1)
         for number in range(20):
-            await client.execute(f"call-{number}", "return tools.math.add(a=1, b=2)", timeout=600)
+            await client.execute(f"call-{_OWN}-{number}", "return tools.math.add(a=1, b=2)", timeout=600)
         await client.expect("frame")
         yield
 
@@ -222,7 +225,7 @@ async def _flood(client: Client) -> None:
     while not transport.is_closing():
         for _ in range(100):
             number += 1
-            text = json.dumps({**frame, "run": f"flood-{number}"}).encode() + b"\n"
+            text = json.dumps({**frame, "run": f"flood-{_OWN}-{number}"}).encode() + b"\n"
             transport.write(bytes([0x82, 0x80 | len(text)]) + bytes(4) + text)
         await _drained(transport)
         await asyncio.sleep(0)
