@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
-    from toolexec.runtime.priority import GIVES_WAY
+    from toolexec.runtime.priority import APART, GIVES_WAY
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
@@ -79,7 +79,7 @@ else:
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
         "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
-        "toolexec.runtime.priority": ("GIVES_WAY",),
+        "toolexec.runtime.priority": ("APART", "GIVES_WAY"),
         "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
         "toolexec.runtime.protocol.wire": ("error_payload", "read_error", "read_steps"),
@@ -95,6 +95,7 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
+    "APART",
     "GIVES_WAY",
     "ISOLATIONS",
     "LANGUAGES",

@@ -1,12 +1,16 @@
-"""Which programs come first where more of them compute than there are cores."""
+"""Which programs come first where more of them compute than there are cores, and where they run."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["GIVES_WAY"]
+__all__ = ["APART", "GIVES_WAY"]
 
 GIVES_WAY: Final[ContextVar[bool]] = ContextVar("toolexec_gives_way", default=False)
 """True for programs that leave the cores to all others from their start on. Who runs those of several tenants sets it
 for what a tenant has beyond its part; a sandbox that knows no priorities takes no notice."""
+APART: Final[ContextVar[bool]] = ContextVar("toolexec_apart", default=False)
+"""True for programs that run in another process than this one, where the sandbox has one for them: what one tenant's
+program does to its process must not reach the others, and only there can a program that computes for long be made to
+give way."""

@@ -15,7 +15,7 @@ from tests.runtime.wasm.language_kit import Kit
 from tests.runtime.wasm.workers.in_workers import have_workers
 from tests.waiting import until
 
-from toolexec.runtime.priority import GIVES_WAY
+from toolexec.runtime.priority import APART, GIVES_WAY
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
 from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LOWEST, LongRuns
@@ -157,6 +157,27 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
         each.cancel()
     await asyncio.wait(running)
     await until(lambda: [worker.giving_way for worker in workers.ready] == [0, 0])
+
+
+@pytest.mark.full
+async def test_a_program_that_runs_alone_is_apart_where_it_should_be(python: PythonLanguage, workers: Workers) -> None:
+    """It is in this process otherwise, where nothing could make it give way."""
+    kit = Kit()
+    python.company = 1
+
+    async def alone() -> int:
+        running = asyncio.create_task(python.execute(kit.request("tools.kit.wait()", timeout=60)))
+        await kit.begun.wait()
+        found = sum(worker.runs for worker in workers.ready)
+        running.cancel()
+        await asyncio.wait([running])
+        kit.begun.clear()
+        await until(lambda: not any(worker.runs for worker in workers.ready))
+        return found
+
+    assert await alone() == 0
+    APART.set(True)
+    assert await alone() == 1
 
 
 @pytest.mark.full

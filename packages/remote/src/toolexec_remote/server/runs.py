@@ -22,6 +22,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import (
+    APART,
     GIVES_WAY,
     Runtime,
     RuntimeServerSettings,
@@ -206,6 +207,7 @@ class RunService:
             self._record_start(run)
             run.state = "running"
             run.watcher.started()
+            APART.set(self.shares.is_shared)
             GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account, _CORES))
             outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:
