@@ -85,6 +85,26 @@ def test_a_short_query_has_no_steps(searcher: HybridSearcher, embedder: WordEmbe
     assert embedder.embedded() == ["void an invoice, please"]
 
 
+def test_two_clauses_of_some_words_are_a_task(searcher: HybridSearcher, embedder: WordEmbedder) -> None:
+    """Eight words in two clauses are about two steps for a search by meaning, eight in one clause are not."""
+    two, one = (
+        "void the old unpaid invoice, prepare the large quiet room",
+        "void old unpaid invoice prepare large quiet room",
+    )
+    searcher.search("warm up", 1)
+    embedder.calls.clear()
+    searcher.search(one, 5)
+    searcher.search(two, 5)
+    assert embedder.calls == [[one], [two, *telling_clauses(two)]]
+
+
+def test_a_short_task_keeps_what_is_best_for_all_of_it(searcher: HybridSearcher) -> None:
+    """A text of a few words in several clauses may be about one tool: that comes before what its clauses add."""
+    found = searcher.search("void the invoice of the client, write Kim, lunch", 20)
+    assert [hit.tool_id for hit in found][:2] == ["billing:void", "billing:search_all"]
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+
 def test_pages_follow_one_another(searcher: HybridSearcher) -> None:
     """The best few of a task are the beginning of the best many."""
     whole = searcher.search(TASK, 20)
