@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     from toolexec.durable.journal import RunRecord
@@ -14,13 +14,21 @@ if TYPE_CHECKING:
     from toolexec.exec.stops import Frame, Stop, StopReason
     from toolexec.model.json_value import JSONValue
 
-__all__ = ["SyncDebugSession"]
+__all__ = ["SyncDebugSession", "Wait"]
+
+T = TypeVar("T")
+
+
+class Wait(Protocol):
+    """Waits on the event loop of a `SyncExec` for what a coroutine returns."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T: ...  # noqa: D102
 
 
 class SyncDebugSession:
     """A `DebugSession` whose methods block; `SyncRuns.debug` gives it."""
 
-    def __init__(self, session: DebugSession, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, session: DebugSession, wait: Wait) -> None:
         self._session = session
         self._wait = wait
 
@@ -91,40 +99,32 @@ class SyncDebugSession:
 
     def to_call(self, call: int | str) -> Stop:
         """Go to a call; see `DebugSession.to_call`."""
-        found: Stop = self._wait(self._session.to_call(call))
-        return found
+        return self._wait(self._session.to_call(call))
 
     def to_line(self, line: int) -> Stop:
         """Go on to a line; see `DebugSession.to_line`."""
-        found: Stop = self._wait(self._session.to_line(line))
-        return found
+        return self._wait(self._session.to_line(line))
 
     def to_error(self) -> Stop:
         """Go to the failure of the run; see `DebugSession.to_error`."""
-        found: Stop = self._wait(self._session.to_error())
-        return found
+        return self._wait(self._session.to_error())
 
     def to_end(self) -> Stop:
         """Go on to the end; see `DebugSession.to_end`."""
-        found: Stop = self._wait(self._session.to_end())
-        return found
+        return self._wait(self._session.to_end())
 
     def step(self) -> Stop:
         """Go on to the next line; see `DebugSession.step`."""
-        found: Stop = self._wait(self._session.step())
-        return found
+        return self._wait(self._session.step())
 
     def next_call(self) -> Stop:
         """Go on to the next call; see `DebugSession.next_call`."""
-        found: Stop = self._wait(self._session.next_call())
-        return found
+        return self._wait(self._session.next_call())
 
     def back(self) -> Stop:
         """Go back to the stop before; see `DebugSession.back`."""
-        found: Stop = self._wait(self._session.back())
-        return found
+        return self._wait(self._session.back())
 
     def evaluate(self, expression: str) -> str:
         """Return the text of an expression's value; see `DebugSession.evaluate`."""
-        found: str = self._wait(self._session.evaluate(expression))
-        return found
+        return self._wait(self._session.evaluate(expression))

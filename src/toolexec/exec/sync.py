@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.durable.queues import Queue, QueueRecord
     from toolexec.durable.schedules import Missed, Schedule
-    from toolexec.exec.debug_sync import SyncDebugSession
+    from toolexec.exec.debug_sync import SyncDebugSession, Wait
     from toolexec.exec.diff import RunDiff
     from toolexec.exec.facade import Exec
     from toolexec.exec.fork import Fork
@@ -427,7 +427,7 @@ class SyncCodeSession:
     def __init__(
         self,
         session: CodeSession,
-        wait: Callable[[Coroutine[Any, Any, Any]], Any],
+        wait: Wait,
         finish: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._session = session
@@ -446,14 +446,13 @@ class SyncCodeSession:
 
     def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run more code where the last run ended; see `CodeSession.execute_code`."""
-        result: CodeResult = self._wait(self._session.execute_code(code, **settings))
-        return result
+        return self._wait(self._session.execute_code(code, **settings))
 
 
 class SyncRuns:
     """A `Runs` whose methods block; `SyncExec.runs` gives it."""
 
-    def __init__(self, runs: Runs, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, runs: Runs, wait: Wait) -> None:
         self._runs = runs
         self._wait = wait
 
@@ -466,28 +465,23 @@ class SyncRuns:
         before: float | None = None,
     ) -> list[RunRecord]:
         """Return runs; see `Runs.list`."""
-        found: list[RunRecord] = self._wait(self._runs.list(states, caller=caller, limit=limit, before=before))
-        return found
+        return self._wait(self._runs.list(states, caller=caller, limit=limit, before=before))
 
     def get(self, run_id: str) -> RunRecord:
         """Return a run; see `Runs.get`."""
-        found: RunRecord = self._wait(self._runs.get(run_id))
-        return found
+        return self._wait(self._runs.get(run_id))
 
     def signals(self, run_id: str) -> Sequence[Signal]:
         """Return the signals that were sent to a run; see `Runs.signals`."""
-        found: Sequence[Signal] = self._wait(self._runs.signals(run_id))
-        return found
+        return self._wait(self._runs.signals(run_id))
 
     def calls(self, run_id: str) -> Sequence[CallRecord]:
         """Return the tool calls of a run; see `Runs.calls`."""
-        found: Sequence[CallRecord] = self._wait(self._runs.calls(run_id))
-        return found
+        return self._wait(self._runs.calls(run_id))
 
     def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
         """Go on with a run; see `Runs.resume`."""
-        result: RunResult = self._wait(self._runs.resume(run_id, accept_changes=accept_changes))
-        return result
+        return self._wait(self._runs.resume(run_id, accept_changes=accept_changes))
 
     def follow(
         self,
@@ -499,13 +493,11 @@ class SyncRuns:
     ) -> RunResult:
         """Go on with a run until it has ended; see `Runs.follow`. Callbacks are called in the event loop's thread."""
         follow = self._runs.follow
-        result: RunResult = self._wait(follow(run_id, on_waits=on_waits, on_progress=on_progress, on_event=on_event))
-        return result
+        return self._wait(follow(run_id, on_waits=on_waits, on_progress=on_progress, on_event=on_event))
 
     def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
         """Go on with all runs that can; see `Runs.resume_due`."""
-        results: dict[str, RunResult] = self._wait(self._runs.resume_due(limit))
-        return results
+        return self._wait(self._runs.resume_due(limit))
 
     def enqueue(
         self,
@@ -518,28 +510,23 @@ class SyncRuns:
     ) -> RunRecord:
         """Put a run into a queue; see `Runs.enqueue`."""
         enqueue = self._runs.enqueue
-        run: RunRecord = self._wait(enqueue(queue, run_id=run_id, priority=priority, delay=delay, **program))
-        return run
+        return self._wait(enqueue(queue, run_id=run_id, priority=priority, delay=delay, **program))
 
     def queues(self) -> dict[str, tuple[Queue | None, QueueRecord]]:
         """Return the queues by name; see `Runs.queues`."""
-        found: dict[str, tuple[Queue | None, QueueRecord]] = self._wait(self._runs.queues())
-        return found
+        return self._wait(self._runs.queues())
 
     def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:
         """Send a run a signal; see `Runs.signal`."""
-        waited: bool = self._wait(self._runs.signal(run_id, name, payload, id=id))
-        return waited
+        return self._wait(self._runs.signal(run_id, name, payload, id=id))
 
     def cancel(self, run_id: str) -> bool:
         """Cancel a run; see `Runs.cancel`."""
-        ended: bool = self._wait(self._runs.cancel(run_id))
-        return ended
+        return self._wait(self._runs.cancel(run_id))
 
     def replay(self, run_id: str) -> ReplayReport:
         """Make a run again that has ended; see `Runs.replay`."""
-        report: ReplayReport = self._wait(self._runs.replay(run_id))
-        return report
+        return self._wait(self._runs.replay(run_id))
 
     def debug(self, run_id: str) -> SyncDebugSession:
         """Return a session that makes a run again, as `with ex.runs.debug(run_id) as session`; see `Runs.debug`."""
@@ -559,26 +546,21 @@ class SyncRuns:
         live: bool = False,
     ) -> Fork:
         """Begin a new run as another one; see `Runs.fork`."""
-        forked: Fork = self._wait(
-            self._runs.fork(run_id, at=at, answer=answer, error=error, source=source, id=id, live=live)
-        )
-        return forked
+        return self._wait(self._runs.fork(run_id, at=at, answer=answer, error=error, source=source, id=id, live=live))
 
     def diff(self, run_a: str, run_b: str) -> RunDiff:
         """Return how two runs differ; see `Runs.diff`."""
-        found: RunDiff = self._wait(self._runs.diff(run_a, run_b))
-        return found
+        return self._wait(self._runs.diff(run_a, run_b))
 
     def delete(self, run_id: str) -> bool:
         """Forget a run that has ended; see `Runs.delete`."""
-        deleted: bool = self._wait(self._runs.delete(run_id))
-        return deleted
+        return self._wait(self._runs.delete(run_id))
 
 
 class SyncSchedules:
     """A `Schedules` whose methods block; `SyncExec.schedules` gives it."""
 
-    def __init__(self, schedules: Schedules, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, schedules: Schedules, wait: Wait) -> None:
         self._schedules = schedules
         self._wait = wait
 
@@ -599,23 +581,19 @@ class SyncSchedules:
         """Have a program run again and again; see `Schedules.add`."""
         times: Any = {"cron": cron, "tz": tz, "every": every, "missed": missed, "most": most}
         add = self._schedules.add(name, **times, queue=queue, priority=priority, replace=replace, **program)
-        schedule: Schedule = self._wait(add)
-        return schedule
+        return self._wait(add)
 
     def list(self) -> list[Schedule]:
         """Return the schedules; see `Schedules.list`."""
-        found: list[Schedule] = self._wait(self._schedules.list())
-        return found
+        return self._wait(self._schedules.list())
 
     def remove(self, name: str) -> bool:
         """Forget a schedule; see `Schedules.remove`."""
-        removed: bool = self._wait(self._schedules.remove(name))
-        return removed
+        return self._wait(self._schedules.remove(name))
 
     def pause(self, name: str, paused: bool = True) -> bool:
         """Have a schedule make no runs, or again; see `Schedules.pause`."""
-        found: bool = self._wait(self._schedules.pause(name, paused))
-        return found
+        return self._wait(self._schedules.pause(name, paused))
 
 
 def _serve(runner: asyncio.Runner) -> None:
