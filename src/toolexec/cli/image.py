@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from toolexec.cli.options import AsJson, perform_command
-from toolexec.errors.hints import did_you_mean
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,9 +131,9 @@ def image_export(
     as_json: AsJson = False,
 ) -> None:
     """Write an image to a file that image import takes on other machines, with what virtual machines boot."""
-    from toolexec.cli import image_export as command
+    from toolexec.cli.stored_images import export
 
-    _perform(context, lambda session: command.export(session, name, target), as_json)
+    _perform(context, lambda session: export(session, name, target), as_json)
 
 
 @image.command("list")
@@ -152,9 +151,9 @@ def image_verify(
     as_json: AsJson = False,
 ) -> None:
     """Verify images against their recorded digests; exit code 1 if one has changed on disk."""
-    from toolexec.cli import image_verify as command
+    from toolexec.cli.stored_images import verify
 
-    _perform(context, lambda session: command.verify(session, name), as_json)
+    _perform(context, lambda session: verify(session, name), as_json)
 
 
 @image.command("share")
@@ -166,9 +165,9 @@ def image_share(
     end: Annotated[bool, typer.Option("--remove", help="Stop sharing; root's own image stays.")] = False,
 ) -> None:
     """Copy an image of root, verified by its digest, to a place that all users can read."""
-    from toolexec.cli import image_share as command
+    from toolexec.cli.stored_images import share
 
-    _perform(context, lambda session: command.share(session, name, end=end), as_json)
+    _perform(context, lambda session: share(session, name, end=end), as_json)
 
 
 @image.command("remove")
@@ -320,6 +319,7 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
 
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
+    from toolexec.cli.stored_images import no_image
     from toolexec.errors import ConfigurationError
     from toolexec.runtime.images.store import ImageStore
 
@@ -333,9 +333,7 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
             f"the image {name} is shared by root, who ends that: toolexec image share --remove {name}"
         )
     if not everything and known is None:
-        names = [entry.name for entry in found]
-        hint = did_you_mean(name, names, otherwise=f"in {store.directory} there is: {', '.join(names) or 'none'}")
-        raise ConfigurationError(f"there is no image {name!r} to remove; {hint}")
+        raise no_image(name, "remove", store, found)
     freed = 0
     for entry in found if known is None else [known]:
         freed += await asyncio.to_thread(store.remove, entry.name)
